@@ -14,7 +14,7 @@ from eventlog.errors import DamagedError, DataError
 from eventlog.events import Event
 from eventlog.log.contract import Commit
 
-__all__ = ["Recorded", "Span", "Stretch", "events_of", "spans_of", "stretch_of"]
+__all__ = ["DecodedCommit", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +72,7 @@ class Span(NamedTuple):
         )
 
 
-class Stretch(msgspec.Struct, frozen=True, gc=False):
+class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
     """Consecutive events of one append in their place, as they are decoded: for whoever takes in many of them at once."""
 
     session: str
@@ -101,7 +101,7 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
             position += length
         return found
 
-    def cut(self, after: int, upto: int | None) -> Stretch | None:
+    def cut(self, after: int, upto: int | None) -> DecodedCommit | None:
         """The part of it in versions `after + 1 .. upto`, or None."""
         first = max(self.first, after + 1)
         last = self.last if upto is None else min(self.last, upto)
@@ -116,10 +116,10 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
                 entries.append(entry.cut(start, stop) if isinstance(entry, DeltaRun) else entry)
             version += length
         batch = Batch(self.batch.schema, self.batch.time, False, entries)
-        return Stretch(self.session, first, last, self.position + first - self.first, self.epoch, batch)
+        return DecodedCommit(self.session, first, last, self.position + first - self.first, self.epoch, batch)
 
 
-def stretch_of(commit: Commit, after: int = 0, upto: int | None = None) -> Stretch | None:
+def decode_commit(commit: Commit, after: int = 0, upto: int | None = None) -> DecodedCommit | None:
     """The events of a commit that have versions `after + 1 .. upto`; None if it has none, or was erased.
 
     Errors as `decode`, with the place, and `DamagedError` if there are not as many events as the commit says.
@@ -134,16 +134,16 @@ def stretch_of(commit: Commit, after: int = 0, upto: int | None = None) -> Stret
     except DataError as error:
         raise type(error)(error.message, session=commit.session, version=first, position=commit.position) from error
     last = first + length - 1
-    stretch = Stretch(commit.session, first, last, commit.position, commit.epoch, batch)
+    decoded = DecodedCommit(commit.session, first, last, commit.position, commit.epoch, batch)
     if first > after and (upto is None or last <= upto):
-        return stretch
-    return stretch.cut(after, upto)
+        return decoded
+    return decoded.cut(after, upto)
 
 
 def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> list[Span]:
     """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole; none if it was erased."""
-    stretch = stretch_of(commit, after, upto)
-    return [] if stretch is None else stretch.spans()
+    decoded = decode_commit(commit, after, upto)
+    return [] if decoded is None else decoded.spans()
 
 
 def events_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:

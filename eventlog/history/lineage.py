@@ -17,13 +17,13 @@ import msgspec
 
 from eventlog.values import Lineage
 
-__all__ = ["END", "History", "Stream", "lineage_of"]
+__all__ = ["END", "History", "StreamRange", "lineage_of"]
 
 END = (1 << 63) - 1
 """A last version that has not come yet."""
 
 
-class Stream(NamedTuple):
+class StreamRange(NamedTuple):
     """Versions `first..last` of an ancestry lie in the stream of the session `session`."""
 
     session: str
@@ -131,7 +131,7 @@ class History(msgspec.Struct, array_like=True):
                 return node
 
 
-def lineage_of(streams: list[Stream], ranges: list[tuple[int, int]]) -> list[Lineage]:
+def lineage_of(streams: list[StreamRange], ranges: list[tuple[int, int]]) -> list[Lineage]:
     """Return the ranges cut at the borders of the streams they lie in, oldest first."""
     return [
         Lineage(stream.session, max(first, stream.first), min(last, stream.last))

@@ -10,23 +10,23 @@ from itertools import chain, islice
 from typing import Protocol
 
 from eventlog.codec.bodies import unpack
-from eventlog.codec.decoded import Span, Stretch, spans_of, stretch_of
+from eventlog.codec.decoded import DecodedCommit, Span, decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import END, Stream
+from eventlog.history.lineage import END, StreamRange
 from eventlog.log.contract import Head, Log
 from eventlog.values import Body
 
-__all__ = ["ancestry", "continued", "head_of", "history_spans", "spans", "stream_spans", "stretches", "texts"]
+__all__ = ["ancestry", "continued", "decoded_commits", "head_of", "history_spans", "spans", "stream_spans", "texts"]
 
 TEXTS_AT_ONCE = 64
 """Bodies that are read together: some hundred KB."""
 
 
-class HeadSource(Protocol):
+class HeadReader(Protocol):
     """Whoever knows the heads of sessions."""
 
     def head(self, session: str) -> Head | None:
@@ -34,7 +34,7 @@ class HeadSource(Protocol):
         ...
 
 
-def head_of(log: HeadSource, session: str) -> Head:
+def head_of(log: HeadReader, session: str) -> Head:
     """The session's head; `NotFoundError` if there is no such session, `ErasedError` if there is none any more."""
     head = _head_of(log, session)
     if head.entry and entry_of(head).erased:
@@ -42,25 +42,25 @@ def head_of(log: HeadSource, session: str) -> Head:
     return head
 
 
-def _head_of(log: HeadSource, session: str) -> Head:
+def _head_of(log: HeadReader, session: str) -> Head:
     head = log.head(session)
     if head is None or is_foreign(head):
         raise NotFoundError("session", session)
     return head
 
 
-def ancestry(log: HeadSource, session: str) -> list[Stream]:
+def ancestry(log: HeadReader, session: str) -> list[StreamRange]:
     """The streams that hold a session's versions, oldest first; the last is its own, open-ended.
 
     An ancestor may be erased: what a fork inherited is the fork's, too.
     """
-    streams: list[Stream] = []
+    streams: list[StreamRange] = []
     last = END
     name: str | None = session
     while name is not None:
         head = head_of(log, name) if name == session else _head_of(log, name)
         if last > head.base:
-            streams.append(Stream(name, head.base + 1, last))
+            streams.append(StreamRange(name, head.base + 1, last))
             last = head.base
         elif head.base:
             last = min(last, head.base)
@@ -72,7 +72,7 @@ def ancestry(log: HeadSource, session: str) -> list[Stream]:
     return streams
 
 
-def continued(log: HeadSource, head: Head) -> Head | None:
+def continued(log: HeadReader, head: Head) -> Head | None:
     """The head of the session whose stream holds the version that a fork continues; None for what is no fork."""
     above = head
     while above.base >= head.base > 0:
@@ -83,7 +83,9 @@ def continued(log: HeadSource, head: Head) -> Head | None:
     return None if above is head else above
 
 
-def stretches(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+def decoded_commits(
+    log: Log, streams: Sequence[StreamRange], after: int = 0, upto: int | None = None
+) -> Iterator[DecodedCommit]:
     """Every event of versions `after + 1 .. upto`, oldest first, append by append."""
     for stream in streams:
         last = stream.last if upto is None else min(stream.last, upto)
@@ -91,20 +93,20 @@ def stretches(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | N
         if expected > last:
             continue
         for commit in log.read(stream.session, expected - 1, last):
-            stretch = stretch_of(commit, expected - 1, last)
-            if stretch is None:
+            decoded = decode_commit(commit, expected - 1, last)
+            if decoded is None:
                 continue
-            if stretch.first != expected:
+            if decoded.first != expected:
                 raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
-            expected = stretch.last + 1
-            yield stretch
+            expected = decoded.last + 1
+            yield decoded
         if expected <= last < END:
             raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
 
 
-def spans(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Span]:
+def spans(log: Log, streams: Sequence[StreamRange], after: int = 0, upto: int | None = None) -> Iterator[Span]:
     """The same, a single event or a whole run of deltas at a time."""
-    return chain.from_iterable(map(Stretch.spans, stretches(log, streams, after, upto)))
+    return chain.from_iterable(map(DecodedCommit.spans, decoded_commits(log, streams, after, upto)))
 
 
 def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None) -> Iterator[Span]:
@@ -114,7 +116,7 @@ def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None
 
 
 def history_spans(
-    log: Log, streams: Sequence[Stream], ranges: list[tuple[int, int]], at: int, after: int = 0
+    log: Log, streams: Sequence[StreamRange], ranges: list[tuple[int, int]], at: int, after: int = 0
 ) -> Iterator[Span]:
     """The effective history right after version `at`, whose ranges are `ranges`, from version `after + 1` on.
 

@@ -24,7 +24,7 @@ from eventlog.codec.payload import REMAINS
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Append
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash
-from eventlog.log.merkle_check import Fault, Grown, differing
+from eventlog.log.merkle_check import Mismatch, TreeState, compare_tree
 from eventlog.log.rules import commit_of
 
 if TYPE_CHECKING:
@@ -113,20 +113,20 @@ def is_record(session: str, data: bytes) -> bool:
     return session.startswith(NAME) and data.startswith(REMAINS)
 
 
-def recorded(kept: Kept) -> dict[str, Grown]:
+def recorded(kept: Kept) -> dict[str, TreeState]:
     """What the newest record has of each session; nothing if there is none.  `DamagedError` if it cannot be read."""
-    return {name: Grown(row.version, row.appends, row.peaks) for name, row in _newest(kept).items()}
+    return {name: TreeState(row.version, row.appends, row.peaks) for name, row in _newest(kept).items()}
 
 
-def remains_fault(known: Grown | None, emptied: Sequence[Commit]) -> Fault | None:
+def remains_fault(known: TreeState | None, emptied: Sequence[Commit]) -> Mismatch | None:
     """The first of a session's emptied appends that is not what was left of it, or None; `known` is what the record has of it."""
     if known is None:
-        return Fault("no record says what was left of the append", emptied[0].first) if emptied else None
+        return Mismatch("no record says what was left of the append", emptied[0].first) if emptied else None
     for commit in emptied:
         if len(commit.salt) != SALT_BYTES:
-            return Fault("what was left of the append is not what was recorded", commit.first)
+            return Mismatch("what was left of the append is not what was recorded", commit.first)
     starts = [*(commit.first for commit in emptied), emptied[-1].last + 1 if emptied else known.version + 1]
-    return differing(known, [_leaf(commit) for commit in emptied], starts, "the record of what was left")
+    return compare_tree(known, [_leaf(commit) for commit in emptied], starts, "the record of what was left")
 
 
 def _leaf(commit: Commit) -> bytes:

@@ -17,8 +17,8 @@ from eventlog import os_fork
 from eventlog.errors import ClosedError, DamagedError
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket, Undivided
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.log.merkle_check import first_fault
-from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
+from eventlog.log.merkle_check import first_mismatch
+from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -39,7 +39,7 @@ class MemoryLog(Undivided):
         self._commits: list[Commit] = []
         self._sessions: dict[str, list[Commit]] = {}
         self._heads: dict[str, Head] = {}
-        self._requests: dict[tuple[str, str], Seen] = {}
+        self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
         self._position = 0
@@ -69,7 +69,7 @@ class MemoryLog(Undivided):
         return ticket
 
     def _append(self, append: Append) -> Committed:
-        head = admit(self, append, self._heads.get(append.session))
+        head = accept(self, append, self._heads.get(append.session))
         if isinstance(head, Committed):
             return head
         commit, grown = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
@@ -87,7 +87,7 @@ class MemoryLog(Undivided):
             if not commits or commits[-1] is not commit:
                 commits.append(commit)
         if append.request is not None:
-            seen = Seen(append.digest, commit.first, commit.last, commit.position)
+            seen = RequestResult(append.digest, commit.first, commit.last, commit.position)
             self._requests[session, append.request] = seen
         for digest, packed in append.bodies:
             self._bodies.setdefault(digest, packed)
@@ -102,7 +102,7 @@ class MemoryLog(Undivided):
         return reversed(found) if reverse else iter(found)
 
     def commits_since(self, session: str, version: int) -> list[Commit]:
-        """See `rules.Past`."""
+        """See `rules.PriorCommits`."""
         return self._range(session, version, None)
 
     def _range(self, session: str, after: int, upto: int | None) -> list[Commit]:
@@ -114,8 +114,8 @@ class MemoryLog(Undivided):
                 return commits[start:]
             return commits[start : bisect_right(commits, upto, key=lambda commit: commit.first)] if after < upto else []
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """See `rules.Past`."""
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """See `rules.PriorCommits`."""
         with self._changed:
             self._usable()
             return self._requests.get((session, request))
@@ -159,7 +159,7 @@ class MemoryLog(Undivided):
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
-        seen = self.seen(session, request)
+        seen = self.request_result(session, request)
         return None if seen is None else seen.repeat(session)
 
     def body(self, digest: bytes) -> bytes | None:
@@ -242,7 +242,7 @@ class MemoryLog(Undivided):
                     wrong.append(f"session {commit.session}: position {commit.position} where {position} belongs")
                 position = commit.position + commit.count
             for session, commits in self._sessions.items():
-                fault = first_fault(self._heads[session], commits)
+                fault = first_mismatch(self._heads[session], commits)
                 if fault is not None:
                     wrong.append(str(DamagedError(fault.problem, session=session, version=fault.version)))
         return wrong

@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Commit, Head
 
-__all__ = ["Fault", "Grown", "differing", "first_fault", "prefix_fault"]
+__all__ = ["Mismatch", "TreeState", "compare_tree", "first_mismatch", "prefix_mismatch"]
 
 
-class Fault(NamedTuple):
+class Mismatch(NamedTuple):
     """What is wrong, and the first version that may be."""
 
     problem: str
     version: int
 
 
-class Grown(NamedTuple):
+class TreeState(NamedTuple):
     """A session's tree as it was: after so many appends, which ended with this version."""
 
     version: int
@@ -34,7 +34,7 @@ class Grown(NamedTuple):
     peaks: bytes
 
 
-def first_fault(head: Head, commits: Iterable[Commit], kept: Grown | None = None) -> Fault | None:
+def first_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState | None = None) -> Mismatch | None:
     """The first thing that is wrong with the commits of a whole session, or None; what cannot be read raises.
 
     `kept` is an earlier state of the session, known from elsewhere.
@@ -42,36 +42,38 @@ def first_fault(head: Head, commits: Iterable[Commit], kept: Grown | None = None
     if head.gone:
         return None if kept is None else _grown_apart(head, kept, "the kept head")
     found = _walked(head, commits)
-    if isinstance(found, Fault):
+    if isinstance(found, Mismatch):
         return found
     leaves, starts = found
     version = starts[-1] - 1
     if version != head.version:
-        return Fault(f"the head says version {head.version}, the last event is version {version}", version + 1)
-    if kept is not None and (fault := differing(kept, leaves, starts, "the kept head")):
+        return Mismatch(f"the head says version {head.version}, the last event is version {version}", version + 1)
+    if kept is not None and (fault := compare_tree(kept, leaves, starts, "the kept head")):
         return fault
-    return differing(Grown(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
+    return compare_tree(TreeState(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
 
 
-def prefix_fault(head: Head, commits: Iterable[Commit], kept: Grown, whose: str) -> Fault | None:
+def prefix_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState, whose: str) -> Mismatch | None:
     """The same for the first commits of a session, as far as they are known from elsewhere; `whose` names what knows them."""
     if head.gone:
         return _grown_apart(head, kept, whose)
     found = _walked(head, commits)
-    return found if isinstance(found, Fault) else differing(kept, *found, whose)
+    return found if isinstance(found, Mismatch) else compare_tree(kept, *found, whose)
 
 
-def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Fault:
+def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Mismatch:
     """The leaves of commits that begin a session, and the first version of each and of what would come next."""
     starts: list[int] = []
     leaves: list[bytes] = []
     version = head.base
     for commit in commits:
         if commit.first != version + 1 or commit.session != head.session:
-            return Fault(f"version {commit.first} of session {commit.session} follows version {version}", version + 1)
+            return Mismatch(
+                f"version {commit.first} of session {commit.session} follows version {version}", version + 1
+            )
         leaf = leaf_of(commit)
         if leaf[:TAG_BYTES] != commit.leaf and not commit.emptied:
-            return Fault("the append is not the one that was committed", commit.first)
+            return Mismatch("the append is not the one that was committed", commit.first)
         starts.append(commit.first)
         leaves.append(leaf)
         version = commit.last
@@ -79,7 +81,7 @@ def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[in
     return leaves, starts
 
 
-def _grown_apart(head: Head, kept: Grown, whose: str) -> Fault | None:
+def _grown_apart(head: Head, kept: TreeState, whose: str) -> Mismatch | None:
     """Where the head of a session of which nothing else is left cannot have grown from the kept one.
 
     Only the subtrees that both have a root of can be compared.
@@ -90,14 +92,16 @@ def _grown_apart(head: Head, kept: Grown, whose: str) -> Fault | None:
         if size != now:
             break
         if head.peaks[place] != kept.peaks[place]:
-            return Fault(f"something in appends {begin + 1} to {begin + size} is not what {whose} has", head.base + 1)
+            return Mismatch(
+                f"something in appends {begin + 1} to {begin + size} is not what {whose} has", head.base + 1
+            )
         begin += size
     if kept.appends > head.appends:
-        return Fault(f"{whose} goes on to version {kept.version}", head.version + 1)
+        return Mismatch(f"{whose} goes on to version {kept.version}", head.version + 1)
     return None
 
 
-def differing(told: Grown, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Fault | None:
+def compare_tree(told: TreeState, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Mismatch | None:
     """Where the leaves differ from the tree that was told of, or end before it; `starts` has one version more, where they end.
 
     Of the last subtree that they do not fill nothing can be said: only its root is known.
@@ -106,18 +110,18 @@ def differing(told: Grown, leaves: Sequence[bytes], starts: Sequence[int], whose
     for number, size in enumerate(peak_sizes(told.appends)):
         end = begin + size
         if end > len(leaves):
-            return Fault(
+            return Mismatch(
                 f"{whose} goes on to version {told.version}, and what there is from version {starts[begin]} on"
                 " cannot be compared",
                 starts[-1],
             )
         if told.peaks[number * HASH_BYTES : (number + 1) * HASH_BYTES] != _root(leaves[begin:end]):
-            return Fault(
+            return Mismatch(
                 f"something in versions {starts[begin]} to {starts[end] - 1} is not what {whose} has", starts[begin]
             )
         begin = end
     if starts[begin] != told.version + 1:
-        return Fault(f"{whose} ends its {told.appends} appends with version {told.version}", starts[begin])
+        return Mismatch(f"{whose} ends its {told.appends} appends with version {told.version}", starts[begin])
     return None
 
 

@@ -21,13 +21,13 @@ from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Past", "Seen", "admit", "commit_of", "head_after", "may_replace_lease"]
+__all__ = ["PriorCommits", "RequestResult", "accept", "commit_of", "head_after", "may_replace_lease"]
 
 
 _NO_LEASE = LeaseState()
 
 
-class Seen(NamedTuple):
+class RequestResult(NamedTuple):
     """A request id that was used: the digest of its content, and what became of it."""
 
     digest: bytes
@@ -40,10 +40,10 @@ class Seen(NamedTuple):
         return Committed(session, self.first, self.last, self.position, repeated=True)
 
 
-class Past(Protocol):
+class PriorCommits(Protocol):
     """What has been committed before this append, the earlier ones of its batch included."""
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """What became of a request id."""
         ...
 
@@ -52,13 +52,13 @@ class Past(Protocol):
         ...
 
 
-def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | None:
+def accept(past: PriorCommits, append: Append, head: Head | None) -> Committed | Head | None:
     """Decide on an append, the session's head being this; raise if it is refused.
 
     Returns `Committed` if the request is known, else that head, which is None before the session begins.
     """
     session = append.session
-    if append.request is not None and (seen := past.seen(session, append.request)) is not None:
+    if append.request is not None and (seen := past.request_result(session, append.request)) is not None:
         if seen.digest and seen.digest != append.digest:  # without one, what was said then was redacted
             raise RequestReusedError(session, append.request)
         return seen.repeat(session)

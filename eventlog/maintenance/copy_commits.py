@@ -24,7 +24,7 @@ from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.filesystem import NO_ROOM
 from eventlog.log.merkle import leaf_of
-from eventlog.log.rules import Seen, head_after
+from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ class ReadFrom(Follows, Protocol):
         """See `log.contract.Log`."""
         ...
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """What became of a request id, with the digest of its content."""
         ...
 
@@ -169,7 +169,7 @@ class _Batch:
         self._head_at = heads
         self._commits: list[Commit] = []
         self._heads: dict[str, Head] = {}
-        self._requests: dict[tuple[str, str], Seen] = {}
+        self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self.position = self.count = self.size = 0
 
@@ -182,7 +182,7 @@ class _Batch:
         self._heads[session] = self._head_at(self._heads.get(session) or self._copy.head(session), commit, now)
         self._commits.append(commit)
         self.size += len(commit.payload)
-        if commit.request is not None and (seen := self._source.seen(session, commit.request)) is not None:
+        if commit.request is not None and (seen := self._source.request_result(session, commit.request)) is not None:
             self._requests[session, commit.request] = seen._replace(digest=b"") if commit.emptied else seen
         for digest in digests_in(commit.payload):
             if digest not in self._bodies and not self._copy.has_body(digest):

@@ -23,7 +23,7 @@ from eventlog.codec.payload import is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import END, Stream
+from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import ancestry, stream_spans
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 from eventlog.open_log import require_keys
@@ -49,7 +49,9 @@ def scrub(store: Sessions) -> VacuumResult:
         if is_foreign(head) or head.gone:
             continue
         erased = entry_of(head).erased
-        streams = [Stream(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
+        streams = (
+            [StreamRange(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
+        )
         parts = _of_heirs(store, head.session) if erased else set[str]()
         for stream in streams:
             above = store.log.head(stream.session)
@@ -95,7 +97,7 @@ def _of_heirs(store: Sessions, erased: str) -> set[str]:
     return found
 
 
-def _first(store: Sessions, streams: list[Stream], parts: Collection[str]) -> int:
+def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str]) -> int:
     """The first version that speaks of one of the parts: no view before it has anything of them."""
     for stream in streams:
         for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TypeVar
 
 from eventlog.history import checkpoint_store
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.log.contract import Log
 from eventlog.session.session import Session
 from projections.replay.projection import Projection, Source
@@ -69,8 +69,8 @@ def _kind(projection: Projection[S]) -> str:
     return f"{projection.name} {projection.version}"
 
 
-def _ancestry(source: Source, upto: int) -> tuple[Stream, ...]:
-    return source.ancestry() if isinstance(source, Session) else (Stream(source.id, 1, upto),)
+def _ancestry(source: Source, upto: int) -> tuple[StreamRange, ...]:
+    return source.ancestry() if isinstance(source, Session) else (StreamRange(source.id, 1, upto),)
 
 
 def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from eventlog.codec.batch import Batch
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RolledBack
 
@@ -80,7 +80,7 @@ class Source(Protocol):
         """Version of the newest event."""
         ...
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Every event of versions `after + 1 .. upto`, append by append, also those that a rollback hid."""
         ...
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.codec.payload import is_foreign, is_sealed, sealed_payload, sealed_value
 from eventlog.history.catalog import entry_of
-from eventlog.log.merkle_check import Fault
+from eventlog.log.merkle_check import Mismatch
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["seal_fault"]
 
 
-def seal_fault(stored: Log, session: str) -> Fault | None:
+def seal_fault(stored: Log, session: str) -> Mismatch | None:
     """Where a session's head differs from what its appends say, or None; `stored` is the log that has the ciphertext.
 
     None also for what is not encrypted, and for what is left of a session whose appends are gone.
@@ -39,14 +39,18 @@ def seal_fault(stored: Log, session: str) -> Fault | None:
             if sealed.entry is not None:
                 entry, version = sealed.entry, commit.first
     if named and key not in named:
-        return Fault("its head was changed: the key that it names is not the one its appends are sealed with", version)
+        return Mismatch(
+            "its head was changed: the key that it names is not the one its appends are sealed with", version
+        )
     for other, first in named.items():
         if other != key:
-            return Fault("the append was changed: the key that it names is not the session's", first)
+            return Mismatch("the append was changed: the key that it names is not the session's", first)
     if not named or (not is_foreign(head) and entry_of(head).erased):
         return None
     if entry != head.entry:
-        return Fault("its head was changed: its catalog entry is not the one that was sealed with this append", version)
+        return Mismatch(
+            "its head was changed: its catalog entry is not the one that was sealed with this append", version
+        )
     if messages != head.messages and not others and not is_foreign(head):
-        return Fault("its head was changed: it counts other messages than its appends", version)
+        return Mismatch("its head was changed: it counts other messages than its appends", version)
     return None

@@ -17,11 +17,11 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents
 from eventlog.errors import DataError, EventlogError
 from eventlog.history.catalog import CatalogEntry, evolve_entry
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import continued, spans
 from eventlog.integrity.fork_anchor import inherited_fault, kept_of, unchanged
 from eventlog.log.contract import Head
-from eventlog.log.merkle_check import Fault, Grown
+from eventlog.log.merkle_check import Mismatch, TreeState
 from eventlog.store import Store
 from eventlog.values import Body
 
@@ -41,7 +41,7 @@ class Reading:
     def __init__(self, store: Store, head: Head, position: int) -> None:
         """`position`: that of the version before the stream's first."""
         self._store = store
-        self._stream = Stream(head.session, head.base + 1, head.base)
+        self._stream = StreamRange(head.session, head.base + 1, head.base)
         self._position = position
         self._found: list[tuple[int, Problem]] = []
         """What is wrong, each with the version from which on it counts."""
@@ -112,7 +112,7 @@ class Streams:
         self._readings: dict[str, Reading] = {}
         self._above: dict[str, tuple[Problem, ...]] = {}
         """Of each fork that was looked at: what is wrong with what it inherited."""
-        self._unchanged: dict[str, set[Grown]] | None = None
+        self._unchanged: dict[str, set[TreeState]] | None = None
 
     def reading(self, head: Head) -> Reading:
         """What was read of a session's own stream; of a fork after `inherited`."""
@@ -138,10 +138,10 @@ class Streams:
             self._above[fork.session] = problems
         return self._above.get(head.session, ())
 
-    def changed(self, head: Head) -> Fault | None:
+    def changed(self, head: Head) -> Mismatch | None:
         """The first thing that a fork inherited and that is not what it was at the fork, or None; what cannot be read raises."""
         found = kept_of(self.store.log, head)
-        if found is None or isinstance(found, Fault):
+        if found is None or isinstance(found, Mismatch):
             return found
         if self._unchanged is None:
             self._unchanged = dict(self._compared())
@@ -150,15 +150,15 @@ class Streams:
             return None
         return inherited_fault(self.store.log, above, kept)
 
-    def _compared(self) -> Iterator[tuple[str, set[Grown]]]:
+    def _compared(self) -> Iterator[tuple[str, set[TreeState]]]:
         """The heads that forks keep of each stream, those that it had: each stream is read once for all its forks."""
         log = self.store.log
-        kept: dict[str, tuple[Head, set[Grown]]] = {}
+        kept: dict[str, tuple[Head, set[TreeState]]] = {}
         for name in self._names:
             with suppress(EventlogError):  # told where this one is looked at
                 head = log.head(name)
                 found = kept_of(log, head) if head is not None and head.base else None
-                if found is not None and not isinstance(found, Fault):
+                if found is not None and not isinstance(found, Mismatch):
                     kept.setdefault(found[0].session, (found[0], set()))[1].add(found[1])
         for above, heads in kept.values():
             with suppress(EventlogError):

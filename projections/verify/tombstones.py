@@ -15,7 +15,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_sealed, sealed_payload
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
-from eventlog.log.merkle_check import Fault
+from eventlog.log.merkle_check import Mismatch
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Head
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["tombstone_fault"]
 
 
-def tombstone_fault(store: Store, head: Head) -> Fault | None:
+def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
     """Where the head of a session that is erased, by its head, differs from its events as far as they are left, or None."""
     shown = entry_of(head)
     entry: CatalogEntry | None = None
@@ -50,14 +50,14 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
     if head.gone:
         tombstone = ev.SessionErased(shown.reason)
     if tombstone is None:
-        return Fault("its head says that it is erased, and no event does", head.version)
+        return Mismatch("its head says that it is erased, and no event does", head.version)
     plain = store.log.engine is store.log
     if read and counted and entry is not None:
         same = shown == entry or (not plain and shown == evolve_entry(_kin(entry), tombstone))  # erased without the key
     else:  # what it cost is known to nobody any more
         same = shown == evolve_entry(shown, tombstone) and (entry is None or _kin(shown) == _kin(entry))
     if not same or (counted and entry is not None and messages != head.messages):
-        return Fault("the tombstone in its head is not what its events say", head.version)
+        return Mismatch("the tombstone in its head is not what its events say", head.version)
     return None
 
 

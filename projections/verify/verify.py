@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_foreign, is_sealed
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
@@ -25,7 +25,7 @@ from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import recorded, remains_fault
 from eventlog.log.contract import Commit, Head
-from eventlog.log.merkle_check import Fault, first_fault
+from eventlog.log.merkle_check import Mismatch, first_mismatch
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
@@ -204,7 +204,7 @@ def _try(report: SessionReport, look: Callable[[], S]) -> S | None:
     return None
 
 
-def _add(report: SessionReport, fault: Fault | None) -> None:
+def _add(report: SessionReport, fault: Mismatch | None) -> None:
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
 
@@ -255,7 +255,7 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
             epoch = max(epoch, commit.epoch)
             yield commit
 
-    fault = first_fault(head, read(), None if kept is None else kept.grown)
+    fault = first_mismatch(head, read(), None if kept is None else kept.grown)
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
     elif ends and (ends[0].time, ends[-1].time, ends[-1].position + ends[-1].count - 1) != (
@@ -276,7 +276,7 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
         report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
 
 
-def _inherited(streams: Streams, head: Head) -> Fault | None:
+def _inherited(streams: Streams, head: Head) -> Mismatch | None:
     """Compare what a fork inherited with the head that it keeps of it."""
     fault = streams.changed(head)
     return None if fault is None else fault._replace(problem=f"inherited: {fault.problem}")
@@ -306,9 +306,9 @@ class _Growing:
         self.id = session.id
         self.version = 0
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Every event of versions `after + 1 .. upto`, append by append."""
-        return self._session.stretches(after, self.version if upto is None else min(upto, self.version))
+        return self._session.decoded_commits(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history right after version `at`."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.contract import Commit, Head
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["BulkWriter"]
 
@@ -98,7 +98,7 @@ class BulkWriter:
         self,
         commits: Sequence[Commit],
         heads: Mapping[str, Head],
-        requests: Mapping[tuple[str, str], Seen],
+        requests: Mapping[tuple[str, str], RequestResult],
         bodies: Mapping[bytes, bytes],
         *,
         position: int,

@@ -8,7 +8,7 @@ import msgspec
 
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments.layout import PAIR
-from eventlog.log.merkle_check import first_fault
+from eventlog.log.merkle_check import first_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +51,7 @@ def check_segments(segments: Segments) -> list[str]:
 
 
 def _check_session(segments: Segments, session: str, row: HeadRow) -> None:
-    fault = first_fault(row.head(session), _commits(segments, session, row))
+    fault = first_mismatch(row.head(session), _commits(segments, session, row))
     if fault is not None:
         raise DamagedError(fault.problem, session=session, version=fault.version)
 
@@ -72,7 +72,7 @@ def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
     wrong: list[str] = []
     for head in heads:
         try:
-            fault = first_fault(head, lookup.read(head.session, 0, head.version, reverse=False))
+            fault = first_mismatch(head, lookup.read(head.session, 0, head.version, reverse=False))
         except DamagedError as error:
             wrong.append(str(error))
         else:

@@ -68,19 +68,19 @@ class DerivedBuffer:
             self._recent.update(items)
             self._size += sum(len(key) + len(value or b"") for key, value in items.items())
 
-    def take(self) -> Mapping[bytes, bytes | None]:
-        """What is to be written now; `written` or `kept` must follow."""
+    def drain(self) -> Mapping[bytes, bytes | None]:
+        """What is to be written now; `drained` or `put_back` must follow."""
         with self._guard:
             self._leaving, self._recent = self._recent, {}
             self._size = 0
             return self._leaving
 
-    def written(self) -> None:
+    def drained(self) -> None:
         """They are in LMDB."""
         with self._guard:
             self._leaving = {}
 
-    def kept(self) -> None:
+    def put_back(self) -> None:
         """They could not be written: next time."""
         with self._guard:
             self._recent = {**self._leaving, **self._recent}

@@ -46,7 +46,7 @@ from eventlog.log.validation import size_of, size_of_lease, validate_derived_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["EmbeddedLog", "open_log"]
 
@@ -303,12 +303,12 @@ class EmbeddedLog(Undivided):
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
-        seen = self.seen(session, request)
+        seen = self.request_result(session, request)
         return None if seen is None else seen.repeat(session)
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """The same, with the digest of what was asked for: for copies."""
-        return self._fresh().lookup.seen(session, request)
+        return self._fresh().lookup.request_result(session, request)
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, or None."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head
     from eventlog.log.embedded.memtable import Memtable
     from eventlog.log.embedded.segments.segments import Segments
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["Lookup"]
 
@@ -41,10 +41,10 @@ class Lookup:
                 return head
         return self._segments.head(session)
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """What became of a request id."""
-        seen = self._tail.seen(session, request)
-        return seen if seen is not None else self._segments.seen(session, request)
+        seen = self._tail.request_result(session, request)
+        return seen if seen is not None else self._segments.request_result(session, request)
 
     def commits_since(self, session: str, version: int) -> list[Commit]:
         """The commits that hold versions greater than `version`, oldest first."""

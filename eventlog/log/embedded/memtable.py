@@ -18,7 +18,7 @@ from eventlog.errors import DamagedError
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
 from eventlog.log.merkle import leaf_data, leaf_hash
-from eventlog.log.rules import Seen, head_after
+from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ class MemtablePart:
         self.heads: dict[str, Head] = {}
         self.commits: dict[str, list[Commit]] = {}
         self.order: list[Commit] = []
-        self.requests: dict[tuple[str, str], Seen] = {}
+        self.requests: dict[tuple[str, str], RequestResult] = {}
         self.bodies: dict[bytes, bytes] = {}
         self.end = 0
         """Address behind the last frame."""
@@ -61,7 +61,7 @@ class MemtablePart:
             commits.append(commit)
         self.heads[session] = head
         if commit.request is not None:
-            self.requests[session, commit.request] = Seen(
+            self.requests[session, commit.request] = RequestResult(
                 digest, commit.first, commit.first + commit.count - 1, commit.position
             )
         for key, packed in bodies:
@@ -140,7 +140,7 @@ class Memtable:
             found.update(generation.heads)
         return found
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """What became of a request id, if the tail knows."""
         key = session, request
         for generation in reversed(self.generations):

@@ -65,7 +65,7 @@ class Watermark:
             os.close(fd)
 
     def changed(self) -> bool:
-        """Whether another has moved the mark since `settle`."""
+        """Whether another has moved the mark since `acknowledge`."""
         if self.short and os.access(self._path, os.R_OK):  # a writer may have made it since
             with suppress(OSError):  # the system has no descriptor to give now: the next call looks again
                 self.words = self._mapped(read_only=True)
@@ -85,7 +85,7 @@ class Watermark:
         self._unknown = raw
         return 0
 
-    def settle(self, address: int) -> None:
+    def acknowledge(self, address: int) -> None:
         """What was got has been acted upon: only now, else another thread would take what it is about to see for all there is."""
         self.last = _WORDS.pack(address, address ^ _ONES) if address else self._unknown
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import eventlog
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import ImportFormatError
 from eventlog.events import LASTING
@@ -42,20 +42,20 @@ class Until:
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
-        self._stretches = list(session.stretches())
+        self._decoded = list(session.decoded_commits())
         self._history = session.state().history
         self.version = 0
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of a range of versions."""
-        for stretch in self.stretches(after, upto):
-            yield from stretch.spans()
+        for decoded in self.decoded_commits(after, upto):
+            yield from decoded.spans()
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """The same append by append."""
         last = self.version if upto is None else min(upto, self.version)
-        for stretch in self._stretches:
-            part = stretch.cut(after, last)
+        for decoded in self._decoded:
+            part = decoded.cut(after, last)
             if part is not None:
                 yield part
 

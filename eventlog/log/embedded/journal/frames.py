@@ -206,11 +206,11 @@ _encode_into = _encoder.encode_into
 
 
 def encode_records(records: list[Record], into: bytearray) -> None:
-    """Encode the payload of a frame behind room for its header, padded; `seal` completes it."""
+    """Encode the payload of a frame behind room for its header, padded; `finish_frame` completes it."""
     _encode_into(records, into, FRAME_HEADER_BYTES)
 
 
-def seal(frame: bytearray, salt: bytes, position: int, records: int, offset: int) -> None:
+def finish_frame(frame: bytearray, salt: bytes, position: int, records: int, offset: int) -> None:
     """Complete a frame that `encode_records` began: padding, CRC and header."""
     length = len(frame) - FRAME_HEADER_BYTES
     covered = crc32(_COVERED.pack(offset, salt, position, length, RECORDS, 0, records))

@@ -283,7 +283,7 @@ class Journal:
         if offset + total + FRAME_HEADER_BYTES > self._size and offset > FILE_HEADER_BYTES:
             self._switch()
             offset = FILE_HEADER_BYTES
-        frames.seal(buffer, self._salt, self.position, len(records), offset)
+        frames.finish_frame(buffer, self._salt, self.position, len(records), offset)
         return self.address + total, total
 
     def put(self, frame: bytes | bytearray | None = None) -> None:

@@ -20,7 +20,7 @@ from zlib import crc32
 import zstandard
 
 from eventlog.log.embedded.segments.compression import PLAIN, ZSTANDARD, decompress
-from eventlog.log.embedded.segments.layout import NUMBER, PAIR, Place
+from eventlog.log.embedded.segments.layout import NUMBER, PAIR, PieceLocation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,9 +63,9 @@ class BlockSlot(NamedTuple):
     begin: int
     size: int
 
-    def at(self, places: Sequence[tuple[int, int]]) -> Place:
+    def at(self, places: Sequence[tuple[int, int]]) -> PieceLocation:
         """The place, when those of all blocks are known."""
-        return Place(*places[self.block], self.begin, self.size)
+        return PieceLocation(*places[self.block], self.begin, self.size)
 
 
 class BlockBuilder:
@@ -133,7 +133,7 @@ class Blocks:
         self._newest: tuple[tuple[int, int], bytes] = _NONE
         """The newest of them: what is asked for next is most often beside it, and to look here needs no lock."""
 
-    def piece(self, txn: lmdb.Transaction[memoryview], where: Place) -> bytes:
+    def piece(self, txn: lmdb.Transaction[memoryview], where: PieceLocation) -> bytes:
         """The bytes at a place; ValueError if they are damaged."""
         key = where.slot, where.offset
         newest, plain = self._newest

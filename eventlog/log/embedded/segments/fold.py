@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.memtable import MemtablePart
     from eventlog.log.embedded.segments.blocks import Block, BlockSlot
     from eventlog.log.embedded.segments.segments import Segments
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["begin_store", "fold", "write_address", "write_copied", "write_derived"]
 
@@ -139,7 +139,7 @@ def write_copied(segments: Segments, generation: MemtablePart, gone: Sequence[He
 
 def _put_head(txn: lmdb.Transaction[bytes], tree: Any, number: int, head: Head) -> None:
     key = layout.session_key(head.session)
-    txn.put(key, layout.protect(key, layout.encode(layout.row_of(number, head))), db=tree)
+    txn.put(key, layout.protect(key, layout.encode(layout.head_row(number, head))), db=tree)
 
 
 def _derived_rows(derived: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
@@ -224,7 +224,7 @@ class _Writer:
     def write(self, generations: Sequence[MemtablePart], ready: _Ready) -> FoldState:
         """Write everything; returns the new meta record."""
         heads: dict[str, Head] = {}
-        requests: dict[tuple[str, str], Seen] = {}
+        requests: dict[tuple[str, str], RequestResult] = {}
         for generation in generations:
             heads.update(generation.heads)
             requests.update(generation.requests)

@@ -12,7 +12,7 @@ import msgspec
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Head, LeaseState
 from eventlog.log.embedded.segments.compression import squeeze, unsqueeze
-from eventlog.log.rules import Seen
+from eventlog.log.rules import RequestResult
 from eventlog.log.validation import MAX_ID_BYTES
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ __all__ = [
     "ChunkRow",
     "FoldState",
     "HeadRow",
-    "Place",
+    "PieceLocation",
     "decode_chunk_row",
     "decode_folded",
     "decode_head",
-    "decode_place",
+    "decode_location",
     "decode_positions",
     "decode_request",
     "encode",
+    "head_row",
     "key_before",
     "protect",
     "request_key",
     "request_value",
-    "row_of",
     "session_key",
     "unprotect",
 ]
@@ -108,7 +108,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
             raise DamagedError("a catalog entry cannot be decoded", session=session) from error
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
+class PieceLocation(msgspec.Struct, frozen=True, array_like=True):
     """Where a piece lies: in the block that begins at `offset` of `slot`, `size` plain bytes from `begin` on."""
 
     slot: int
@@ -120,7 +120,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
     """A row of `commits`, without the first version, which is in its key."""
 
-    where: Place
+    where: PieceLocation
     last: int
     """The chunk's last version."""
     first_position: int
@@ -130,7 +130,7 @@ class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 _folded = msgspec.msgpack.Decoder(FoldState).decode
 _head = msgspec.msgpack.Decoder(HeadRow).decode
-_place = msgspec.msgpack.Decoder(Place).decode
+_place = msgspec.msgpack.Decoder(PieceLocation).decode
 _chunk_row = msgspec.msgpack.Decoder(ChunkRow).decode
 _positions = msgspec.msgpack.Decoder(list[tuple[int, int, int]]).decode
 
@@ -164,12 +164,12 @@ def request_key(session: str, request: str) -> bytes:
     return blake2b(len(name).to_bytes(2, "little") + name + request.encode(), digest_size=16).digest()
 
 
-def request_value(seen: Seen) -> bytes:
+def request_value(seen: RequestResult) -> bytes:
     """Value of a request id in `requests`."""
     return _REQUEST.pack(seen.first, seen.last, seen.position) + seen.digest
 
 
-def row_of(number: int, head: Head) -> HeadRow:
+def head_row(number: int, head: Head) -> HeadRow:
     """The row of a head."""
     lease = head.lease
     return HeadRow(
@@ -188,7 +188,7 @@ def decode_head(value: memoryview, session: str) -> HeadRow:
     return _decoded(_head, value, "a head", session)
 
 
-def decode_place(value: memoryview, digest: bytes) -> Place:
+def decode_location(value: memoryview, digest: bytes) -> PieceLocation:
     """A value of `bodies`."""
     try:
         return _place(value)
@@ -206,12 +206,12 @@ def decode_positions(value: memoryview) -> list[tuple[int, int, int]]:
     return _decoded(_positions, value, "the order of commits")
 
 
-def decode_request(value: memoryview, session: str) -> Seen:
+def decode_request(value: memoryview, session: str) -> RequestResult:
     """A value of `requests`."""
     if len(value) < _REQUEST.size:
         raise DamagedError("a row of requests cannot be decoded", session=session)
     first, last, position = _REQUEST.unpack_from(value)
-    return Seen(bytes(value[_REQUEST.size :]), first, last, position)
+    return RequestResult(bytes(value[_REQUEST.size :]), first, last, position)
 
 
 def _decoded(

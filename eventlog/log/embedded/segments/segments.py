@@ -8,7 +8,7 @@ value, which is a MessagePack array unless something else is said (`layout.py`).
     commits    session number u64, first version u64 -> `ChunkRow`: where the chunk is, and what it holds
     positions  first position u64 -> array of [position, session number, first version of its chunk],
                one for each of up to 1,024 commits in position order
-    bodies     32-byte hash -> `Place`: where the packed bytes are
+    bodies     32-byte hash -> `PieceLocation`: where the packed bytes are
     requests   16-byte BLAKE2b of (bytes of the session id u16, session id, request id)
                -> first version, last version, position, u64 each and little-endian, and the digest
     derived    key -> value, squeezed
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from eventlog.log.contract import Commit, Head
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["Segments"]
 
@@ -134,7 +134,7 @@ class Segments:
             if not found:
                 return
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """What became of a request id, as of the last fold."""
         if not (is_id(session) and is_id(request)):
             return None
@@ -166,7 +166,7 @@ class Segments:
         value = self._get(txn, "bodies", digest)
         if value is None:
             return None
-        where = layout.decode_place(value, digest)
+        where = layout.decode_location(value, digest)
         try:
             return self._blocks.piece(txn, where)
         except ValueError as error:

@@ -145,7 +145,7 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
 def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that has no descriptor left goes on with what it knows, and sees the mark later."""
     mark = Watermark(tmp_path / "mark", read_only=True)
-    mark.settle(mark.get())
+    mark.acknowledge(mark.get())
     writer = Watermark(tmp_path / "mark", read_only=False)
     writer.set(7)
 

@@ -588,7 +588,7 @@ def test_frames_round_trip() -> None:
     lease = frames.LeaseRecord("s", 1, b"o", 2)
     buffer = bytearray()
     frames.encode_records([record, lease], buffer)
-    frames.seal(buffer, b"saltsalt", 9, 2, 64)
+    frames.finish_frame(buffer, b"saltsalt", 9, 2, 64)
     assert len(buffer) % 8 == 0
     header = frames.parse_frame_header(bytes(buffer), 0, b"saltsalt")
     assert header is not None

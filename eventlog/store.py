@@ -47,7 +47,7 @@ from eventlog.history.streams import head_of
 from eventlog.integrity.fork_anchor import prefix_head
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
-from eventlog.open_log import may_lose_key, open_log
+from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.inputs import model_of
 from eventlog.session.owner import Owner
@@ -307,7 +307,7 @@ class Store(Keeping):
         except AlreadyExistsError:
             head_of(self.log, session)  # an erased session is not there, and its id is not used again
             raise
-        if isinstance(first, ev.SessionForked) and may_lose_key(self.log, first.parent):
+        if isinstance(first, ev.SessionForked) and self.log.may_lose_key(first.parent):
             self.erase(session, reason="its parent was erased while it began")
             raise ErasedError(first.parent)
         with self._lock:

@@ -57,7 +57,7 @@ _ENTRIES_KEPT = 1024
 """Sessions whose catalog entry is remembered."""
 
 
-class EncryptedLog:
+class EncryptedLog(Log):
     """An engine, and the keys to what it keeps.  `own` is the store's own key, None without keys."""
 
     def __init__(self, engine: Log, ring: KeyRing, own: Family | None) -> None:
@@ -241,10 +241,6 @@ class EncryptedLog:
                 return found
         return None
 
-    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
-        return [self.body(digest) for digest in digests]
-
     def body_of(self, family: Family, digest: bytes) -> bytes | None:
         """The packed bytes of a body of a family."""
         name = family.name(digest)
@@ -296,10 +292,10 @@ class EncryptedLog:
 
     # -- keys that go, and content that does -------------------------------------------------------
 
-    def forget(self) -> None:
+    def forget_keys(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `erased`.  What a service confirmed is noted
+        Tombstones are committed before anybody looks here for who is left; see `may_lose_key`.  What a service confirmed is noted
         among the derived values, so that it is not asked again; it is where the note was lost, which does no harm.
         """
         if self._ring.empty:
@@ -325,12 +321,14 @@ class EncryptedLog:
         if failure is not None:
             raise failure
 
-    def erased(self, session: str) -> bool:
+    def may_lose_key(self, parent: str) -> bool:
         """Whether a session is erased, so that whoever looked for survivors may have missed what was forked from it since."""
-        head = self._engine.head(session)
-        return head is not None and not is_record(session, head.entry) and _is_buried(entry_of(head))
+        head = self._engine.head(parent)
+        return head is not None and not is_record(parent, head.entry) and _is_buried(entry_of(head))
 
-    def resealed(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
+    def stored_changes(
+        self, changes: Mapping[str, Callable[[Commit], Commit]]
+    ) -> dict[str, Callable[[Commit], Commit]]:
         """Changes of what was appended as changes of what is stored (`maintenance/vacuum.py`)."""
         return {session: partial(self._resealed, change) for session, change in changes.items()}
 
@@ -363,10 +361,10 @@ class EncryptedLog:
                 wrong.append(str(error))
         return wrong
 
-    @property
-    def locked(self) -> bool:
-        """Whether there are no keys at all."""
-        return self._ring.empty
+    def require_keys(self) -> None:
+        """Raise `KeyMissingError` if the store was opened without keys."""
+        if self._ring.empty:
+            raise KeyMissingError("the store is encrypted, and was opened without its keys")
 
     def missing(self, session: str) -> KeyMissingError:
         """Why a session cannot be read or written."""
@@ -383,7 +381,7 @@ def _is_buried(entry: SealedValue) -> bool:
     return not entry.data and is_tombstone(entry.clear)
 
 
-class SessionBodies:
+class SessionBodies(BodyStore):
     """Fulfils `log.contract.Belongings`."""
 
     def __init__(self, log: EncryptedLog, session: str) -> None:
@@ -409,10 +407,6 @@ class SessionBodies:
         except DataError as error:
             raise type(error)(f"body {digest.hex()}: {error.message}", session=self._session) from error
         return self._log.body(digest) if found is None else found  # it may be another session's: a sub-session's, say
-
-    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
-        return [self.body(digest) for digest in digests]
 
     def get_derived(self, key: bytes) -> bytes | None:
         """A derived value, or None."""

@@ -11,7 +11,6 @@ from eventlog.codec.bodies import digests_in
 from eventlog.errors import CallError, LeaseHeldError
 from eventlog.history.catalog import entry_of
 from eventlog.maintenance.erase import erase_one, erased_with, kin_of, refuse_running
-from eventlog.open_log import forget_keys
 from eventlog.validation import require, require_or_none
 
 if TYPE_CHECKING:
@@ -59,7 +58,7 @@ def expire(
     try:
         return _retained(store, trees, lambda name: erase_one(store, name, reason))
     finally:
-        forget_keys(store.log)
+        store.log.forget_keys()
 
 
 def _retained(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> ExpiryResult:

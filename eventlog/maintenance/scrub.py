@@ -26,7 +26,6 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import ancestry, stream_spans
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
-from eventlog.open_log import require_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,7 +42,7 @@ def scrub(store: Sessions) -> VacuumResult:
 
     `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot be found in it.
     """
-    require_keys(store.log)
+    store.log.require_keys()
     changes: dict[str, Change] = {}
     for head in store.log.heads():
         if is_foreign(head) or head.gone:

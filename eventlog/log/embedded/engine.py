@@ -33,7 +33,7 @@ from eventlog.errors import (
     ReadOnlyError,
     StorageError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket, Undivided
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Ticket
 from eventlog.log.embedded.batch import LeaseChange
 from eventlog.log.embedded.directory import prepare
 from eventlog.log.embedded.locks import Presence
@@ -212,7 +212,7 @@ os.register_at_fork(
 )
 
 
-class EmbeddedLog(Undivided):
+class EmbeddedLog(Log):
     """A handle on a store directory; fulfils `contract.Log`.  Options: see `Options`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:

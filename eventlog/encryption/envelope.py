@@ -25,7 +25,7 @@ from eventlog.codec.payload import (
     sealed_value,
 )
 from eventlog.codec.redaction import contents
-from eventlog.compression import tightened
+from eventlog.compression import compressed_body
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry
 from eventlog.integrity.scrub_ledger import is_record
@@ -79,7 +79,7 @@ def sealed_append(append: Append, family: Family, check: Callable[[Sequence[Comm
         FORMAT, family.id, append.creates_at, append.messages, entry, tuple(sorted(names)), b""
     )  # fmt: skip
     bodies = [
-        (given[digest], SealedValue(FORMAT, family.id, b"", family.seal_body(given[digest], tightened(packed))))
+        (given[digest], SealedValue(FORMAT, family.id, b"", family.seal_body(given[digest], compressed_body(packed))))
         for digest, packed in append.bodies
     ]
     return replace(

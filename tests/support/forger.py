@@ -17,11 +17,11 @@ from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec.batch import Entry, decode
 from eventlog.codec.deltas import DeltaRun
+from eventlog.compression import PLAIN
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Block, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
-from eventlog.log.embedded.segments.compression import PLAIN
 from eventlog.log.embedded.segments.layout import ChunkRow, HeadRow, PieceLocation
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog

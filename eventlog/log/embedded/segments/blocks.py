@@ -19,7 +19,7 @@ from zlib import crc32
 
 import zstandard
 
-from eventlog.log.embedded.segments.compression import PLAIN, ZSTANDARD, decompress
+from eventlog.compression import PLAIN, ZSTANDARD, decompress
 from eventlog.log.embedded.segments.layout import NUMBER, PAIR, PieceLocation
 
 if TYPE_CHECKING:

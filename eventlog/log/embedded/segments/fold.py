@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from eventlog.compression import loosened
+from eventlog.compression import plain_body
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BODY_APART, BlockBuilder, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
-from eventlog.log.embedded.segments.compression import squeeze
 from eventlog.log.embedded.segments.environment import put_last
 from eventlog.log.embedded.segments.layout import ChunkRow, FoldState
 
@@ -144,7 +143,8 @@ def _put_head(txn: lmdb.Transaction[bytes], tree: Any, number: int, head: Head) 
 
 def _derived_rows(derived: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
     return [
-        (key, None if value is None else layout.protect(key, squeeze(value))) for key, value in sorted(derived.items())
+        (key, None if value is None else layout.protect(key, layout.pack_value(value)))
+        for key, value in sorted(derived.items())
     ]
 
 
@@ -185,7 +185,7 @@ def _fill(segments: Segments, generations: Sequence[MemtablePart], folded: FoldS
     filler.limit, filler.apart = BLOCK_BYTES, BODY_APART
     spots: dict[bytes, BlockSlot] = {}
     for digest in segments.missing_bodies(bodies):
-        packed = loosened(digest, bodies[digest], BLOCK_BYTES)
+        packed = plain_body(digest, bodies[digest], BLOCK_BYTES)
         spots[digest] = filler.add([packed]) if len(packed) <= BLOCK_BYTES else filler.add_packed(packed)
     filler.close()
     return _Ready(filler.blocks, chunks, spots)

@@ -9,9 +9,9 @@ from zlib import crc32
 
 import msgspec
 
+from eventlog.compression import pack, unpack
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Head, LeaseState
-from eventlog.log.embedded.segments.compression import squeeze, unsqueeze
 from eventlog.log.rules import RequestResult
 from eventlog.log.validation import MAX_ID_BYTES
 
@@ -37,10 +37,12 @@ __all__ = [
     "encode",
     "head_row",
     "key_before",
+    "pack_value",
     "protect",
     "request_key",
     "request_value",
     "session_key",
+    "unpack_value",
     "unprotect",
 ]
 
@@ -53,6 +55,10 @@ NUMBER = struct.Struct(">Q")
 PAIR = struct.Struct(">QQ")
 _CRC = struct.Struct("<I")
 _REQUEST = struct.Struct("<QQQ")
+_LEAST = 256
+"""Shorter values stay plain: compressing them is not worth the time."""
+_GAIN = 64
+"""Bytes that compression must save, for the same reason."""
 
 R = TypeVar("R")
 
@@ -103,7 +109,7 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
 
     def _entry(self, session: str) -> bytes:
         try:
-            return unsqueeze(self.entry)
+            return unpack_value(self.entry)
         except DamagedError as error:
             raise DamagedError("a catalog entry cannot be decoded", session=session) from error
 
@@ -148,6 +154,19 @@ def unprotect(key: bytes, value: memoryview | bytes) -> memoryview | None:
     return rest if _CRC.unpack_from(value)[0] == crc32(rest, crc32(key)) else None
 
 
+def pack_value(value: bytes) -> bytes:
+    """Return a catalog entry or derived value in its packed form, compressed if that pays."""
+    return pack(value, least=_LEAST, gain=_GAIN)
+
+
+def unpack_value(packed: bytes | memoryview) -> bytes:
+    """Return the value of `pack_value`; `DamagedError` if it cannot be read."""
+    try:
+        return unpack(packed)
+    except ValueError as error:
+        raise DamagedError("a compressed value cannot be read") from error
+
+
 def session_key(session: str) -> bytes:
     """Key of a session in `sessions`; at most 256 bytes, where LMDB allows 511."""
     return session.encode()
@@ -173,7 +192,7 @@ def head_row(number: int, head: Head) -> HeadRow:
     """The row of a head."""
     lease = head.lease
     return HeadRow(
-        number, head.version, head.position, head.base, head.created, head.updated, head.messages, squeeze(head.entry),
+        number, head.version, head.position, head.base, head.created, head.updated, head.messages, pack_value(head.entry),
         lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
     )  # fmt: skip
 

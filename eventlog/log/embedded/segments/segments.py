@@ -37,7 +37,6 @@ from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Blocks
 from eventlog.log.embedded.segments.chunk import decode_chunk
-from eventlog.log.embedded.segments.compression import unsqueeze
 from eventlog.log.embedded.segments.environment import REMEDY, Environment
 from eventlog.log.embedded.segments.layout import (
     FOLDED_KEY,
@@ -233,7 +232,7 @@ class Segments:
         with self.environment.reading() as txn:
             try:
                 value = self._get(txn, "derived", key)
-                return None if value is None else unsqueeze(value)
+                return None if value is None else layout.unpack_value(value)
             except DamagedError:
                 return None
 
@@ -248,7 +247,7 @@ class Segments:
         with self.environment.reading() as txn:
             for key, value in self._derived_rows(txn, prefix):
                 with suppress(DamagedError):
-                    found[key] = unsqueeze(self._open(key, value, "a derived value"))
+                    found[key] = layout.unpack_value(self._open(key, value, "a derived value"))
         return found
 
     def _derived_rows(self, txn: lmdb.Transaction[memoryview], prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:

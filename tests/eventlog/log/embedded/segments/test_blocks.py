@@ -13,15 +13,14 @@ import pytest
 import zstandard
 
 from eventlog.codec.bodies import unpack
-from eventlog.compression import loosened, pack
+from eventlog.compression import pack, plain_body
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BlockBuilder, Blocks
-from eventlog.log.embedded.segments.compression import squeeze, unsqueeze
 from eventlog.log.embedded.segments.fold import begin_store, write_copied
-from eventlog.log.embedded.segments.layout import NUMBER
+from eventlog.log.embedded.segments.layout import NUMBER, pack_value, unpack_value
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.values import Body
 from tests.support.embedded_log import put
@@ -154,7 +153,7 @@ def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
 def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, bytes, bytes]) -> None:
     """A log keeps any bytes as a body: only what is surely packed by us, and is what its hash names, is repacked."""
     _, digest, packed = case
-    assert loosened(digest, packed, BLOCK_BYTES) == packed
+    assert plain_body(digest, packed, BLOCK_BYTES) == packed
 
 
 @pytest.mark.promise(12)
@@ -243,14 +242,16 @@ def test_a_block_closes_in_time() -> None:
 @pytest.mark.parametrize("value", [b"", b"x", b"x" * 255, b"x" * 5000, os.urandom(5000)])
 def test_squeezed_values_come_back(value: bytes) -> None:
     """Catalog entries and checkpoints are kept compressed where that pays, and come back as they were."""
-    packed = squeeze(value)
-    assert unsqueeze(packed) == value
+    packed = pack_value(value)
+    assert unpack_value(packed) == value
     assert len(packed) <= len(value) + 1
 
 
 @pytest.mark.promise(12)
-@pytest.mark.parametrize("spoilt", [b"", b"\x07value", squeeze(b"value" * 1000)[:-2], squeeze(b"value" * 1000)[:3]])
+@pytest.mark.parametrize(
+    "spoilt", [b"", b"\x07value", pack_value(b"value" * 1000)[:-2], pack_value(b"value" * 1000)[:3]]
+)
 def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
     """Promise 12: what cannot be a squeezed value is `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
-        unsqueeze(spoilt)
+        unpack_value(spoilt)

@@ -36,8 +36,8 @@ __all__ = ["begin_store", "fold", "write_address", "write_copied", "write_derive
 
 CHUNK_BYTES = BLOCK_BYTES
 """Bytes of commits after which a session's chunk is closed."""
-_RUN = 1024
-_PAGES_A_SLOT = 16
+POSITIONS_A_ROW = 1024
+PAGES_A_SLOT = 16
 _PAGE_HEADER = 16
 _COMMIT_OVERHEAD = 32
 _FURTHEST = (1 << 63) - 1
@@ -218,7 +218,7 @@ class _Writer:
         self._txn = txn
         self._folded = folded
         self._trees: dict[str, Any] = segments.environment.trees
-        self._slot_bytes = segments.environment.page_bytes * _PAGES_A_SLOT - _PAGE_HEADER
+        self._slot_bytes = segments.environment.page_bytes * PAGES_A_SLOT - _PAGE_HEADER
         self._next_session = folded.next_session
 
     def write(self, generations: Sequence[MemtablePart], ready: _Ready) -> FoldState:
@@ -266,8 +266,8 @@ class _Writer:
                 raise DamagedError("versions were folded before", session=chunk.session, version=chunk.first)
             order += [(position, number, chunk.first) for position in chunk.positions]
         order.sort()
-        for begin in range(0, len(order), _RUN):
-            run = order[begin : begin + _RUN]
+        for begin in range(0, len(order), POSITIONS_A_ROW):
+            run = order[begin : begin + POSITIONS_A_ROW]
             key = layout.NUMBER.pack(run[0][0])
             put_last(self._txn, self._trees["positions"], key, layout.protect(key, layout.encode(run)))
 

@@ -1,37 +1,38 @@
 """The contract of a log: appends, reads, heads, leases, bodies and derived values.
 
-A log stores *commits*.  A commit is one append of one session, written whole or not at all.  The log
-does not look inside: a payload is the canonical bytes of the append's events (`codec/batch.py`), a
-body is a packed large value (`codec/bodies.py`), a catalog entry is what a list of sessions shows.
-Versions count a session's events from 1 without gaps.  Positions count the events of the partition
-in commit order.
+A log stores *commits*.  A commit is one append of one session, written whole or not at all.  The
+log does not look inside: a payload is the canonical bytes of the append's events
+(`codec/batch.py`), a body is a packed large value (`codec/bodies.py`), a catalog entry is what a
+list of sessions shows. Versions count a session's events from 1 without gaps.  Positions count the
+events of the partition in commit order.
 
 Every engine promises this, and `tests/eventlog/log/test_contract.py` checks it:
 
 * An append is accepted or rejected inside the commit.  The log compares, in this order: the request
   id (a repeated one with the same content digest returns the first result, with other content it is
-  `RequestReusedError`), the session's existence (`creates_at`), the lease (`FencedError`: its epoch,
-  or the lease that the append `replaces`), the expected version (`ConflictError`), and last it calls
-  `check` with the commits of other writers since `seen`.  A rejected append is rejected alone; the
-  others of its batch are committed.
+  `RequestReusedError`), the session's existence (`creates_at`), the lease (`FencedError`: its
+  epoch, or the lease that the append `replaces`), the expected version (`ConflictError`), and last
+  it calls `check` with the commits of other writers since `seen`.  A rejected append is rejected
+  alone; the others of its batch are committed.
 * Appends submitted by one thread are committed in the order of submission.
 * A queued append is committed when a caller waits: for its ticket or a later one, in `sync`, in
   `close`, or in `submit` when the queue is full.  Nothing happens to it before.  (The memory engine
   commits at once.)
 * The waiting caller's thread may be the one that commits, the appends of other callers included.  A
   wait from inside a commit of the same thread (a signal handler, a finalizer, a `check`) is
-  `BusyError`, and its append is withdrawn; `submit` only queues there.  A `KeyboardInterrupt` leaves
-  a wait unchanged, and the next waiting caller commits what is queued.
-* A committed append is on disk and survives power loss.  (The memory engine: as long as the process.)
+  `BusyError`, and its append is withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
+  leaves a wait unchanged, and the next waiting caller commits what is queued.
+* A committed append is on disk and survives power loss.  (The memory engine: as long as the
+  process.)
 * If the write fails, every append of the batch gets the error.  After a failed sync the log is
   poisoned: it can be read, and it can be written again once it is reopened, also while the poisoned
   handle is still open.  `ENOSPC` before the sync fails that batch only.
 * A full queue blocks the caller (`BusyError` after the configured time).  It never drops an append.
 * An argument of a wrong type, range or length is `CallError` before anything is queued.
 * Every commit is a leaf of its session's hash tree (`merkle.py`), whose peaks are in the head.
-* Reading never writes and never returns part of a commit.  A text that cannot be an id is not found.
-  A stored value that cannot be read is an error (`DamagedError`, or `BusyError` where waiting helps),
-  and the error is raised again on every try.
+* Reading never writes and never returns part of a commit.  A text that cannot be an id is not
+  found. A stored value that cannot be read is an error (`DamagedError`, or `BusyError` where
+  waiting helps), and the error is raised again on every try.
 """
 
 from __future__ import annotations
@@ -69,9 +70,13 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     entry: bytes | None = None
     """The session's new catalog entry, None to leave it."""
     bodies: Sequence[tuple[bytes, bytes]] = ()
-    """(32-byte hash, packed bytes) of large values the payload refers to; stored hashes are skipped."""
+    """(32-byte hash, packed bytes) of large values the payload refers to; stored hashes are
+    skipped.
+    """
     creates_at: int | None = None
-    """Begin the session: its first version is `creates_at + 1` (a fork begins after its parent's)."""
+    """Begin the session: its first version is `creates_at + 1` (a fork begins after its
+    parent's).
+    """
     expected: int | None = None
     """Exact version the session must have, for optimistic concurrency."""
     seen: int | None = None
@@ -79,7 +84,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     check: Callable[[Sequence[Commit]], None] | None = None
     """Called inside the commit with the commits of *other* writers after `seen`.
 
-    Commits of the writer's own epoch are left out if it has one.  It raises an `Exception` to reject
+    Commits of the writer's own epoch are left out if it has one. It raises an `Exception` to reject
     this append, and must not block or append.
     """
     epoch: int = 0
@@ -87,11 +92,13 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     lease: LeaseState | None = None
     """The lease to write in the same commit, with the writer's own `epoch`.
 
-    It is acquired if `replaces` is given, else renewed or released.  It is written with the append or
-    not at all; a repeated request id writes neither.
+    It is acquired if `replaces` is given, else renewed or released. It is written with the append
+    or not at all; a repeated request id writes neither.
     """
     replaces: LeaseState | None = None
-    """The lease that `lease` replaces, one epoch before it; `FencedError` if another one is stored."""
+    """The lease that `lease` replaces, one epoch before it; `FencedError` if another one is
+    stored.
+    """
     request: str | None = None
     digest: bytes = b""
     """Digest of the request's content, compared when the request id is repeated."""
@@ -115,11 +122,15 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     leaf: bytes = b""
     """The first bytes of its leaf's hash as committed; the whole hash if it was `emptied`."""
     stored: bytes = b""
-    """The bytes its leaf covers instead of the payload, where an encrypted log stores ciphertext."""
+    """The bytes its leaf covers instead of the payload, where an encrypted log stores
+    ciphertext.
+    """
 
     @property
     def emptied(self) -> bool:
-        """Whether redacted or erased content was removed, so that only the leaf's hash is stored."""
+        """Whether redacted or erased content was removed, so that only the leaf's hash is
+        stored.
+        """
         return len(self.leaf) == _HASH_BYTES
 
     @property
@@ -174,8 +185,8 @@ class Ticket(Protocol):
     def wait(self, timeout: float | None = None) -> Committed:
         """Block until the outcome is known; raise what the append raised.
 
-        `UnknownOutcomeError` when `timeout` (seconds) runs out first.  A wait without a timeout is the
-        quicker one: it commits in this thread.
+        `UnknownOutcomeError` when `timeout` (seconds) runs out first. A wait without a timeout is
+        the quicker one: it commits in this thread.
         """
         ...
 
@@ -216,7 +227,10 @@ class BodyStore(ABC):
 
     @abstractmethod
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values (None deletes).  Atomic; not necessarily durable.  Keys: 1..200 bytes."""
+        """Write derived values (None deletes), with keys of 1 to 200 bytes.
+
+        Atomic; not necessarily durable.
+        """
 
     @abstractmethod
     def derived_keys(self, prefix: bytes) -> list[bytes]:
@@ -233,8 +247,8 @@ class BodyStore(ABC):
 class Log(BodyStore):
     """One partition of events.  Every method may be called from any thread.
 
-    The methods with a body say what holds for a log that stores all sessions alike.  A log in front of
-    another one, which encrypts, overrides them.
+    The methods with a body say what holds for a log that stores all sessions alike. A log in front
+    of another one, which encrypts, overrides them.
     """
 
     @property
@@ -243,7 +257,9 @@ class Log(BodyStore):
         return self
 
     def of(self, session: str) -> BodyStore:
-        """Return the bodies and derived values of a session, under its family's key if encrypted."""
+        """Return the bodies and derived values of a session, under its family's key if
+        encrypted.
+        """
         del session
         return self
 
@@ -282,11 +298,11 @@ class Log(BodyStore):
 
     @abstractmethod
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
-        """Return the commits that hold versions `after + 1 .. upto`, oldest first, or newest first.
+        """Return the commits that hold versions `after + 1 .. upto`, oldest or newest first.
 
-        The outermost commits may hold versions beyond the range; the caller cuts them.  Only the
-        session's own stream is read, not what a fork inherited.  The iterator is a snapshot: holding
-        it open holds no transaction.  An unknown session has no commits.
+        The outermost commits may hold versions beyond the range; the caller cuts them. Only the
+        session's own stream is read, not what a fork inherited. The iterator is a snapshot: holding
+        it open holds no transaction. An unknown session has no commits.
         """
 
     @abstractmethod
@@ -307,7 +323,9 @@ class Log(BodyStore):
 
     @abstractmethod
     def wait_after(self, position: int, timeout: float) -> bool:
-        """Block until any writer commits an event after `position`; False after `timeout` seconds."""
+        """Block until any writer commits an event after `position`; False after `timeout`
+        seconds.
+        """
 
     @abstractmethod
     def request(self, session: str, request: str) -> Committed | None:

@@ -65,7 +65,7 @@ class MemoryLog(Log):
             self._usable()
             try:
                 ticket.succeed(self._append(append))
-            except Exception as error:  # noqa: BLE001 - whatever `check` raises is the outcome
+            except Exception as error:  # noqa: BLE001 - any error of `check` is the outcome
                 ticket.fail(error)
         return ticket
 
@@ -218,7 +218,7 @@ class MemoryLog(Log):
         return []
 
     def check(self) -> list[str]:
-        """Verify that versions and positions have no gaps, and the hash trees; return the faults."""
+        """Find gaps in versions and positions, and compare the hash trees."""
         faults: list[str] = []
         with self._changed:
             self._usable()

@@ -1,8 +1,9 @@
-"""Rebuilding a session's hash tree from what can be read, to find the first version that is not what was committed.
+"""Comparison of a session's commits with its hash tree, to find the first changed version.
 
-Pure; the same for every engine.  Each commit is compared with the piece of its leaf's hash that is kept beside it, which
-names the version; then the tree with the session's head, and with a head that was kept elsewhere, which no forger can have
-changed.  Where only a tree differs, what differs lies below the first peak that does: all that can be named is a range.
+Pure; the same for every engine. Each commit is compared with the leaf tag stored beside it, which
+names the version. Then the tree is compared with the session's head, and with a head that was kept
+elsewhere, which a forger cannot have changed. Where only a tree differs, the difference lies below
+its first peak that differs: then only a range of versions can be named.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ __all__ = ["Mismatch", "TreeState", "compare_tree", "first_mismatch", "prefix_mi
 
 
 class Mismatch(NamedTuple):
-    """What is wrong, and the first version that may be."""
+    """A problem, and the first version that may be affected."""
 
     problem: str
     version: int
 
 
 class TreeState(NamedTuple):
-    """A session's tree as it was: after so many appends, which ended with this version."""
+    """A session's hash tree after `appends` appends, the last of which ended with `version`."""
 
     version: int
     appends: int
@@ -35,34 +36,40 @@ class TreeState(NamedTuple):
 
 
 def first_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState | None = None) -> Mismatch | None:
-    """The first thing that is wrong with the commits of a whole session, or None; what cannot be read raises.
+    """Return the first mismatch of a whole session's commits, or None.
 
-    `kept` is an earlier state of the session, known from elsewhere.
+    `kept` is an earlier state of the session, known from elsewhere. Errors of reading pass.
     """
     if head.gone:
-        return None if kept is None else _grown_apart(head, kept, "the kept head")
-    found = _walked(head, commits)
+        return None if kept is None else _gone_mismatch(head, kept, "the kept head")
+    found = _leaves(head, commits)
     if isinstance(found, Mismatch):
         return found
     leaves, starts = found
     version = starts[-1] - 1
     if version != head.version:
         return Mismatch(f"the head says version {head.version}, the last event is version {version}", version + 1)
-    if kept is not None and (fault := compare_tree(kept, leaves, starts, "the kept head")):
-        return fault
+    if kept is not None and (mismatch := compare_tree(kept, leaves, starts, "the kept head")):
+        return mismatch
     return compare_tree(TreeState(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
 
 
 def prefix_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState, whose: str) -> Mismatch | None:
-    """The same for the first commits of a session, as far as they are known from elsewhere; `whose` names what knows them."""
+    """Compare the first commits of a session with a tree state that is kept elsewhere.
+
+    `whose` names that place in the message.
+    """
     if head.gone:
-        return _grown_apart(head, kept, whose)
-    found = _walked(head, commits)
+        return _gone_mismatch(head, kept, whose)
+    found = _leaves(head, commits)
     return found if isinstance(found, Mismatch) else compare_tree(kept, *found, whose)
 
 
-def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Mismatch:
-    """The leaves of commits that begin a session, and the first version of each and of what would come next."""
+def _leaves(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Mismatch:
+    """Return the leaves of a session's first commits, and the first version of each.
+
+    The versions have one entry more: the first version after the commits.
+    """
     starts: list[int] = []
     leaves: list[bytes] = []
     version = head.base
@@ -81,8 +88,8 @@ def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[in
     return leaves, starts
 
 
-def _grown_apart(head: Head, kept: TreeState, whose: str) -> Mismatch | None:
-    """Where the head of a session of which nothing else is left cannot have grown from the kept one.
+def _gone_mismatch(head: Head, kept: TreeState, whose: str) -> Mismatch | None:
+    """Compare the head of a session without events with an earlier state of its tree.
 
     Only the subtrees that both have a root of can be compared.
     """
@@ -101,32 +108,32 @@ def _grown_apart(head: Head, kept: TreeState, whose: str) -> Mismatch | None:
     return None
 
 
-def compare_tree(told: TreeState, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Mismatch | None:
-    """Where the leaves differ from the tree that was told of, or end before it; `starts` has one version more, where they end.
+def compare_tree(state: TreeState, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Mismatch | None:
+    """Compare leaves with a tree state; `starts` has one version more, where the leaves end.
 
-    Of the last subtree that they do not fill nothing can be said: only its root is known.
+    A subtree that the leaves do not fill cannot be compared: only its root is known.
     """
     begin = 0
-    for number, size in enumerate(peak_sizes(told.appends)):
+    for number, size in enumerate(peak_sizes(state.appends)):
         end = begin + size
         if end > len(leaves):
             return Mismatch(
-                f"{whose} goes on to version {told.version}, and what there is from version {starts[begin]} on"
+                f"{whose} goes on to version {state.version}, and what there is from version {starts[begin]} on"
                 " cannot be compared",
                 starts[-1],
             )
-        if told.peaks[number * HASH_BYTES : (number + 1) * HASH_BYTES] != _root(leaves[begin:end]):
+        if state.peaks[number * HASH_BYTES : (number + 1) * HASH_BYTES] != _root(leaves[begin:end]):
             return Mismatch(
                 f"something in versions {starts[begin]} to {starts[end] - 1} is not what {whose} has", starts[begin]
             )
         begin = end
-    if starts[begin] != told.version + 1:
-        return Mismatch(f"{whose} ends its {told.appends} appends with version {told.version}", starts[begin])
+    if starts[begin] != state.version + 1:
+        return Mismatch(f"{whose} ends its {state.appends} appends with version {state.version}", starts[begin])
     return None
 
 
 def _root(leaves: Sequence[bytes]) -> bytes:
-    """The root of a complete tree."""
+    """Return the root of a complete tree."""
     peaks = b""
     for number, leaf in enumerate(leaves):
         peaks = grow(number, peaks, leaf)

@@ -1,4 +1,4 @@
-"""Reading everything, to find what is wrong before somebody needs it."""
+"""Verification of a store: every row, chunk and body is read, and each fault is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["check_segments", "check_trees"]
 
 
 def check_segments(segments: Segments) -> list[str]:
-    """Read every row, chunk and body; a line for each thing that is wrong."""
+    """Read every row, chunk and body of the segments; return a line for each fault."""
     segments.forget()
     wrong: list[str] = []
     numbers: set[int] = set()
@@ -68,7 +68,7 @@ def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]
 
 
 def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
-    """The hash trees of sessions that have something unfolded; a line for each that is not what was committed."""
+    """Compare the hash trees of sessions with unfolded appends; return a line for each fault."""
     wrong: list[str] = []
     for head in heads:
         try:
@@ -82,18 +82,21 @@ def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
 
 
 def _check_positions(segments: Segments) -> None:
-    """Positions increase; where sessions were erased some are missing, and every append that is not has one."""
-    position = seen = 0
+    """Raise unless positions increase and every append has one.
+
+    Sessions whose events were removed have none.
+    """
+    position = appends = 0
     least = _appends(segments)
     while commits := segments.commits_after(position, 1000):
         for commit in commits:
             if commit.position <= position:
                 raise DamagedError("positions do not increase", position=commit.position)
             position = commit.position + commit.count - 1
-            seen += 1
-    most = _appends(segments)  # others may have folded meanwhile
-    if not least <= seen <= most:
-        raise DamagedError(f"the order of commits has {seen} appends, the sessions have {most}")
+            appends += 1
+    most = _appends(segments)  # another process may have folded meanwhile
+    if not least <= appends <= most:
+        raise DamagedError(f"the order of commits has {appends} appends, the sessions have {most}")
 
 
 def _appends(segments: Segments) -> int:

@@ -91,7 +91,7 @@ def test_pieces_of_every_size_come_back(segments: Segments) -> None:
         packed[sha256(data).digest()] = pack(data)
     packed[bytes(32)] = b"what no program of ours has packed"
     put_bodies(segments, packed)
-    assert set(segments.bodies()) == set(packed)
+    assert set(segments.keys("bodies")) == set(packed)
     for digest, known in packed.items():
         found = segments.body(digest)
         assert found is not None

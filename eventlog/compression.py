@@ -66,7 +66,7 @@ def decompress(data: bytes | memoryview, size: int) -> bytes:
 
 
 def _frame_size(data: bytes | memoryview) -> int:
-    """Return the size that a zstandard frame states; ValueError if it is no frame or states none."""
+    """Return the size that a zstandard frame states; ValueError if it states none."""
     import zstandard
 
     try:
@@ -84,7 +84,7 @@ def compressed_body(packed: bytes) -> bytes:
 
 
 def plain_body(digest: bytes, packed: bytes, most: int) -> bytes:
-    """Return the uncompressed packed form of a body, for a store that compresses bodies together.
+    """Return the plain packed form of a body, for a store that compresses bodies together.
 
     A body of `most` bytes or more, or one that is damaged, is returned as it is.
     """

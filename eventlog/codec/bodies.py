@@ -1,8 +1,8 @@
 """Large texts by content: when a text becomes a body, its hash, and its packed bytes.
 
-A text over `INLINE` characters is stored once under the SHA-256 of its UTF-8 bytes and referred to by
-a `Body`; a shorter one stays inside the event, where a reference would not pay.  The packed form is
-that of `compression.py`.  Where the packed bytes lie is the log's business.
+A text over `INLINE` characters is stored once under the SHA-256 of its UTF-8 bytes and referred to
+by a `Body`; a shorter one stays inside the event, where a reference would not pay. The packed form
+is that of `compression.py`. Where the packed bytes lie is the log's business.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def _pieces(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:
 
 
 def _decompressed(body: Body, data: memoryview) -> Iterator[bytes]:
-    """Yield what a zstandard frame holds, piece by piece; a frame that states another size is damage.
+    """Yield what a zstandard frame holds, piece by piece; a frame that states another size is
+    damage.
 
     zstandard allocates what a frame states, so the sizes are compared first.
     """
@@ -139,7 +140,7 @@ _DIGEST = b"\xc4\x20"
 
 
 def digests_in(payload: bytes) -> set[bytes]:
-    """What may be hashes of bodies in a payload: all that are, and by chance others."""
+    """Return the 32-byte binaries of a payload: all hashes of bodies, and by chance others."""
     found: set[bytes] = set()
     at = payload.find(_DIGEST)
     while at >= 0:

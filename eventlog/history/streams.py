@@ -1,6 +1,6 @@
-"""Reading a session through its ancestry: inherited versions lie in other streams, and nobody else needs to know.
+"""Reads of a session through its ancestry: inherited versions lie in other streams.
 
-Reading never writes.  Not here: folding (`projections`), deciding (`state/rules.py`).
+Reading never writes.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from eventlog.values import Body
 __all__ = ["ancestry", "continued", "decoded_commits", "head_of", "history_spans", "spans", "stream_spans", "texts"]
 
 TEXTS_AT_ONCE = 64
-"""Bodies that are read together: some hundred KB."""
+"""Bodies read together: some hundred KB."""
 
 
 class HeadReader(Protocol):
-    """Whoever knows the heads of sessions."""
+    """A source of session heads, such as a log."""
 
     def head(self, session: str) -> Head | None:
-        """See `log.contract.Log`."""
+        """Return the session's head; see `log.contract.Log`."""
         ...
 
 
 def head_of(log: HeadReader, session: str) -> Head:
-    """The session's head; `NotFoundError` if there is no such session, `ErasedError` if there is none any more."""
+    """Return the session's head.
+
+    `NotFoundError` if there is no such session, `ErasedError` if it was erased.
+    """
     head = _head_of(log, session)
     if head.entry and entry_of(head).erased:
         raise ErasedError(session)
@@ -50,9 +53,9 @@ def _head_of(log: HeadReader, session: str) -> Head:
 
 
 def ancestry(log: HeadReader, session: str) -> list[StreamRange]:
-    """The streams that hold a session's versions, oldest first; the last is its own, open-ended.
+    """Return the streams of a session's versions, oldest first; its own is last, open-ended.
 
-    An ancestor may be erased: what a fork inherited is the fork's, too.
+    An ancestor may be erased: what a fork inherited belongs to the fork, too.
     """
     streams: list[StreamRange] = []
     last = END
@@ -73,7 +76,7 @@ def ancestry(log: HeadReader, session: str) -> list[StreamRange]:
 
 
 def continued(log: HeadReader, head: Head) -> Head | None:
-    """The head of the session whose stream holds the version that a fork continues; None for what is no fork."""
+    """Return the head of the stream that holds the version a fork continues; else None."""
     above = head
     while above.base >= head.base > 0:
         name = entry_of(above).fork_of
@@ -86,7 +89,7 @@ def continued(log: HeadReader, head: Head) -> Head | None:
 def decoded_commits(
     log: Log, streams: Sequence[StreamRange], after: int = 0, upto: int | None = None
 ) -> Iterator[DecodedCommit]:
-    """Every event of versions `after + 1 .. upto`, oldest first, append by append."""
+    """Yield every event of versions `after + 1 .. upto`, oldest first, commit by commit."""
     for stream in streams:
         last = stream.last if upto is None else min(stream.last, upto)
         expected = max(stream.first, after + 1)
@@ -105,12 +108,15 @@ def decoded_commits(
 
 
 def spans(log: Log, streams: Sequence[StreamRange], after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """The same, a single event or a whole run of deltas at a time."""
+    """Yield every event of versions `after + 1 .. upto`, runs of deltas as one span."""
     return chain.from_iterable(map(DecodedCommit.spans, decoded_commits(log, streams, after, upto)))
 
 
 def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """What is there of one stream in versions `after + 1 .. upto`: for whoever searches it and does not ask for all of it."""
+    """Yield the spans of one stream in versions `after + 1 .. upto`, without its ancestry.
+
+    For a search: missing versions are no error.
+    """
     for commit in log.read(session, after, upto):
         yield from spans_of(commit, after, upto)
 
@@ -118,9 +124,10 @@ def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None
 def history_spans(
     log: Log, streams: Sequence[StreamRange], ranges: list[tuple[int, int]], at: int, after: int = 0
 ) -> Iterator[Span]:
-    """The effective history right after version `at`, whose ranges are `ranges`, from version `after + 1` on.
+    """Yield the effective history right after version `at`, from version `after + 1` on.
 
-    What a rollback hid is left out, except events that a rollback does not undo.
+    `ranges` are its effective ranges. What a rollback hid is left out, except events that a
+    rollback does not undo.
     """
     if len(ranges) == 1 and ranges[0][0] <= after + 1:
         yield from spans(log, streams, after, at)
@@ -143,7 +150,10 @@ def history_spans(
 
 
 def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
-    """The texts of many bodies of a session, in their order; `DamagedError` for one that is missing or not what was stored."""
+    """Yield the texts of many bodies of a session, in their order.
+
+    `DamagedError` for a body that is missing or not what was stored.
+    """
     own = log.of(session)
     left = iter(bodies)
     while wanted := list(islice(left, TEXTS_AT_ONCE)):

@@ -130,8 +130,9 @@ def _misfit(event: Event) -> str:
 
 
 def decode(payload: bytes) -> Batch:
-    """Decode a payload; `TooNewError`, `UnknownEventError` or `DamagedError` if it cannot be
-    read.
+    """Decode a payload.
+
+    `TooNewError`, `UnknownEventError` or `DamagedError` if it cannot be read.
     """
     return decode_sized(payload)[0]
 

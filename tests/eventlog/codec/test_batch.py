@@ -1,4 +1,7 @@
-"""The codec: what is encoded comes back, what cannot be read is a typed error, and a schema version's bytes never change."""
+"""The codec: what is encoded comes back, what cannot be read is a typed error.
+
+A schema version's bytes never change.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def facts(batch: list[Item], *, base: int) -> list[tuple[int, ev.Event]]:
 @ROUND_TRIP
 @given(items())
 def test_every_event_comes_back_exactly(batch: tuple[int, list[Item]]) -> None:
-    """Spec §3: every fact round-trips exactly, with its version, position and time, lone surrogates included."""
+    """Every fact round-trips exactly, with version, position, time and lone surrogates."""
     time, held = batch
     expected = facts(held, base=time)
     payload = encode(held, time)
@@ -57,7 +60,10 @@ def test_every_event_comes_back_exactly(batch: tuple[int, list[Item]]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
 def test_every_kind_comes_back_with_surrogates_in_every_text(kind: type[ev.Base]) -> None:
-    """Each kind of the union survives with a lone surrogate, U+10FFFF and digits behind it in each of its texts."""
+    """Each kind of event survives with escapes in each of its texts.
+
+    A lone surrogate, U+10FFFF and digits behind it.
+    """
 
     @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.from_type(kind))
@@ -140,14 +146,14 @@ SAMPLE = encode(
 
 
 def test_a_lone_surrogate_makes_no_event_dear_to_check() -> None:
-    """Checking an event with a lone surrogate costs some times that of one without, not what finding out all kinds costs."""
+    """Validating an event with a lone surrogate costs a few times that of one without."""
     plain, escaped = ev.SessionRenamed("title"), ev.SessionRenamed("title\ud800")
     easy = least(lambda: deque(map(validate, [plain] * 2_000), maxlen=0))
     assert least(lambda: deque(map(validate, [escaped] * 2_000), maxlen=0)) < 50 * easy
 
 
 def test_a_newer_schema_is_refused_as_such() -> None:
-    """Promise 12: events of a newer program give `TooNewError`, with session, version and position."""
+    """Promise 12: events of a newer program give `TooNewError` with their place."""
     fields = plain(SAMPLE)
     fields[0] = ev.SCHEMA + 1
     with pytest.raises(TooNewError) as caught:
@@ -156,7 +162,7 @@ def test_a_newer_schema_is_refused_as_such() -> None:
 
 
 def test_an_unknown_kind_is_refused_as_such() -> None:
-    """Promise 12: an event kind that this program does not know gives `UnknownEventError`, never a skip."""
+    """Promise 12: an unknown event kind gives `UnknownEventError` and is never skipped."""
     payload = msgspec.msgpack.encode([ev.SCHEMA, 0, False, [[0, 0, ["zz", "field"]]]])
     with pytest.raises(UnknownEventError) as caught:
         list(events_of(commit_of(payload, 1)))
@@ -193,7 +199,7 @@ def test_what_is_no_batch_is_damage(payload: bytes) -> None:
 
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "escaped"])
 def test_damage_at_every_position_is_a_typed_error_or_another_batch(escaped: bool) -> None:
-    """Promise 12: with any byte changed, cut off or added, decoding raises a `DataError` or gives whole events."""
+    """Promise 12: decoding changed bytes raises a `DataError` or gives whole events."""
     title = "\udc00" if escaped else "t"
     payload = encode(
         [(7, ev.SessionRenamed(title)), DeltaRun.from_flat([("p", "text"), "ab", 8, ("q", "text"), "c", 300], 7)], 7
@@ -240,7 +246,7 @@ def test_a_commit_that_holds_another_number_of_events_is_damage() -> None:
 
 
 def test_an_older_schema_is_read_as_the_current_one() -> None:
-    """Spec §3: older versions are upcast on read; version 1 kept an import's origin as two fields."""
+    """Older versions are upcast on read; version 1 kept an import's origin as two fields."""
     old = ["ss", "t", "scope", "/d", "build", ["p", "m"], None, "claude-code", "abc"]
     payload = msgspec.msgpack.encode([1, 50, False, [[0, 0, old], [0, 2, ["sr", "new"]]]])
     first, second = events_of(commit_of(payload, 2))
@@ -254,7 +260,10 @@ def test_an_older_schema_is_read_as_the_current_one() -> None:
 
 @given(texts, texts)
 def test_a_packed_value_keeps_every_text(title: str, scope: str) -> None:
-    """Catalog entries keep lone surrogates exactly, as events do, and no text looks like another's escape."""
+    """Catalog entries keep lone surrogates exactly, as events do.
+
+    No text looks like another's escape.
+    """
     origin = Origin(title, scope)
     assert unpack(pack(origin), Origin) == origin
     assert (pack(origin) == pack(Origin(scope, title))) == (title == scope)

@@ -1,4 +1,7 @@
-"""Large texts by content: small ones are handed over plain, and every packed form unpacks to the same text."""
+"""Large texts by content: small ones are handed over plain.
+
+Every packed form unpacks to the same text.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def packed_of(text: str) -> tuple[Body, bytes]:
 @settings(max_examples=50, deadline=None)
 @given(TEXTS)
 def test_every_packed_form_is_the_same_text(text: str) -> None:
-    """Promise 12: however a body is packed, it comes back exactly, lone surrogates included, under the same hash."""
+    """Promise 12: a body comes back exactly from every packed form, under the same hash."""
     body, packed = packed_of(text)
     data = text.encode("utf-8", "surrogatepass")
     assert (body.digest, body.size, body.characters) == (sha256(data).digest(), len(data), len(text))
@@ -48,7 +51,10 @@ def test_every_packed_form_is_the_same_text(text: str) -> None:
 
 
 def test_small_bodies_are_compressed_by_nobody_who_waits() -> None:
-    """A body of up to `SMALL` bytes goes to the log plain, because that compresses it with others; a larger one does not."""
+    """A body of up to `SMALL` bytes goes to the log plain, a larger one compressed.
+
+    The log compresses small bodies together.
+    """
     _, small = packed_of("a" * SMALL)
     assert len(small) == SMALL + 1
     assert len(compressed_body(small)) < SMALL // 8

@@ -1,4 +1,7 @@
-"""A process whose first events are read by several threads at once: each gets them, and the process lives."""
+"""A process whose first events are read by several threads at once.
+
+Each gets them, and the process lives.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The canonical encoding of every schema version, held by files: their bytes never change, and they can always be read."""
+"""The canonical encoding of every schema version, held by files.
+
+Their bytes never change, and they can always be read.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,19 @@ def read(name: str, count: int) -> list[Recorded]:
 
 @pytest.mark.parametrize("name", sorted(DIGESTS))
 def test_a_golden_file_is_what_it_was(name: str) -> None:
-    """Spec §3: the canonical encoding is frozen per schema version; its files are never written anew."""
+    """The canonical encoding is frozen per schema version; its files are never written anew."""
     assert sha256((GOLDEN / name).read_bytes()).hexdigest() == DIGESTS[name]
 
 
 @pytest.mark.parametrize("name", sorted(batches()))
 def test_the_encoding_of_the_current_schema_is_its_golden_file(name: str) -> None:
-    """Spec §3: the same events always have the same bytes, because digests are taken over them."""
+    """Equal events have equal bytes, because digests are taken over them."""
     assert batches()[name] == (GOLDEN / name).read_bytes()
 
 
 @pytest.mark.parametrize(("schema", "events"), [(2, EVENTS_OF_2), (3, EVENTS)])
 def test_one_of_every_kind_is_in_the_golden_file_and_comes_back(schema: int, events: tuple[ev.Event, ...]) -> None:
-    """Spec §3: every event of schema versions 2 and 3 is read back from the bytes it had."""
+    """Every event of schema versions 2 and 3 is read back from the bytes it had."""
     assert {type(event) for event in EVENTS} == set(KINDS)
     found = read(f"schema-{schema}-events.msgpack", len(events))
     assert [(recorded.time, recorded.event) for recorded in found] == [
@@ -43,19 +46,19 @@ def test_one_of_every_kind_is_in_the_golden_file_and_comes_back(schema: int, eve
 
 @pytest.mark.parametrize("schema", [2, 3])
 def test_the_golden_run_of_deltas_comes_back(schema: int) -> None:
-    """Spec §3: a run of every schema version gives back every delta with its time."""
+    """A run of every schema version gives back every delta with its time."""
     assert [(recorded.time, recorded.event) for recorded in read(f"schema-{schema}-run.msgpack", 4)] == list(RUN)
 
 
 @pytest.mark.parametrize("schema", [2, 3])
 def test_the_golden_escaped_batch_comes_back(schema: int) -> None:
-    """Spec §3: lone surrogates and U+10FFFF are read back from their escapes."""
+    """Lone surrogates and U+10FFFF are read back from their escapes."""
     (recorded,) = read(f"schema-{schema}-escaped.msgpack", 1)
     assert recorded.event == ev.SessionRenamed("\ud800\U0010ffff0041")
 
 
 def test_the_golden_batch_of_schema_1_is_upcast() -> None:
-    """Spec §3: a batch of schema version 1, as it lies on disk, is read as events of today."""
+    """A batch of schema version 1, as it lies on disk, is read as events of today."""
     started, added, part, first, second = read("schema-1.msgpack", 5)
     assert started.event == ev.SessionStarted(
         "t", "scope", "/d", "build", Model("p", "m"), None, Origin("claude-code", "abc")

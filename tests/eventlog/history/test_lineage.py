@@ -1,4 +1,4 @@
-"""Effective history: rollbacks and forks against a model that keeps every history as a plain list."""
+"""Effective history: rollbacks and forks, compared with a model that lists every history."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def spelled(ranges: list[tuple[int, int]]) -> list[int]:
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_effective_history_is_the_list_it_went_back_to(steps: list[int | None]) -> None:
-    """Spec §7: a rollback to v makes the history what it was right after v, whatever v was; also at every past version."""
+    """A rollback to v makes the history what it was right after v, for every v."""
     history, lists = grow(steps)
     now = len(lists) - 1
     for version in range(1, now + 1):
@@ -66,7 +66,10 @@ def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None],
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["event", "back", "hidden", "redo"]), max_size=40), st.data())
 def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObject) -> None:
-    """A return to right before the newest rollback that was not redone is a redo, and any other rollback waits for one."""
+    """A return to right before the newest rollback that was not redone is a redo.
+
+    Any other rollback waits for one.
+    """
     history, lists = grow([])
     waiting: list[int] = []
     for command in commands:
@@ -94,7 +97,7 @@ def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObje
 
 @given(STEPS, st.lists(st.integers(1, 12), min_size=1, max_size=4))
 def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
-    """Spec §1: lineage lists each effective version once, in the stream it lies in."""
+    """Lineage lists each effective version once, in the stream it lies in."""
     history, lists = grow(steps)
     streams: list[StreamRange] = []
     first = 1
@@ -113,7 +116,7 @@ def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengt
 
 @given(STEPS)
 def test_hidden_is_what_is_not_effective(steps: list[int | None]) -> None:
-    """What a rollback hid and what it left add up to everything."""
+    """Hidden and effective versions add up to all versions."""
     history, lists = grow(steps)
     now = len(lists) - 1
     assert spelled(list(hidden(history.at(now), now))) == sorted(set(range(1, now + 1)) - set(lists[now]))
@@ -148,7 +151,7 @@ def redo_after_more(history: History, version: int) -> int:
 
 
 def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
-    """Processor seconds for a number of rollbacks, each followed by looking at old and new versions."""
+    """Processor seconds for rollbacks, each followed by a look at old and new versions."""
     best = 1e9
     for _ in range(3):
         history, version = History(), 10
@@ -163,13 +166,16 @@ def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
 
 
 def test_ten_thousand_rollbacks_stay_fast() -> None:
-    """Spec §7: 10,000 rollbacks stay fast: ten times as many cost about ten times as much, not a hundred."""
+    """10,000 rollbacks stay fast.
+
+    Ten times as many cost about ten times as much, not a hundred.
+    """
     for pattern in (undo_and_return, undo_and_redo, undo_and_go_on, redo_after_more):
         assert any(cost_of(10_000, pattern) < 30 * cost_of(1_000, pattern) for _ in range(3)), pattern.__name__
 
 
 def test_ten_thousand_rollbacks_take_few_steps() -> None:
-    """Spec §7: after 10,000 nested rollbacks a version is looked up over a few jump pointers, not along all of them."""
+    """After 10,000 nested rollbacks a version is found over a few jump pointers."""
     history, version = History(), 10
     while len(history.starts) <= 10_000:
         version = redo_after_more(history, version)

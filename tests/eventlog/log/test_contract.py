@@ -39,7 +39,7 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected", "see
 
 
 def engines() -> list[str]:
-    """Every engine, the embedded one also with everything folded before each read; and an encrypted log over each."""
+    """Every engine, the embedded one also folded before each read; and encryption over each."""
     return ["memory", "embedded", "folded", "encrypted memory", "encrypted embedded"]
 
 
@@ -88,7 +88,7 @@ def versions(commits: Iterator[Commit] | Sequence[Commit]) -> list[tuple[int, in
 
 @pytest.mark.promise(2)
 def test_versions_and_positions_are_contiguous(log: Log) -> None:
-    """Versions count a session's events from 1 without gaps; positions those of the partition in commit order."""
+    """Versions count a session's events from 1, positions those of the partition, no gaps."""
     assert begin(log, "a", count=2) == Committed("a", 1, 2, 1)
     assert begin(log, "b", count=3) == Committed("b", 1, 3, 3)
     assert put(log, "a") == Committed("a", 3, 3, 6)
@@ -113,7 +113,7 @@ def test_an_empty_payload_and_a_large_one(log: Log) -> None:
 
 
 def test_a_session_has_to_be_begun(log: Log) -> None:
-    """Appending to a session that does not exist is `NotFoundError`; beginning it twice `AlreadyExistsError`."""
+    """Appending to a missing session is `NotFoundError`; beginning twice `AlreadyExistsError`."""
     with pytest.raises(NotFoundError):
         put(log)
     begin(log)
@@ -138,7 +138,7 @@ def without_tree(head: Head | None) -> Head | None:
 
 
 def test_the_head_is_the_sum_of_the_appends(log: Log) -> None:
-    """Version, newest position, first and last time, messages and catalog entry are kept in the head."""
+    """The head has version, position, first and last time, message count and catalog entry."""
     begin(log, time=10, messages=1, entry=b"one")
     put(log, count=4, time=20, messages=2)
     assert without_tree(log.head("s")) == Head("s", 5, 5, 0, 10, 20, 3, b"one")
@@ -158,7 +158,7 @@ def test_heads_are_listed_by_id(log: Log) -> None:
 
 
 def test_expected_version(log: Log) -> None:
-    """A wrong expected version is `ConflictError(session, expected, actual)`, and nothing is written."""
+    """A wrong expected version is `ConflictError(session, expected, actual)`, written nowhere."""
     begin(log)
     assert put(log, expected=1).first == 2
     with pytest.raises(ConflictError) as caught:
@@ -168,7 +168,7 @@ def test_expected_version(log: Log) -> None:
 
 
 def test_a_known_request_gives_the_first_result(log: Log) -> None:
-    """Same request id and same content: the original result, marked as repeated, and nothing is written."""
+    """A repeated request id with the same content gives the first result and writes nothing."""
     first = begin(log, request="r", digest=b"d")
     put(log)
     again = begin(log, request="r", digest=b"d")
@@ -188,7 +188,7 @@ def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
 
 
 def test_the_order_of_the_checks(log: Log) -> None:
-    """Request id before existence before epoch before expected version before the writer's own check."""
+    """Request id, existence, epoch, expected version, own check: compared in this order."""
     calls: list[str] = []
 
     def check(_: Sequence[Commit]) -> None:
@@ -230,7 +230,7 @@ def test_a_check_sees_what_others_committed(log: Log) -> None:
 
 
 def test_a_check_rejects_its_own_append_only(log: Log) -> None:
-    """What `check` raises is raised by the ticket; the other requests of the batch go in."""
+    """The ticket raises what `check` raises; the other requests of the batch are committed."""
 
     class OwnError(Exception):
         pass
@@ -249,7 +249,10 @@ def test_a_check_rejects_its_own_append_only(log: Log) -> None:
 
 
 def test_a_check_sees_its_own_batch(log: Log) -> None:
-    """Requests of one batch are decided one after the other: a check sees those that went in before it."""
+    """Requests of one batch are decided one after the other.
+
+    A check sees those that went in before it.
+    """
     begin(log)
     seen: list[list[tuple[int, int]]] = []
 
@@ -306,7 +309,7 @@ def test_exactly_one_of_many_threads_wins_a_version(log: Log) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_reading_a_range(log: Log, *, reverse: bool) -> None:
-    """`read` gives the commits that hold versions `after + 1 .. upto`, in either direction, whole."""
+    """`read` gives whole commits of versions `after + 1 .. upto`, in either direction."""
     begin(log, count=3)
     for count in (1, 2, 5, 1):
         put(log, count=count)
@@ -320,7 +323,7 @@ def test_reading_a_range(log: Log, *, reverse: bool) -> None:
 
 
 def test_reading_a_little_of_much_takes_little(tmp_path: Path) -> None:
-    """A short range at the beginning of a long session costs no copy of what lies behind it (promise 8)."""
+    """A short range of a long session costs no copy of what lies behind it (promise 8)."""
     for log in (MemoryLog(), open_log(tmp_path / "store")):
         begin(log)
         for _ in range(20_000):
@@ -351,7 +354,7 @@ def test_an_unknown_session_has_no_commits(log: Log) -> None:
 
 
 def test_following_by_position(log: Log) -> None:
-    """`commits_after` gives commits whose last position is greater than `after`, in position order, at most `limit`."""
+    """`commits_after` gives at most `limit` commits after a position, in order."""
     begin(log, "a", count=2)
     begin(log, "b", count=3)
     put(log, "a", count=2)
@@ -389,7 +392,7 @@ def test_following_long_histories_in_pages(log: Log) -> None:
 
 
 def test_waiting_for_a_commit(log: Log) -> None:
-    """`wait_after` returns when an event beyond the position is there, and False when time runs out."""
+    """`wait_after` returns True at an event after the position, and False after the timeout."""
     begin(log)
     assert log.wait_after(0, 0)
     assert not log.wait_after(1, 0.02)
@@ -401,7 +404,7 @@ def test_waiting_for_a_commit(log: Log) -> None:
 
 
 def test_bodies(log: Log) -> None:
-    """A body is stored once by its hash, whoever brings it, and found by it."""
+    """A body is stored once by its hash and found by it, also if two appends bring it."""
     begin(log, bodies=[(HASH, b"packed")])
     put(log, bodies=[(HASH, b"other bytes, same hash"), (HASH[::-1], b"")])
     assert log.body(HASH) == b"packed"
@@ -416,7 +419,7 @@ def test_bodies(log: Log) -> None:
 
 @pytest.mark.promise(3)
 def test_a_rejected_append_leaves_nothing(log: Log) -> None:
-    """Of an append that is rejected nothing is stored: no body, no request id, no catalog entry."""
+    """A rejected append stores no body, no request id and no catalog entry."""
     begin(log, entry=b"old")
     with pytest.raises(ConflictError):
         put(log, expected=7, bodies=[(HASH, b"packed")], entry=b"new", request="r")
@@ -459,7 +462,7 @@ def test_an_old_epoch_is_fenced(log: Log) -> None:
 
 
 def lease_with(**given: Any) -> LeaseState:
-    """A lease record, of whatever types."""
+    """A lease record with values of any types."""
     fields: dict[str, Any] = {"epoch": 1, "owner": b"me", "until": 1, **given}
     return LeaseState(**fields)
 
@@ -473,7 +476,7 @@ def lease_of(log: Log, session: str = "s") -> LeaseState:
 
 @pytest.mark.promise(4)
 def test_an_append_takes_keeps_and_gives_back_a_lease(log: Log) -> None:
-    """The lease record that an append carries is in the head as soon as the append is, and fences who held it before."""
+    """An append's lease is in the head with the append, and fences its former owner."""
     first, kept, back = LeaseState(1, b"me", 100), LeaseState(1, b"me", 200), LeaseState(1, b"me", 0)
     begin(log)
     put(log, epoch=1, lease=first, replaces=LeaseState())
@@ -495,7 +498,7 @@ def test_an_append_takes_keeps_and_gives_back_a_lease(log: Log) -> None:
 
 @pytest.mark.promise(4)
 def test_a_lease_is_taken_only_from_what_it_replaces(log: Log) -> None:
-    """An append that takes a lease which is another one by now is fenced, and nothing of it is written."""
+    """An append that replaces a lease which changed meanwhile is fenced, and not written."""
     begin(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())
     mine = LeaseState(1, b"me", 200)
@@ -562,7 +565,7 @@ def test_a_known_request_or_a_refused_append_writes_no_lease(log: Log) -> None:
     ],
 )
 def test_a_wrong_lease_of_an_append_is_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
-    """Types, and the epochs of the append and of both leases, are looked at before anything is queued."""
+    """Types and epochs of an append and its leases are compared before anything is queued."""
     begin(log)
     given: dict[str, Any] = {"epoch": 1, "lease": LeaseState(1, b"me", 1), "replaces": LeaseState(), **wrong}
     append = Append(session="s", payload=b"", count=1, time=1, **given)
@@ -641,7 +644,7 @@ def test_ids_of_every_length(log: Log) -> None:
     ],
 )
 def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
-    """A call that can never be right raises `CallError` from `submit`, before anything is queued."""
+    """A call that can never be right raises `CallError` before anything is queued."""
     given: dict[str, Any] = {"session": "s", "payload": b"", "count": 1, "time": 1, "creates_at": 0, **wrong}
     append = Append(**given)
     with pytest.raises(CallError):
@@ -673,7 +676,7 @@ def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[st
 
 
 def test_the_largest_numbers_are_kept(log: Log) -> None:
-    """Whatever is admitted comes back, at the ends of its range too."""
+    """Every accepted number comes back, also at the ends of its range."""
     top, base = 2**63 - 1, 2**62
     begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-base)
     put(log, time=base, expected=base + 2**32 - 1)
@@ -688,7 +691,7 @@ def test_the_largest_numbers_are_kept(log: Log) -> None:
 
 @pytest.mark.parametrize("name", ["", "\ud800", "x" * 257, "x" * 600, "é" * 200])
 def test_impossible_ids_are_not_there(log: Log, name: str) -> None:
-    """What cannot be an id is found nowhere, and looking for it disturbs nothing."""
+    """A text that cannot be an id is not found, and looking for it disturbs nothing."""
     begin(log, "w", request="r")
     begin(log, "\U0001f600")
     assert log.head(name) is None
@@ -704,7 +707,7 @@ def test_impossible_ids_are_not_there(log: Log, name: str) -> None:
 
 
 def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
-    """A ticket may be waited for more than once, by several threads, and says when its outcome is known."""
+    """Several threads may wait for a ticket, repeatedly; it says when its outcome is known."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
     results: list[Committed] = []
     threads = [threading.Thread(target=lambda: results.append(ticket.wait(30))) for _ in range(5)]
@@ -768,7 +771,10 @@ async def submit(log: Log, append: Append) -> Committed:
 
 
 def test_a_cancelled_await_leaves_the_append_alone(log: Log) -> None:
-    """Cancelling an await neither undoes the append nor disturbs the log; the request id settles the outcome."""
+    """Cancelling an await neither undoes the append nor disturbs the log.
+
+    The request id settles the outcome.
+    """
 
     async def main() -> None:
         append = Append(session="s", payload=b"", count=1, time=1, creates_at=0, request="r", digest=b"d")
@@ -785,7 +791,7 @@ def test_a_cancelled_await_leaves_the_append_alone(log: Log) -> None:
 
 
 def test_threads_waiting_for_durability(log: Log) -> None:
-    """64 threads, each waiting for each of its appends, all get their outcomes, in their own order."""
+    """64 threads, each waiting for each of its appends, get their outcomes in their order."""
     wrong: list[object] = []
 
     def work(name: str) -> None:
@@ -854,7 +860,7 @@ USES: list[Callable[[Log], object]] = [
 
 
 def test_a_closed_log_says_so(log: Log) -> None:
-    """After `close`, which may be called twice, every use is `ClosedError`; what was queued before is committed."""
+    """After `close` every use is `ClosedError`, and what was queued before is committed."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
     before = log.stopped
     log.close()
@@ -876,7 +882,7 @@ def test_a_log_that_is_checked_is_fine(log: Log) -> None:
 
 
 def test_everything_is_there_after_opening_again(tmp_path: Path) -> None:
-    """Commits, heads, leases, requests, bodies, positions and derived values survive closing and opening."""
+    """Commits, heads, leases, requests, bodies and derived values survive reopening."""
     path = tmp_path / "store"
     log = open_log(path)
     for name in ("a", "b"):

@@ -48,7 +48,10 @@ def is_interrupted(command: Callable[[], object], at: int) -> bool:
 
 @pytest.mark.parametrize("again", [0, 1, 5, 9, 14])
 def test_an_interrupt_at_any_line_of_the_memory_log_leaves_a_sound_session(again: int) -> None:
-    """Promises 1 and 12: Ctrl-C at any line, and once more while that is put right, damages nothing; the retry is there once."""
+    """Promises 1 and 12: an interrupt at any line damages nothing; a retry is stored once.
+
+    A second interrupt comes while the first is handled.
+    """
     place = 1
     text = "long " * 2000
     while True:

@@ -1,4 +1,7 @@
-"""The embedded engine's own promises: sharing, forking, refusing, folding, and LMDB's traps one by one."""
+"""The embedded engine's own promises.
+
+Sharing, forking, refusing, folding, and LMDB's traps one by one.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,10 @@ def run(code: str, *arguments: object) -> str:
 
 
 def test_the_same_path_twice_is_one_log(tmp_path: Path) -> None:
-    """Two handles on one directory, by whatever name, share one log; closing one leaves the other usable."""
+    """Two handles on one directory, by any name, share one log.
+
+    Closing one leaves the other usable.
+    """
     path = tmp_path / "s"
     first = open_log(path)
     (tmp_path / "link").symlink_to(path)
@@ -98,7 +104,7 @@ def test_the_same_path_twice_is_one_log(tmp_path: Path) -> None:
 
 
 def test_other_options_for_an_open_path(tmp_path: Path) -> None:
-    """The same path with other options is `CallError`, as is an option that does not exist."""
+    """Opening an open path with other options is `CallError`, as is an unknown option."""
     log = open_log(tmp_path / "s")
     with pytest.raises(CallError):
         open_log(tmp_path / "s", fold_bytes=1)
@@ -110,7 +116,10 @@ def test_other_options_for_an_open_path(tmp_path: Path) -> None:
 
 
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
-    """Beside a handle that writes, one for reading sees everything and refuses to write, whoever closes first."""
+    """Beside a writing handle, one for reading sees everything and refuses to write.
+
+    Either may close first.
+    """
     path = tmp_path / "s"
     log = open_log(path, fold_bytes=1 << 20)
     reader = open_log(path, read_only=True)
@@ -134,7 +143,7 @@ def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
 
 
 def test_a_writer_beside_a_reader(tmp_path: Path) -> None:
-    """While only readers are open in a process, opening for writing is a `CallError` that says what to do."""
+    """Opening for writing beside readers only is a `CallError` that says what to do."""
     path = tmp_path / "s"
     open_log(path).close()
     reader = open_log(path, read_only=True)
@@ -147,7 +156,7 @@ def test_a_writer_beside_a_reader(tmp_path: Path) -> None:
 
 
 def test_new_directories_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All directories that were made for a store are synced, up to the one that was there before (promise 1)."""
+    """Every directory made for a store is synced, up to the first existing one (promise 1)."""
     synced: list[Path] = []
 
     def sync(path: Path) -> None:
@@ -168,7 +177,7 @@ def test_new_directories_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_forgotten_handle_is_closed(tmp_path: Path) -> None:
-    """A handle that nobody holds any more is closed when it is collected, with everything that was submitted."""
+    """A handle without references is closed when collected, with everything submitted."""
     log = open_log(tmp_path / "s")
     partition = log._partition
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
@@ -182,7 +191,7 @@ def test_a_forgotten_handle_is_closed(tmp_path: Path) -> None:
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Directories are 0700, files 0600, whatever the umask."""
+    """Directories are 0700, files 0600, under any umask."""
     before = os.umask(0)
     try:
         log = open_log(tmp_path / "s", journal_bytes=8 << 10)
@@ -234,7 +243,10 @@ log.close()
 
 
 def test_a_fork(tmp_path: Path) -> None:
-    """In a forked child every use is `ForkedProcessError`; the child may open the store again; the parent goes on."""
+    """In a forked child every use is `ForkedProcessError`.
+
+    The child may open the store again; the parent goes on.
+    """
     assert run(FORK, tmp_path / "s") == "['parent', 'child', 'parent again'] []"
 
 
@@ -257,7 +269,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_child_does_not_keep_the_writers_lock(tmp_path: Path) -> None:
-    """A process that dies with the writers' lock leaves it free, also if a forked child of it lives on."""
+    """A process that dies with the writers' lock frees it, also if a forked child lives on."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", ORPHAN, str(tmp_path / "s")],
         cwd=ROOT,
@@ -313,7 +325,7 @@ log.close()
 
 
 def test_a_fork_while_threads_are_at_work(tmp_path: Path) -> None:
-    """Whatever locks other threads hold at a fork, no use hangs in the child: each is `ForkedProcessError`."""
+    """No lock held by another thread at a fork hangs the child: each use is refused."""
     assert run(BUSY_FORK, tmp_path / "s") == "[]"
 
 
@@ -321,7 +333,10 @@ def test_a_fork_while_threads_are_at_work(tmp_path: Path) -> None:
 
 
 def test_network_file_systems_are_refused(tmp_path: Path) -> None:
-    """A path on NFS, SMB and their like is `UnsupportedStorageError`; the longest mount point decides."""
+    """A path on NFS, SMB and their like is `UnsupportedStorageError`.
+
+    The longest mount point decides.
+    """
     mounts = [
         "22 1 8:1 / / rw - ext4 /dev/sda rw",
         "23 22 0:5 / /net rw,relatime shared:1 - nfs4 server:/x rw",
@@ -378,7 +393,7 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
     ],
 )
 def test_the_format_file(tmp_path: Path, text: str, error: type[Exception]) -> None:
-    """A format file of a newer program is `TooNewError`, of an earlier one `TooOldError`, a strange one `DamagedError`."""
+    """A newer format is `TooNewError`, an earlier one `TooOldError`, a strange file damage."""
     open_log(tmp_path / "s").close()
     (tmp_path / "s" / "format").write_text(text)
     with pytest.raises(error):
@@ -438,7 +453,7 @@ def test_read_only(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
-    """A full queue blocks the producer, raises `BusyError` after the timeout, and loses nothing that was accepted."""
+    """A full queue blocks the caller, then raises `BusyError`, and loses nothing accepted."""
     log = open_log(tmp_path / "s", queue_bytes=2000, busy_timeout=0.2)
     put(log)
     started, release = threading.Event(), threading.Event()
@@ -477,7 +492,7 @@ def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
 
 
 def test_the_writers_lock_is_waited_for_in_bounds(tmp_path: Path) -> None:
-    """While another process holds the writers' lock an append waits, and is `BusyError` when the time is over."""
+    """An append waits for another process's writers' lock, and is `BusyError` after a timeout."""
     log = open_log(tmp_path / "s", busy_timeout=0.1)
     put(log)
     with (tmp_path / "s" / "lock").open("rb") as other:
@@ -502,7 +517,10 @@ class StuckIO(JournalIO):
 
 
 def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path) -> None:
-    """While folding fails appends go on up to a limit, then `BusyError`; when it works again all is there."""
+    """While folding fails appends go on up to a limit, then `BusyError`.
+
+    When it works again all is there.
+    """
     io = StuckIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, fold_bytes=4096, journal_bytes=16 << 10, busy_timeout=0.1)
@@ -551,7 +569,10 @@ class RefusingIO(JournalIO):
 def test_folding_outlives_what_the_system_refuses(
     tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A refusal of the system while folding is logged, and tried again: appends go on once it is over."""
+    """A refusal of the system while folding is logged, and tried again.
+
+    Appends go on once it is over.
+    """
     io = RefusingIO()
     log = open_log(tmp_path / "s", io=io, fold_bytes=4096, journal_bytes=8 << 10, busy_timeout=60.0)
     put(log)
@@ -571,7 +592,10 @@ def test_folding_outlives_what_the_system_refuses(
 
 @pytest.mark.parametrize("refused", ["fold: begun", "fold: committed"])
 def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> None:
-    """`close` raises why the last fold failed, once, and releases everything: the store opens again, and is whole."""
+    """`close` raises why the last fold failed, once, and releases everything.
+
+    The store opens again, and is whole.
+    """
     path = tmp_path / "s"
     io = RefusingIO()
     log = open_log(path, io=io)
@@ -588,7 +612,7 @@ def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> No
 
 
 def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Where nobody calls `close`, a last fold that fails is logged."""
+    """A last fold that fails is logged when no caller closes the log."""
     io = RefusingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log)
@@ -602,7 +626,7 @@ def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many tasks await the appends of one batch, the event loop is woken once (`eventlog/log/ticket.py`)."""
+    """The event loop is woken once for all tasks that await the appends of one batch."""
     log = open_log(tmp_path / "s")
     put(log)
     started, release = threading.Event(), threading.Event()
@@ -659,7 +683,7 @@ class CountingTransaction:
 
 
 def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folding thousands of commits takes a few large puts, since each one releases the GIL (design, "The log")."""
+    """Folding thousands of commits takes a few large puts: each one releases the GIL."""
     log = open_log(tmp_path / "s")
     put(log)
     for number in range(3000):
@@ -679,7 +703,10 @@ def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_folding_in_the_background(tmp_path: Path) -> None:
-    """A long journal is folded while appends go on: memory and journal stay small, and every read is complete."""
+    """A long journal is folded while appends go on.
+
+    Memory and journal stay small, and every read is complete.
+    """
     path = tmp_path / "s"
     log = open_log(path, fold_bytes=16 << 10, journal_bytes=32 << 10)
     put(log, b"0")
@@ -713,7 +740,7 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
 
 
 def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold that finds part of its work done by another process, even at the last moment, does the rest only."""
+    """A fold that finds part of its work done by another process does the rest only."""
     log = open_log(tmp_path / "s")
     partition = log._partition
     segments, io = partition._segments, partition.options.io
@@ -758,7 +785,7 @@ def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
 
 
 def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
-    """`put(append=True)` that says False is an error here, not a value that is silently missing."""
+    """`put(append=True)` that returns False is an error, not a silently missing value."""
     environment = Environment(tmp_path, ("t",), read_only=False, map_bytes=1 << 20)
     tree = environment.trees["t"]
     environment.writing(lambda txn: put_last(txn, tree, b"b", b"1"))
@@ -769,7 +796,10 @@ def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.promise(3)
 def test_a_full_map_grows(tmp_path: Path) -> None:
-    """A map that is full grows and the same fold is done again; other processes adopt the larger map."""
+    """A map that is full grows and the same fold is done again.
+
+    Other processes adopt the larger map.
+    """
     path = tmp_path / "s"
     options = {"map_bytes": 256 << 10, "fold_bytes": 64 << 10}
     log = open_log(path, **options)
@@ -850,7 +880,10 @@ class WatchedLock:
 
 
 def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) -> None:
-    """Locks are not fair: whoever begins to read while the map is wanted without readers does not even ask for the gate."""
+    """Readers do not keep out a thread that wants the map for itself: they wait at the gate.
+
+    Locks are not fair.
+    """
     log = open_log(tmp_path / "s")
     environment = log._partition._segments.environment
     gate = WatchedLock()
@@ -881,7 +914,7 @@ def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) ->
 
 
 def test_no_transaction_outlives_a_call(tmp_path: Path) -> None:
-    """Iterators that are held open hold no transaction, which would keep LMDB from using free pages again."""
+    """An open iterator holds no transaction, which would keep LMDB from reusing free pages."""
     log = open_log(tmp_path / "s")
     for number in range(5):
         put(log, session=f"s{number}", bodies=[(bytes([number]) * 32, b"b")])
@@ -931,7 +964,7 @@ def test_dead_readers_are_cleared(tmp_path: Path) -> None:
 
 
 def test_a_reader_waits_for_room_among_readers(tmp_path: Path) -> None:
-    """While as many read at once as there is room for, the next one waits for one of them to end."""
+    """While every reader slot is in use, the next reader waits for one."""
     log = open_log(tmp_path / "s")
     put(log)
     environment = log._partition._segments.environment
@@ -944,7 +977,7 @@ def test_a_reader_waits_for_room_among_readers(tmp_path: Path) -> None:
 
 
 def test_another_processes_fold_is_seen(tmp_path: Path) -> None:
-    """When another process has folded, this one forgets what it held in memory, and misses nothing."""
+    """After another process's fold, this one drops its memory of it and misses nothing."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"mine")
@@ -966,7 +999,7 @@ def test_another_processes_fold_is_seen(tmp_path: Path) -> None:
 
 
 def test_values_fill_their_pages(tmp_path: Path) -> None:
-    """What cannot be compressed costs hardly more than its bytes, also at sizes where LMDB's pages would double it."""
+    """Incompressible values take hardly more than their bytes, at any size."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log)
@@ -1010,7 +1043,10 @@ def damage(path: Path, what: bytes) -> None:
 
 
 def test_damaged_payloads_name_their_place(tmp_path: Path) -> None:
-    """A flipped bit in a folded commit is `DamagedError` with session and version; other blocks can still be read."""
+    """A flipped bit in a folded commit is `DamagedError` with session and version.
+
+    Other blocks can still be read.
+    """
     path = tmp_path / "s"
     log = open_log(path)
     secret = os.urandom(64)
@@ -1034,7 +1070,7 @@ def test_damaged_payloads_name_their_place(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
-    """A damaged head, body or request is an error and never looks like one that does not exist."""
+    """A damaged head, body or request is an error and never looks like a missing one."""
     path = tmp_path / "s"
     log = open_log(path)
     entry, body = os.urandom(40), os.urandom(40)
@@ -1095,7 +1131,7 @@ def read_folded(log: EmbeddedLog) -> None:
 def test_rows_of_another_make_are_damage(
     tmp_path: Path, tree: str, key: bytes, session: str | None, uses: list[Callable[[EmbeddedLog], object]]
 ) -> None:
-    """A row whose checksum is right and whose content is not what belongs there is `DamagedError`, with the session."""
+    """A row with a right checksum and wrong content is `DamagedError`, with the session."""
     log = open_log(tmp_path / "s")
     put(log)
     log._partition.fold()
@@ -1148,7 +1184,7 @@ def open_golden(tmp_path: Path, name: str) -> EmbeddedLog:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("log-v3-*.zip")))
 def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
-    """Stores that earlier versions of the program have written, folded or not, are read as they were written."""
+    """Stores written by earlier versions of the program, folded or not, are read."""
     log = open_golden(tmp_path, name)
     fork = "fork of \u00e4"
     salts = [b"%016d" % number for number in range(64, 58, -1)]
@@ -1183,7 +1219,7 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["log-v1-folded", "log-v1-unfolded", "log-v2-folded", "log-v2-unfolded"])
 def test_stores_of_earlier_formats_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    """A store of a format that was never released is `TooOldError`, which names it, and is left as it is."""
+    """A store of a format that was never released is `TooOldError` and stays as it is."""
     with zipfile.ZipFile(GOLDEN / f"{name}.zip") as archive:
         archive.extractall(tmp_path / name)
         with pytest.raises(TooOldError, match=f"format {name[5]}"):
@@ -1192,7 +1228,10 @@ def test_stores_of_earlier_formats_are_refused_by_name(tmp_path: Path, name: str
 
 
 def test_the_journal_is_written_as_ever(tmp_path: Path) -> None:
-    """The journal's bytes are frozen: the same commits give the same file as when the golden one was written."""
+    """The journal's bytes are frozen.
+
+    The same commits give the same file as when the golden one was written.
+    """
     write("3", tmp_path)
     with (
         zipfile.ZipFile(GOLDEN / "log-v3-unfolded.zip") as golden,

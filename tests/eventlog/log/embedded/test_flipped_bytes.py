@@ -1,4 +1,7 @@
-"""Every byte of a store flipped in turn: what is read is right, or a typed error, and nobody's process dies."""
+"""Every byte of a store flipped in turn.
+
+A read is right, or a typed error, and no process dies.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,14 @@ KINDS: dict[str, tuple[int, int]] = (
     if SLOW
     else {"closed": (250, 9000), "left": (250, 9000), "encrypted": (800, 40_000)}
 )
-"""The whole form takes an hour; without it, a sample of about fifty bytes of each store, others in every run."""
+"""The whole form takes an hour; without it, a sample of about fifty bytes of each store, others in
+every run.
+"""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_flipped_byte_is_a_wrong_view_or_a_dead_process(kind: str) -> None:
-    """Spec §2.12: a flipped byte, wherever it is, changes nothing, or is found before it does harm."""
+    """Promise 12: a flipped byte changes nothing, or is found before it does harm."""
     seed = os.environ.get("EVERDELTA_SEED") or str(random.randrange(1 << 30))
     step, zero_step = KINDS[kind]
     done = subprocess.run(

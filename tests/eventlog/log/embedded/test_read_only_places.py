@@ -1,4 +1,7 @@
-"""Reading a store that this user may not write: it works where nobody writes it, and says precisely why it does not elsewhere."""
+"""Reading a store that this user may not write.
+
+It works where no program writes it, and says precisely why it does not elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ NOBODY = 65534
 
 @pytest.fixture
 def store() -> Generator[Path]:
-    """A small store that every user may read, in a place that every user may reach, which pytest's own is not."""
+    """A small store that every user may read, in a place that every user may reach.
+
+    pytest's own directory is not.
+    """
     with TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         path = Path(place) / "store"
@@ -39,7 +45,7 @@ def modes(path: Path, directories: int, files: int) -> None:
 
 
 def as_another_user(job: Callable[[], str]) -> str:
-    """What a job returns that runs without the rights of root, and without those of the files' owner if that is root."""
+    """Return the result of a job that runs without root's rights, and without the owner's."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -68,7 +74,7 @@ def read(path: Path) -> str:
 
 
 def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
-    """An archive (chmod -R a-w) can be read by its owner, and by another user, and is as it was."""
+    """An archive (chmod -R a-w) is read by its owner and by another user, and not changed."""
     modes(store, 0o555, 0o444)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     assert as_another_user(lambda: read(store)) == "3"
@@ -80,13 +86,13 @@ def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
 
 
 def test_a_directory_that_may_not_be_written_is_read(store: Path) -> None:
-    """The rights of the directories do not matter to one who may write the lock file that a reader writes into."""
+    """A reader that may write the lock file needs no right to write the directories."""
     modes(store, 0o555, 0o666)
     assert as_another_user(lambda: read(store)) == "3"
 
 
 def test_files_of_another_user_say_what_is_missing(store: Path) -> None:
-    """Where others may write while this user may not, the error says why reading would not be sound, and what helps."""
+    """Where others may write and this user may not, the error says why, and what helps."""
     if os.getuid() != 0:
         modes(store, 0o755, 0o644)
         return
@@ -114,7 +120,10 @@ except StorageError as error:
 
 
 def read_at_mount(mount: str, store: Path) -> str | None:
-    """What a program says that reads a store at a mount (`$1` the store, `$2` the place); None if nothing can be mounted."""
+    """Return the output of a program that reads a store (`$1`) at a mount (`$2`).
+
+    None if nothing can be mounted.
+    """
     place = store.parent / "mounted"
     place.mkdir(exist_ok=True)
     script = f'{{ {mount}; }} >/dev/null 2>&1 || exit 99; exec "$3" -c "$4" "$2"'
@@ -134,7 +143,7 @@ MEDIUM = 'mount -t tmpfs none "$2" && cp -R "$1/." "$2" && mount -o remount,ro "
 
 
 def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> None:
-    """A container that may only read what programs outside write is told what helps, and stops none of them."""
+    """A container that may only read what others write is told what helps, and stops none."""
     said = read_at_mount(BIND, store)
     assert said is None or ("Read-only" in said and "lock.mdb" in said and "chmod -R a-w" in said)
     with eventlog.open(store) as opened:
@@ -147,7 +156,7 @@ def test_a_medium_that_no_program_may_write_is_read(store: Path) -> None:
 
 
 def test_the_mount_of_a_path_is_the_longest_of_its_device() -> None:
-    """The options are those of the file system itself, not of the mount, and of the device that the path is on."""
+    """The options are those of the file system of the path's device, not of the mount."""
     lines = [
         "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard",
         "42 27 254:0 /a /srv/st\\040ore ro,relatime - ext4 /dev/vda rw,discard",

@@ -1,4 +1,4 @@
-"""Opening a path again whose partition in this process can do nothing more: poisoned, closed, or of a directory that is gone."""
+"""Reopening a path whose partition is poisoned, closed, or of a removed directory."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ class FailsOnce(JournalIO):
 
 
 def nothing(path: Path, options: Options) -> None:
-    """What to do to a directory while nobody has it open."""
+    """Do nothing to a directory that no process has open."""
     assert (path / "format").exists()
     assert not options.read_only
 
 
 def held(log: EmbeddedLog) -> list[bytes]:
-    """What a log holds."""
+    """Return the content of a log."""
     return [commit.payload for commit in log.read("s")]
 
 
 def elsewhere(path: Path) -> list[bytes]:
-    """What another process finds there."""
+    """Return the content that another process reads."""
     code = (
         "import sys; from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1], read_only=True)\n"
@@ -96,7 +96,10 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
-    """Promise 1: after a failed write the path opens again at once, with the old handle still held, and loses nothing."""
+    """Promise 1: after a failed write the path opens again at once and loses nothing.
+
+    The old handle is still held.
+    """
     path = tmp_path / "s"
     old = poisoned(path, call)
     assert old.stopped
@@ -122,7 +125,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
 
 @pytest.mark.promise(12)
 def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
-    """Promise 12: until it is opened again a poisoned log still gives all that was committed, folded or not, by anyone."""
+    """Promise 12: a poisoned log still gives all that was committed, folded or not."""
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
     assert [commit.payload for commit in log.commits_after(0)] == [b"one", b"two", b"three"]
@@ -132,7 +135,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
 
 
 def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
-    """Spec §16: however many threads open a poisoned path again at once, they get one log, and no two that write apart."""
+    """Threads that reopen a poisoned path at once get one log, not two that write apart."""
     old = poisoned(tmp_path / "s", "pwrite")
     barrier = Barrier(8)
 
@@ -153,7 +156,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
-    """Spec §9: opened again, a session whose owner's disk failed is taken over at once, settled, and goes on."""
+    """A session whose owner's disk failed is taken over, settled and continued on reopening."""
     path = tmp_path / "s"
     io = FailsOnce(call, errno.EIO)
     old = Store(open_log(path, io=io), flush_interval=30)
@@ -190,7 +193,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
 
 @pytest.mark.promise(12)
 def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
-    """Promise 12: what is written to a store made anew at the path of a deleted one goes there, not into deleted files."""
+    """Promise 12: writes to a store made anew at a deleted one's path go to the new files."""
     path = tmp_path / "s"
     old = open_log(path)
     put(old, b"lost")
@@ -207,7 +210,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: a store opened by a relative path is the same one after the working directory has changed."""
+    """A store opened by a relative path stays the same when the working directory changes."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
@@ -225,7 +228,7 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: if a store cannot be opened again after a rewrite, its handle says so, and opening it later works."""
+    """A store that cannot reopen after a rewrite says so, and can be opened later."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -248,7 +251,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
 
 @pytest.mark.promise(1, 4)
 def test_a_lease_that_came_with_an_append_outlives_a_crash(tmp_path: Path) -> None:
-    """Another process sees it at once, and so does the next opening of a journal that nobody folded."""
+    """A lease written with an append is seen by other processes, also in an unfolded journal."""
     log = open_log(tmp_path / "store")
     put(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())

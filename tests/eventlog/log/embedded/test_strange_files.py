@@ -1,4 +1,4 @@
-"""What is no file where a file of the store should be, or one without an end: an error at once, never a wait."""
+"""FIFOs, devices and endless files in a store: an error at once, never a wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def within(seconds: int) -> Generator[None]:
 
 
 def fifo(path: Path) -> None:
-    """A pipe with a name, to which nobody writes."""
+    """A FIFO without a writer."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
@@ -95,7 +95,10 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_waits_for_what_is_no_file(
     name: str, make: Callable[[Path], None], sound: Path, tmp_path: Path
 ) -> None:
-    """A FIFO or a device in the place of any file of a store is damage that is named, at once, whatever the store is opened for."""
+    """A FIFO or a device in the place of a store's file is damage that is named at once.
+
+    In every mode of opening.
+    """
     store, new = tmp_path / "store", tmp_path / "new"
     shutil.copytree(sound, store)
     make(store / name)
@@ -110,7 +113,10 @@ def test_nothing_waits_for_what_is_no_file(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Path) -> None:
-    """A file that claims to have terabytes is refused or read as far as it has data; it takes no time and no memory."""
+    """A file that claims to have terabytes is refused or read as far as it has data.
+
+    It takes no time and no memory.
+    """
     store = tmp_path / "store"
     shutil.copytree(sound, store)
     hole(store / name)
@@ -120,7 +126,7 @@ def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Pat
 
 
 def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) -> None:
-    """What was committed is there, before a hole of terabytes as without it, and is saved by a repair."""
+    """Commits before a hole of terabytes are read, and saved by a repair."""
     store = tmp_path / "store"
     shutil.copytree(sound, store)
     hole(store / "journal" / "0000000001.log")

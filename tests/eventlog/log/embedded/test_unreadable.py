@@ -1,4 +1,7 @@
-"""Files of a store that cannot be read at all: a typed error that says what to do, no file made anew, no dead process."""
+"""Files of a store that cannot be read at all.
+
+A typed error that says what to do, no file made anew, no dead process.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ DAMAGES: dict[str, Damage] = {
 @pytest.mark.parametrize("read_only", [True, False], ids=["reading", "writing"])
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, read_only: bool) -> None:
-    """Promise 12: whatever became of LMDB's file while nobody had the store open, opening it is damage, says what to do, and writes nothing."""
+    """Promise 12: a ruined LMDB file is damage at opening, with advice; nothing is written."""
     path = tmp_path / "s"
     shutil.copytree(original, path)
     DAMAGES[name](path)
@@ -108,7 +111,10 @@ def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, 
 
 
 def test_the_length_that_the_meta_pages_tell(original: Path, tmp_path: Path) -> None:
-    """`is_whole` agrees with LMDB: true for what it wrote, at every size, and false for every shorter file."""
+    """`is_whole` agrees with LMDB.
+
+    True for what it wrote, at every size, and false for every shorter file.
+    """
     with lmdb.open(str(original / "lmdb"), readonly=True, max_dbs=16) as environment:
         last = environment.info()["last_pgno"]
     shutil.copytree(original / "lmdb", tmp_path / "l")
@@ -155,7 +161,7 @@ FOLDS: dict[str, tuple[lmdb.Error, type[EventlogError]]] = {
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
-    """Promise 12: what ends every fold is told by its own name, to whoever closes the store; all that was committed is kept."""
+    """Promise 12: an error that ends every fold is raised at close; no commit is lost."""
     given, wanted = FOLDS[name]
     io = RefusedByLmdb()
     log = open_log(tmp_path / "s", io=io)
@@ -170,7 +176,10 @@ def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["corrupted", "no permission"])
 def test_writers_are_told_why_nothing_is_folded(tmp_path: Path, name: str) -> None:
-    """Promise 12: when too much waits to be folded and waiting does not help, a writer is told why, at once and ever after."""
+    """Promise 12: when waiting for a fold does not help, the writer gets the fold's error.
+
+    At once, and in every later call.
+    """
     given, wanted = FOLDS[name]
     io = RefusedByLmdb()
     path = tmp_path / "s"
@@ -216,7 +225,7 @@ sound, denied, mode = sys.argv[1:]
 log = open_log(sound); list(log.heads()); log.close()  # all modules are loaded
 "x".encode("unicode_escape")
 if os.geteuid() == 0:
-    os.setgid(65534); os.setuid(65534)  # whoever is root is denied nothing
+    os.setgid(65534); os.setuid(65534)  # root is denied nothing
 try:
     log = open_log(denied, read_only=mode == "reading")
     sum(len(list(log.read(head.session))) for head in log.heads())
@@ -231,7 +240,7 @@ except Exception as error:
 
 @pytest.mark.parametrize("name", DENIED)
 def test_no_permission_is_no_damage(original: Path, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    """Promise 12: a file that may not be used is `StorageError` with the system's word for it, neither damage nor nothing."""
+    """Promise 12: a file that may not be used is `StorageError` with the system's reason."""
     base = tmp_path_factory.mktemp("denied")
     for directory in (base, *base.parents[:2]):
         if directory.stat().st_uid == os.geteuid():

@@ -1,4 +1,4 @@
-"""The mark that tells processes how far the journal is durable: missing, saying nothing, and left alone by an opening that is refused."""
+"""The watermark, missing or blank, and openings that are refused and leave it alone."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def files(path: Path) -> dict[str, bytes]:
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
-    """Promise 8: a reader of a store whose mark is missing, empty or blank does not catch up anew at each call."""
+    """Promise 8: without a usable watermark a reader does not catch up anew at each call."""
     make(tmp_path / "s", UNKNOWN[mark])
     got: list[int] = []
     get = Watermark.get
@@ -62,7 +62,7 @@ def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch:
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) -> None:
-    """Promise 2: a store that was opened for reading before any process wrote to it is followed like any other."""
+    """Promise 2: a reader that opened before the first writer sees its commits."""
     make(tmp_path / "s", UNKNOWN[mark])
     reader = open_log(tmp_path / "s", read_only=True)
     assert [commit.payload for commit in reader.commits_after(0)] == [b"one"]
@@ -81,7 +81,7 @@ def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) ->
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: str) -> None:
-    """Promise 12: damage in the journal is found by a reader also where no mark says how far it goes."""
+    """Promise 12: a reader finds damage in the journal also without a watermark."""
     path = tmp_path / "s"
     make(path, UNKNOWN[mark])
     reader = open_log(path, read_only=True)
@@ -98,7 +98,7 @@ def hide(path: Path) -> None:
 
 
 def tear(path: Path) -> None:
-    """A frame of the journal in front of a sound one is damaged: found when the tail is read, behind the probe."""
+    """Damage a journal frame before a sound one: found when the journal is read."""
     (file,) = (path / "journal").glob("0*.log")
     file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
 
@@ -109,7 +109,7 @@ def tear(path: Path) -> None:
 def test_a_refused_opening_leaves_the_directory_as_it_was(
     tmp_path: Path, damage: Callable[[Path], None], mark: str
 ) -> None:
-    """Promise 12: an opening for writing that is refused makes no file and changes none, so reading is afterwards what it was before."""
+    """Promise 12: a refused opening for writing makes no file and changes none."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -127,7 +127,7 @@ def test_a_refused_opening_leaves_the_directory_as_it_was(
 
 @pytest.mark.promise(12)
 def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 12: what the system refused once leaves nothing behind: a copy that was never opened has no mark, and then is opened."""
+    """Promise 12: an opening that the system refused once leaves nothing, and then works."""
     path = tmp_path / "s"
     make(path, None)
     monkeypatch.setattr("eventlog.log.embedded.salvage.probe.sys.executable", str(tmp_path / "no such program"))
@@ -143,7 +143,7 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
 
 
 def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that has no descriptor left goes on with what it knows, and sees the mark later."""
+    """A reader without a free descriptor continues, and sees the watermark later."""
     mark = Watermark(tmp_path / "mark", read_only=True)
     mark.acknowledge(mark.get())
     writer = Watermark(tmp_path / "mark", read_only=False)

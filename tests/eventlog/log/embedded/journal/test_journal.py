@@ -1,4 +1,4 @@
-"""The journal's bytes, and what happens when the operating system refuses (spec promises 1, 3 and 12)."""
+"""The journal's bytes, and refusals of the operating system (promises 1, 3 and 12)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ FIRST = "journal/0000000001.log"
 
 
 class FaultyIO(JournalIO):
-    """Counts calls, and fails those that `faults` names, in this order: (method, what to raise or do), used once each; None: let it be."""
+    """Counts calls, and fails those that `faults` names, in this order, each once.
+
+    A fault is (method, error to raise or function to call); None lets the call through.
+    """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
@@ -100,7 +103,7 @@ class FaultyIO(JournalIO):
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:
-    """What a store holds."""
+    """The payloads of a store, in order."""
     log = open_log(path, **options)
     found = [commit.payload for commit in log.commits_after(0)]
     assert log.check() == []
@@ -109,7 +112,10 @@ def payloads(path: Path, **options: Any) -> list[bytes]:
 
 
 def unfolded(path: Path, count: int = 3) -> bytes:
-    """Make a store whose journal holds `count` unfolded commits; returns the used part of the file."""
+    """Make a store whose journal holds `count` unfolded commits.
+
+    Returns the used part of the file.
+    """
     log = open_log(path)
     for number in range(count):
         put(log, b"payload %d" % number)
@@ -126,7 +132,10 @@ def rewrite(path: Path, data: bytes, offset: int = 0) -> None:
 
 
 def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
-    """Catalog entries, totals, leases, request ids and bodies are in the frames: an unfolded store loses none of them."""
+    """Catalog entries, totals, leases, request ids and bodies are in the frames.
+
+    An unfolded store loses none of them.
+    """
     log = open_log(tmp_path / "s")
     put(log, b"one", messages=2, entry=b"card", request="r", digest=b"d", bodies=[(bytes(32), b"body")])
     log.set_lease("s", LeaseState(4, b"me", 9), replaces=LeaseState())
@@ -157,7 +166,7 @@ def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
-    """Any flipped byte in an acknowledged frame is `DamagedError` at opening, or changes nothing (padding)."""
+    """A flipped byte in an acknowledged frame is `DamagedError` at opening, or was padding."""
     path = tmp_path / "s"
     data = unfolded(path)
     wanted = [b"payload 0", b"payload 1", b"payload 2"]
@@ -174,7 +183,7 @@ def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
 
 
 def test_check_reads_the_journal_too(tmp_path: Path) -> None:
-    """`check` finds a frame that was damaged on disk while the log is open, though memory still has it."""
+    """`check` finds a frame that was damaged on disk while the open log has it in memory."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -188,7 +197,10 @@ def test_check_reads_the_journal_too(tmp_path: Path) -> None:
 
 
 def test_damage_without_a_mark(tmp_path: Path) -> None:
-    """Also where the mark is lost, a bad frame with a good one behind it is damage; only the last one may be torn."""
+    """Also where the mark is lost, a bad frame with a good one behind it is damage.
+
+    Only the last one may be torn.
+    """
     path = tmp_path / "s"
     data = unfolded(path)
     last = data.rindex(data[16 + 8 : 16 + 16])  # the salt of the file, at the beginning of each frame
@@ -206,7 +218,10 @@ def test_damage_without_a_mark(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:
-    """A frame that was never acknowledged and is cut anywhere is not there, and the log goes on in its place."""
+    """A frame that was never acknowledged and is cut anywhere is not there.
+
+    The log goes on in its place.
+    """
     path = tmp_path / "s"
     data = unfolded(path)
     last = data.rindex(data[24:32])
@@ -225,7 +240,10 @@ def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:
 
 
 def test_a_lost_frame_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
-    """A journal that ends before the mark has lost what was acknowledged: `DamagedError`, not a shorter log."""
+    """A journal that ends before the mark has lost what was acknowledged.
+
+    `DamagedError`, not a shorter log.
+    """
     path = tmp_path / "s"
     data = unfolded(path)
     rewrite(path / FIRST, bytes(40), data.rindex(data[24:32]))
@@ -235,7 +253,10 @@ def test_a_lost_frame_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_copied_frame_does_not_pass(tmp_path: Path) -> None:
-    """A frame is valid at its own place only: a copy of it behind the end, as a payload may hold one, is nothing."""
+    """A frame is valid at its own place only.
+
+    A copy of it behind the end, as a payload may hold one, is nothing.
+    """
     path = tmp_path / "s"
     data = unfolded(path)
     begin = FILE_HEADER_BYTES
@@ -262,7 +283,10 @@ def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
 
 
 def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
-    """A commit that no file can hold makes its file longer; before and behind it the log is as always."""
+    """A commit that no file can hold makes its file longer.
+
+    Before and behind it the log is as always.
+    """
     path = tmp_path / "s"
     options: dict[str, Any] = {"journal_bytes": 8 << 10, "fold_bytes": 1 << 20}
     log = open_log(path, **options)
@@ -276,7 +300,10 @@ def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.promise(3)
 def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
-    """`ENOSPC` before the flush is `BusyError`, nothing of that batch is written, and the log goes on."""
+    """`ENOSPC` before the flush is `BusyError`: nothing of that batch is written.
+
+    The log goes on.
+    """
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -297,7 +324,7 @@ def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, "late"])
 def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
-    """A commit that failed for want of room does not come back after a crash, though it was written, or part of it."""
+    """A commit that failed for want of room does not come back after a crash."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -311,7 +338,7 @@ def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
 
 
 def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
-    """A frame that another process wrote before it died is taken over by the next writer, not overwritten."""
+    """A frame that another process wrote before it died is adopted, not overwritten."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -330,7 +357,7 @@ def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
 
 
 def test_no_room_for_the_next_file(tmp_path: Path) -> None:
-    """Where no further file can be made the batch fails, and succeeds when there is room again."""
+    """A batch fails while no further file can be made, and succeeds when there is room again."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
@@ -368,7 +395,10 @@ SWITCH = [
 def test_a_refused_switch_fails_the_batch_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[tuple[str, int | None]], *, spare: bool
 ) -> None:
-    """Promise 3: any call refused while the next file is made ready fails that batch alone; the log goes on, after a crash too."""
+    """Promise 3: any call refused while the next file is made ready fails that batch alone.
+
+    The log goes on, after a crash too.
+    """
     probe_here(monkeypatch)
     if spare and len(faults) > 1:
         faults = faults[1:]  # a spare is filled already
@@ -397,7 +427,7 @@ def test_a_refused_switch_fails_the_batch_only(
 @pytest.mark.promise(3)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES])
 def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Path, code: int) -> None:
-    """Promise 3: where the journal's own file cannot be opened now, nothing of the batch is written, and the next one goes in."""
+    """Promise 3: a journal file that cannot be opened now fails only one batch, whole."""
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"one")
@@ -411,7 +441,10 @@ def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Pat
 
 @pytest.mark.promise(3)
 def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 3: where the writers' lock cannot be asked for now, nothing is written, and the next batch goes in."""
+    """Promise 3: where the writers' lock cannot be asked for now, nothing is written.
+
+    The next batch goes in.
+    """
     log = open_log(tmp_path / "s")
     put(log, b"one")
 
@@ -429,7 +462,10 @@ def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, mon
 
 @pytest.mark.promise(1)
 def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
-    """Promise 1: no descriptor left at a switch is an error of one command; the handle, the stream and its accepted deltas go on."""
+    """Promise 1: no descriptor left at a switch is an error of one command.
+
+    The handle, the stream and its accepted deltas go on.
+    """
     io = FaultyIO()
     with Store(open_log(tmp_path / "s", io=io, journal_bytes=4 << 10), flush_interval=3600) as store:
         session = store.create_session(id="s")
@@ -458,7 +494,10 @@ def test_a_short_write_is_continued(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [("fdatasync", errno.EIO), ("pwrite", errno.EIO), ("fdatasync", errno.ENOSPC)])
 def test_a_failed_write_poisons_the_log(tmp_path: Path, fault: tuple[str, int]) -> None:
-    """After a failed flush or write the outcome of the batch is unknown, and nothing more is written until reopened."""
+    """After a failed flush or write the outcome of the batch is unknown.
+
+    Nothing more is written until reopened.
+    """
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -496,7 +535,7 @@ def write_elsewhere(path: Path, payload: bytes) -> None:
 @pytest.mark.parametrize("method", ["pread", "open"])
 @pytest.mark.parametrize(("code", "error"), [(errno.EIO, DamagedError), (errno.EMFILE, BusyError)])
 def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: int, error: type[Exception]) -> None:
-    """A read that the system refuses is a typed error with path and cause, never an empty session (promise 12)."""
+    """A refused read is a typed error with path and cause, not an empty session (promise 12)."""
     path = tmp_path / "s"
     open_log(path).close()
     io = FaultyIO()
@@ -520,7 +559,10 @@ def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: i
 
 
 def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When catching up fails in the middle of a frame, the next read begins again: nothing is missing (promise 12)."""
+    """When catching up fails in the middle of a frame, the next read begins again.
+
+    Nothing is missing (promise 12).
+    """
     path = tmp_path / "s"
     open_log(path).close()
     reader = open_log(path, read_only=True)
@@ -581,7 +623,7 @@ def test_a_missing_journal_file(tmp_path: Path) -> None:
 
 
 def test_frames_round_trip() -> None:
-    """What is encoded is decoded, at its own offset and with its own salt only."""
+    """A frame is decoded at its own offset and with its own salt only."""
     record = frames.CommitRecord(
         "s", 1, 2, 3, 4, b"payload", b"salt", b"leaf", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")]
     )
@@ -604,7 +646,7 @@ def test_frames_round_trip() -> None:
 
 
 def test_half_made_files_are_removed(tmp_path: Path) -> None:
-    """A file that a process was filling when it died is removed by the next one that opens the store."""
+    """A half-filled file of a dead process is removed by the next one that opens the store."""
     path = tmp_path / "s"
     open_log(path).close()
     (path / "journal" / "spare-x.tmp").write_bytes(b"")
@@ -620,7 +662,7 @@ def append(journal: Journal, record: frames.CommitRecord, position: int) -> None
 
 
 def test_spares_are_made_ahead(tmp_path: Path) -> None:
-    """When a file is half full the next one is filled with zeros in the background, and then used."""
+    """Once a file is half full the next one is filled in the background, and then used."""
     io = JournalIO()
     journal = Journal(tmp_path, io, writable=True, file_bytes=4096)
     Journal.create(tmp_path, io, 4096)
@@ -639,7 +681,10 @@ def test_spares_are_made_ahead(tmp_path: Path) -> None:
 
 
 def test_files_grow_as_needed(tmp_path: Path) -> None:
-    """A store writes little ahead: files grow by steps, and are used again instead of being made anew."""
+    """A store writes little ahead.
+
+    Files grow by steps, and are used again instead of being made anew.
+    """
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io, journal_bytes=4 << 20, fold_bytes=512 << 10)
     sizes: set[int] = set()
@@ -667,9 +712,10 @@ def filled(path: Path, io: JournalIO) -> EmbeddedLog:
 
 
 def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Target 4: when all is folded the journal goes on in a file of a header, which grows again as it is needed.
+    """Target 4: a folded journal continues in a file of a header, which grows on demand.
 
-    A store that is closed like that is opened without a look at its structure, like any that was closed in order.
+    A store that is closed like that is opened without a look at its structure, like any that was
+    closed in order.
     """
     path = tmp_path / "s"
     filled(path, JournalIO()).close()
@@ -706,7 +752,7 @@ def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", [("pwrite", errno.ENOSPC), ("pwrite", "late"), ("open", errno.ENOSPC)])
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_journal_that_cannot_be_renewed_stays(tmp_path: Path, fault: tuple[str, object], after: int) -> None:
-    """Closing on a full disk folds all the same, keeps the files as they are, and loses nothing."""
+    """Closing on a full disk folds, leaves the journal's files as they are, and loses nothing."""
     path = tmp_path / "s"
     io = FaultyIO()
     log = filled(path, io)
@@ -720,7 +766,7 @@ def test_a_journal_that_cannot_be_renewed_stays(tmp_path: Path, fault: tuple[str
 
 
 def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> None:
-    """Killed between any two steps of giving the journal up: the next one that opens the store finds everything."""
+    """A kill between any two steps of giving up journal files loses nothing."""
     for step in ("renewed", "folded"):
         path = tmp_path / step
         log = filled(path, JournalIO())
@@ -757,7 +803,7 @@ class WatchingIO(JournalIO):
 
 
 def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
-    """Spec §14: a scrub cannot reach files that are gone, so nothing of what was said is left in them."""
+    """Files that are removed are overwritten first: a scrub could not reach them any more."""
     io = WatchingIO()
     log = filled(tmp_path / "s", io)
     io.removed.clear()
@@ -767,7 +813,10 @@ def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
-    """Spec §14: a file whose content would be left behind stays where a scrub can reach it, until the store is closed again."""
+    """A file that cannot be overwritten stays where a scrub can reach it.
+
+    It stays until the store is closed again.
+    """
     path = tmp_path / "s"
     io = WatchingIO()
     log = filled(path, io)

@@ -72,7 +72,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
-    """Spec §2.12: nothing is found in what was only written, and the probe changes no byte."""
+    """Promise 12: nothing is found in what was only written, and the probe changes no byte."""
     fill(tmp_path / "s")
     before = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
     assert probe(tmp_path / "s" / "lmdb", writing=writing) == []
@@ -80,7 +80,10 @@ def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> No
 
 
 def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
-    """Spec §2.12: after a crash the pages are walked once; after an orderly close, or beside others, they are not."""
+    """Promise 12: after a crash the pages are walked once.
+
+    After an orderly close, or beside others, they are not.
+    """
     path = tmp_path / "s"
     fill(path)
     assert probed == []
@@ -100,7 +103,7 @@ def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path
 
 
 def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> None:
-    """What is not folded because somebody is at work is no unclean end."""
+    """An unfolded journal of a store that is in use is no unclean end."""
     path = tmp_path / "s"
     fill(path)
     script = (
@@ -124,7 +127,7 @@ def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> 
 
 
 def cut(path: Path) -> None:
-    """The file ends in the middle: whoever reads behind that is killed."""
+    """Cut the file in the middle: reading behind that kills a process."""
     data = path / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
 
@@ -150,7 +153,7 @@ def rename(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, hide, rename])
 def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """Spec §2.12: pages that would kill the reader, or hide what there is, are a typed error instead."""
+    """Promise 12: pages that would kill the reader or hide entries are a typed error."""
     path = tmp_path / "s"
     fill(path)
     damage(path)
@@ -170,7 +173,7 @@ def leave_a_mark(path: Path) -> None:
 
 
 def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
-    """Spec §2.12: a store that kills whoever reads it kills a child, and the error says how."""
+    """Promise 12: a damaged page kills the child, not its parent, and the error says how."""
     path = tmp_path / "s"
     fill(path)
     cut(path)
@@ -179,7 +182,7 @@ def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
 
 
 def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
-    """Spec §2.12: a tree that is not there any more is not made anew and empty, also without a probe."""
+    """Promise 12: a missing tree is not made anew and empty, also without a probe."""
     path = tmp_path / "s"
     fill(path)
     hide(path)
@@ -188,7 +191,10 @@ def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
 
 
 def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where `sys.executable` is not Python, no program is started in its name, and nothing is refused."""
+    """Where `sys.executable` is not Python, no program is started in its name.
+
+    Nothing is refused.
+    """
     fill(tmp_path / "s")
     hide(tmp_path / "s")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
@@ -209,7 +215,7 @@ runpy.run_path({program!r}, run_name="__main__")
 def test_what_the_system_has_none_of_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, amount: int, said: str
 ) -> None:
-    """A sound file that cannot be mapped or opened now is not called damaged: restoring a copy of it would be of no use."""
+    """A sound file that cannot be mapped or opened now is not called damaged."""
     fill(tmp_path / "s")
     os.truncate(tmp_path / "s" / "lmdb" / "data.mdb", 3 << 30)
     program = tmp_path / "limited.py"

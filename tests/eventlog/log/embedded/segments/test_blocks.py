@@ -83,7 +83,7 @@ def flip(segments: Segments, at: int) -> None:
 
 
 def test_pieces_of_every_size_come_back(segments: Segments) -> None:
-    """Small bodies that share a block, large ones with one of their own, and those that go on in the next slot: all come back."""
+    """Bodies in a shared block, in one of their own, and across slots all come back."""
     chance = random.Random(1)
     packed = bodies_of([TEXT * (1 + number % 5) + str(number) for number in range(900)])
     for size in (0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES):
@@ -112,7 +112,7 @@ def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
 
 @pytest.mark.promise(14)
 def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
-    """Promise 14: outputs of a tool, each of some KB, take less room in a block than with statistics for each of them."""
+    """Promise 14: tool outputs of some KB each take less room together than one by one."""
     chance = random.Random(2)
     texts = [" ".join(chance.choices(TEXT.split(), k=1_000)) for _ in range(20)]
     apart = BlockBuilder()
@@ -125,7 +125,7 @@ def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
 
 
 def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None:
-    """How a body is packed may change on its way; what it is does not, and is compared with its hash when it is unpacked."""
+    """A body's packed form may change; its content does not, and its hash is compared."""
     data = (TEXT * 30).encode()
     digest = sha256(data).digest()
     put_bodies(segments, {digest: pack(data)})
@@ -135,7 +135,7 @@ def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None
 
 
 def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
-    """What it is, a hash, and a packed form that does not surely belong to it."""
+    """Cases: a name, a hash, and a packed form that may not belong to it."""
     data = (TEXT * 30).encode()
     whole = pack(data)
     yield "of another hash", bytes(32), whole
@@ -151,7 +151,7 @@ def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
 
 @pytest.mark.parametrize("case", list(loose_cases()), ids=lambda case: case[0])
 def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, bytes, bytes]) -> None:
-    """A log keeps any bytes as a body: only what is surely packed by us, and is what its hash names, is repacked."""
+    """A body is repacked only if it is packed by us and matches its hash; else it stays."""
     _, digest, packed = case
     assert plain_body(digest, packed, BLOCK_BYTES) == packed
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, byte
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("at", [0, 5, 9, 13, 16, 17, 100])
 def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
-    """Promise 12: a byte that changes anywhere in a block, its header included, is an error for each piece in it, named."""
+    """Promise 12: a changed byte of a block or its header is an error for each piece in it."""
     packed = bodies_of([f"{number} {TEXT * 3}" for number in range(30)])
     put_bodies(segments, packed)
     flip(segments, at)
@@ -169,7 +169,10 @@ def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
 
 
 def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading pieces one after the other reads each block once; a thousand bodies later, no more than a few blocks are held."""
+    """Reading pieces one after the other reads each block once.
+
+    A thousand bodies later, no more than a few blocks are held.
+    """
     chance = random.Random(2)
     texts = [chance.randbytes(3000).hex() for _ in range(400)]
     packed = bodies_of(texts)
@@ -182,7 +185,7 @@ def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.Mo
 
 
 def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions that took turns lie each for itself, and are still followed in the order of positions at the price of reading them."""
+    """Sessions that took turns are read in the order of positions, each block once."""
     log = open_log(tmp_path / "s")
     for number in range(600):
         round_, session = divmod(number, 200)
@@ -199,7 +202,7 @@ def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
-    """Damage to what was read a moment ago is found by a check, which takes nothing from memory."""
+    """A check finds damage to blocks that are cached."""
     log = open_log(tmp_path / "s")
     put(log, os.urandom(500), "a")
     log.close()
@@ -225,7 +228,7 @@ def test_short_sessions_share_a_block(tmp_path: Path) -> None:
 
 
 def test_a_block_closes_in_time() -> None:
-    """No block of several pieces is larger than the bytes that are read for one of them may be."""
+    """No block of several pieces exceeds the bytes that may be read for one of them."""
     filler = BlockBuilder()
     spots = [filler.add([bytes(20_000), bytes(10_000)]) for _ in range(9)]
     filler.limit = BLOCK_BYTES
@@ -241,7 +244,7 @@ def test_a_block_closes_in_time() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"x", b"x" * 255, b"x" * 5000, os.urandom(5000)])
 def test_squeezed_values_come_back(value: bytes) -> None:
-    """Catalog entries and checkpoints are kept compressed where that pays, and come back as they were."""
+    """Catalog entries and checkpoints are compressed where that pays, and come back exactly."""
     packed = pack_value(value)
     assert unpack_value(packed) == value
     assert len(packed) <= len(value) + 1
@@ -252,6 +255,6 @@ def test_squeezed_values_come_back(value: bytes) -> None:
     "spoilt", [b"", b"\x07value", pack_value(b"value" * 1000)[:-2], pack_value(b"value" * 1000)[:3]]
 )
 def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
-    """Promise 12: what cannot be a squeezed value is `DamagedError` and nothing else."""
+    """Promise 12: bytes that cannot be a packed value are `DamagedError`."""
     with pytest.raises(DamagedError):
         unpack_value(spoilt)

@@ -1,4 +1,4 @@
-"""The bytes of a chunk: commits as columns, from which every payload comes back byte for byte."""
+"""The bytes of a chunk: commits as columns, which give back every payload byte for byte."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def broken_batches(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def commits(draw: st.DrawFn) -> list[Commit]:
-    """Commits of a session that follow each other, whatever their payloads are."""
+    """Consecutive commits of a session, with any payloads."""
     found: list[Commit] = []
     first, position = draw(st.integers(1, 2**40)), draw(st.integers(1, 2**40))
     for payload in draw(st.lists(st.one_of(batches, broken_batches(), st.binary(max_size=80)), min_size=1, max_size=8)):
@@ -57,7 +57,7 @@ def commits(draw: st.DrawFn) -> list[Commit]:
 @QUICK
 @given(commits())
 def test_every_commit_comes_back(known: list[Commit]) -> None:
-    """Spec §3 and design, seals: text, versions and times of every delta come back exactly, and so does any other payload."""
+    """Every commit of a chunk comes back byte for byte, with its deltas' texts and times."""
     assert decode_chunk(b"".join(encode_chunk("session", known)), "session", known[0].first) == known
 
 
@@ -65,7 +65,7 @@ def test_every_commit_comes_back(known: list[Commit]) -> None:
     "head", [b"\x94\x03\x00\xc2\x91", b"\x94\x03\x00\xc2\x91\x98\x01\x00\x01", b"\x94\x03\x00\xc2\xdd\xff\xff\xff\xff"]
 )
 def test_a_payload_of_any_depth_is_kept(head: bytes) -> None:
-    """A payload is the caller's: one that nests deeper than can be looked into is kept as it is, and stops no fold."""
+    """A payload that nests too deep to be parsed is stored as it is, and stops no fold."""
     known = [Commit("s", 1, 1, 1, 0, 0, head + b"\x91" * 200_000 + b"\x98\x01", None, bytes(16), bytes(8))]
     assert decode_chunk(b"".join(encode_chunk("s", known)), "s", 1) == known
     table = b"\x9d" + b"\x91" * 200_000
@@ -75,7 +75,7 @@ def test_a_payload_of_any_depth_is_kept(head: bytes) -> None:
 
 @pytest.mark.parametrize("gap", [3, 300, 70_000, -5, 2**40])
 def test_gaps_of_every_width_come_back(gap: int) -> None:
-    """Times of one, two, four and eight bytes each are kept byte by byte, and come back as they were."""
+    """Times of one, two, four and eight bytes each come back as they were."""
     key = ("part", "text")
     flat = [
         slot for number in range(40) for slot in (key, f" word {number}", 10**12 + number * 7 + gap * (number > 20))
@@ -96,7 +96,7 @@ def test_gaps_of_every_width_come_back(gap: int) -> None:
     st.data(),
 )
 def test_what_is_no_chunk_is_damage(found: list[Batch], data: st.DataObject) -> None:
-    """Promise 12: a chunk whose bytes were changed is `DamagedError`, with its place, or other commits; nothing else is raised."""
+    """Promise 12: a changed chunk is `DamagedError` with its place, or other commits."""
     payloads = [encode(batch, time) for time, batch in found]
     known = [
         Commit("s", number, 1, number, 0, 0, payload, None, bytes(16), bytes(8))
@@ -115,7 +115,7 @@ def test_what_is_no_chunk_is_damage(found: list[Batch], data: st.DataObject) -> 
 
 
 def test_a_column_is_cut_out_of_every_run() -> None:
-    """Texts lie beside texts, and times beside times: what compresses best is not left in the payloads."""
+    """Texts and times of every run are cut out of the payloads, into columns of their own."""
     run = DeltaRun.from_flat([slot for number in range(90) for slot in (("p", "text"), "text", number)])
     payload = encode([run, replace(run, text="TEXT" * 90)], 0)
     rows, lengths, gaps, texts = encode_chunk("s", [Commit("s", 1, 180, 1, 0, 0, payload, None, bytes(16), bytes(8))])

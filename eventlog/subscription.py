@@ -81,7 +81,7 @@ class Subscription:
                         continue
                     if self._kinds is None or isinstance(recorded.event, self._kinds):
                         yield recorded
-            self.position = commit.position + commit.count - 1
+            self.position = commit.last_position
         if self._ahead is not None and len(commits) < BATCH:
             for recorded in _provisional(self._ahead(), session, self._told):
                 self.stirred = True

@@ -138,6 +138,11 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
         """Version of the last event."""
         return self.first + self.count - 1
 
+    @property
+    def last_position(self) -> int:
+        """Position of the last event."""
+        return self.position + self.count - 1
+
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
     """The result of an append: versions `first..last`, `position` of the first event.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
+from operator import attrgetter
 from threading import Condition
 from typing import TYPE_CHECKING
 
@@ -92,7 +93,7 @@ class MemoryLog(Log):
             self._requests[session, append.request] = result
         for digest, packed in append.bodies:
             self._bodies.setdefault(digest, packed)
-        self._position = commit.position + commit.count - 1
+        self._position = commit.last_position
         self._heads[session] = head
         self._changed.notify_all()
         self._entering = None
@@ -109,10 +110,10 @@ class MemoryLog(Log):
         with self._changed:
             self._usable()
             commits = self._sessions.get(session, [])
-            start = bisect_right(commits, after, key=lambda commit: commit.last)
+            start = bisect_right(commits, after, key=attrgetter("last"))
             if upto is None:
                 return commits[start:]
-            return commits[start : bisect_right(commits, upto, key=lambda commit: commit.first)] if after < upto else []
+            return commits[start : bisect_right(commits, upto, key=attrgetter("first"))] if after < upto else []
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id; see `rules.PriorCommits`."""
@@ -133,7 +134,7 @@ class MemoryLog(Log):
     def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         with self._changed:
             self._usable()
-            start = bisect_right(self._commits, after, key=lambda commit: commit.position + commit.count - 1)
+            start = bisect_right(self._commits, after, key=attrgetter("last_position"))
             return self._commits[start : start + limit]
 
     def last_position(self) -> int:

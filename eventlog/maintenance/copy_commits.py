@@ -135,7 +135,7 @@ def copy_commits(
         if new is not None:
             batch.add(new)
             events += new.count
-        batch.position = old.position + old.count - 1
+        batch.position = old.last_position
         batch.count += 1
         if batch.count >= BATCH_COMMITS or batch.size >= BATCH_BYTES:
             batch.write()
@@ -152,7 +152,7 @@ def commits_behind(source: Follows, after: int, upto: int) -> Iterator[Commit]:
     while after < upto:
         found = source.commits_after(after, _FOLLOWED)
         for commit in found:
-            after = commit.position + commit.count - 1
+            after = commit.last_position
             if after > upto:
                 return
             yield commit

@@ -107,7 +107,7 @@ class SalvagedStore:
         found.known = max(found.known, commit.last)
         if _is_whole(commit) and commit.first not in found.pieces:
             found.pieces[commit.first] = commit.last, commit.position, place or commit
-            self.position = max(self.position, commit.position + commit.count - 1)
+            self.position = max(self.position, commit.last_position)
             if commit.request is not None:
                 key = commit.session, commit.request
                 self._requests[key] = RequestResult(b"", commit.first, commit.last, commit.position)

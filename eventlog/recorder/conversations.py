@@ -88,7 +88,7 @@ class ConversationFeed:
                         found.append(_notification(recorded, topic))
                         if len(found) == limit:
                             return found, recorded.position
-            scanned = commit.position + commit.count - 1
+            scanned = commit.last_position
             if upto is not None and scanned >= upto:
                 return found, upto
         return found, scanned

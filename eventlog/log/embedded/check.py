@@ -92,7 +92,7 @@ def _check_positions(segments: Segments) -> None:
         for commit in commits:
             if commit.position <= position:
                 raise DamagedError("positions do not increase", position=commit.position)
-            position = commit.position + commit.count - 1
+            position = commit.last_position
             appends += 1
     most = _appends(segments)  # another process may have folded meanwhile
     if not least <= appends <= most:

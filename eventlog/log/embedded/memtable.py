@@ -10,6 +10,7 @@ Not thread-safe: the partition guards it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Memtable", "MemtablePart"]
+
+_first_version: Callable[[Commit], int] = attrgetter("first")
+_last_version: Callable[[Commit], int] = attrgetter("last")
+_last_position: Callable[[Commit], int] = attrgetter("last_position")
 
 
 class MemtablePart:
@@ -215,18 +220,6 @@ class Memtable:
         part = MemtablePart()
         self.parts = [*self.parts, part]
         return part
-
-
-def _first_version(commit: Commit) -> int:
-    return commit.first
-
-
-def _last_version(commit: Commit) -> int:
-    return commit.first + commit.count - 1
-
-
-def _last_position(commit: Commit) -> int:
-    return commit.position + commit.count - 1
 
 
 def _lists_after(

@@ -26,11 +26,11 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, Event
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.salvage.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.salvage.salvage_child import UNABLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
+from eventlog.log.embedded.segments.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.watermark import Watermark
 

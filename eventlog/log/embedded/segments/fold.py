@@ -175,7 +175,7 @@ def _fill(segments: Segments, parts: Sequence[MemtablePart], folded: FoldState) 
             commits[0].first,
             commits[-1].last,
             [commit.position for commit in commits],
-            commits[-1].position + commits[-1].count - 1,
+            commits[-1].last_position,
             filler.add(encode_chunk(session, commits)),
         )
         for session, every in sessions.items()

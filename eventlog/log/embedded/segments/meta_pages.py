@@ -43,8 +43,15 @@ class MetaPage(NamedTuple):
 
     page_bytes: int
     transaction: int
+    last: int
+    """Number of the last page in use."""
     data: bytes
     """The fields of the page."""
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes that the file must have."""
+        return (self.last + 1) * self.page_bytes
 
 
 def sound_metas(path: Path) -> list[MetaPage]:
@@ -69,7 +76,7 @@ def _meta(data: bytes, number: int, at: int) -> MetaPage | None:
     shaped = (page, flags, magic, form) == (number, _META, _MAGIC, _FORMAT) and size in _PAGES and at in {0, size}
     roots = all(one == _NONE or 1 < one <= last for one in (free, root)) and max(free_depth, depth) <= _DEEPEST
     in_turn = not transaction or transaction & 1 == number
-    return MetaPage(size, transaction, data) if shaped and roots and in_turn else None
+    return MetaPage(size, transaction, last, data) if shaped and roots and in_turn else None
 
 
 def copy_as_of(path: Path, to: Path, meta: MetaPage) -> None:

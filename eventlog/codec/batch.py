@@ -199,11 +199,11 @@ def _map_text(value: Any, change: Any) -> Any:
 
 
 def _escape(text: str) -> str:
-    return _TO_ESCAPE.sub(lambda found: _ESCAPE + (_ESCAPE if found[0] == _ESCAPE else f"{ord(found[0]):04x}"), text)
+    return _TO_ESCAPE.sub(lambda match: _ESCAPE + (_ESCAPE if match[0] == _ESCAPE else f"{ord(match[0]):04x}"), text)
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)) if found[1] else _ESCAPE, text)
+    return _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPE, text)
 
 
 _MARK = b"\xc1"

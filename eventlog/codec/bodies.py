@@ -141,9 +141,9 @@ _DIGEST = b"\xc4\x20"
 
 def digests_in(payload: bytes) -> set[bytes]:
     """Return the 32-byte binaries of a payload: all hashes of bodies, and by chance others."""
-    found: set[bytes] = set()
+    candidates: set[bytes] = set()
     at = payload.find(_DIGEST)
     while at >= 0:
-        found.add(payload[at + 2 : at + 34])
+        candidates.add(payload[at + 2 : at + 34])
         at = payload.find(_DIGEST, at + 1)
-    return {digest for digest in found if len(digest) == _DIGEST_BYTES}
+    return {digest for digest in candidates if len(digest) == _DIGEST_BYTES}

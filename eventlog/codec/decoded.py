@@ -92,17 +92,17 @@ class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
         """Return the events as spans, with runs of deltas whole."""
         session, version, position, epoch, batch = self.session, self.first, self.position, self.epoch, self.batch
         base = batch.time
-        found: list[Span] = []
+        spans: list[Span] = []
         for entry in batch.entries:
             if isinstance(entry, DeltaRun):
-                found.append(Span(session, version, position, base + entry.start, epoch, entry))
+                spans.append(Span(session, version, position, base + entry.start, epoch, entry))
                 length = entry.count
             else:
-                found.append(Span(session, version, position, base + entry.after, epoch, entry.event))
+                spans.append(Span(session, version, position, base + entry.after, epoch, entry.event))
                 length = 1
             version += length
             position += length
-        return found
+        return spans
 
     def cut(self, after: int, upto: int | None) -> DecodedCommit | None:
         """Return the part in versions `after + 1 .. upto`, or None."""
@@ -132,9 +132,9 @@ def decode_commit(commit: Commit, after: int = 0, upto: int | None = None) -> De
     if not payload and commit.emptied:
         return None
     try:
-        batch, found = decode_sized(payload)
-        if found != length:
-            raise DamagedError(f"a commit of {length} events holds {found}")
+        batch, decoded_count = decode_sized(payload)
+        if decoded_count != length:
+            raise DamagedError(f"a commit of {length} events holds {decoded_count}")
     except DataError as error:
         raise type(error)(error.message, session=commit.session, version=first, position=commit.position) from error
     last = first + length - 1

@@ -57,8 +57,8 @@ def unpack_column(column: bytes, count: int) -> Sequence[int]:
     """Return the integers of a column of `count` values."""
     if len(column) == count:
         return column
-    width, rest = divmod(len(column), count)
-    if rest or width not in _WIDTHS:
+    width, remainder = divmod(len(column), count)
+    if remainder or width not in _WIDTHS:
         raise ValueError(f"a column of {len(column)} bytes cannot hold {count} values")
     unpacked = array(_WIDTHS[width], column)
     if byteorder == "big":  # pragma: no cover
@@ -98,9 +98,9 @@ def _gaps_of(times: list[int], unit: int) -> bytes:
         return bytes(gaps)
     if unit != 1:
         times = [time // unit for time in times]
-    found = list(map(sub, times[1:], times))
-    found.insert(0, 0)
-    return pack_column(found)
+    differences = list(map(sub, times[1:], times))
+    differences.insert(0, 0)
+    return pack_column(differences)
 
 
 class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
@@ -200,8 +200,8 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     def without(self, keys: Collection[Key]) -> DeltaRun | None:
         """Return the run without the deltas of these keys; None if no delta is left."""
         columns = zip(self.key_column(), self.texts(), self.times(), strict=True)
-        kept = [slot for column in columns if column[0] not in keys for slot in column]
-        return DeltaRun.from_flat(kept) if kept else None
+        flat = [slot for column in columns if column[0] not in keys for slot in column]
+        return DeltaRun.from_flat(flat) if flat else None
 
     def pieces(self, characters: int) -> list[DeltaRun]:
         """Return the run cut into runs of at most so many characters each, or of one longer
@@ -209,14 +209,14 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
         """
         if len(self.text) <= characters:
             return [self]
-        found: list[DeltaRun] = []
+        runs: list[DeltaRun] = []
         start = size = 0
         for index, text in enumerate(self.texts()):
             if index > start and size + len(text) > characters:
-                found.append(self.cut(start, index))
+                runs.append(self.cut(start, index))
                 start, size = index, 0
             size += len(text)
-        return [*found, self.cut(start, self.count)]
+        return [*runs, self.cut(start, self.count)]
 
     def validate(self) -> None:
         """Raise ValueError unless the columns fit together.

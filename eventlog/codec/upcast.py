@@ -21,9 +21,9 @@ Plain = list[object]
 
 def _from_1(event: Plain) -> Plain:
     if event[0] == "ss" and len(event) >= 9:
-        known, (format_name, foreign_id) = event[:7], event[7:9]
+        fields, (format_name, foreign_id) = event[:7], event[7:9]
         origin = [format_name, foreign_id] if format_name else None
-        return [*known, origin]
+        return [*fields, origin]
     return event
 
 

@@ -57,14 +57,14 @@ def save(
     """
     prefix = _prefix(kind, session)
     key = prefix + version.to_bytes(8, "big")
-    known = sorted({*versions(log, kind, session), version})
-    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(known) if other != version]
+    stored = sorted({*versions(log, kind, session), version})
+    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(stored) if other != version]
     log.of(session).put_derived([(key, _checksum(key, state) + state), *dropped])
 
 
 def newest(count: int) -> Callable[[list[int]], list[int]]:
     """Return a `surplus` that retains the newest `count` checkpoints."""
-    return lambda known: known[:-count]
+    return lambda stored: stored[:-count]
 
 
 def forget(log: Log, kind: str, session: str) -> None:

@@ -155,8 +155,8 @@ def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
     `DamagedError` for a body that is missing or not what was stored.
     """
     own = log.of(session)
-    left = iter(bodies)
-    while wanted := list(islice(left, TEXTS_AT_ONCE)):
+    remaining = iter(bodies)
+    while wanted := list(islice(remaining, TEXTS_AT_ONCE)):
         for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)

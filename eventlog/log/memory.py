@@ -149,9 +149,9 @@ class MemoryLog(Log):
                 self._usable()
                 if self._position > position:
                     return True
-                if (left := deadline - time.monotonic()) <= 0:
+                if (remaining := deadline - time.monotonic()) <= 0:
                     return False
-                self._changed.wait(left)
+                self._changed.wait(remaining)
 
     def request(self, session: str, request: str) -> Committed | None:
         result = self.request_result(session, request)

@@ -42,10 +42,10 @@ def first_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState | None
     """
     if head.gone:
         return None if kept is None else _gone_mismatch(head, kept, "the kept head")
-    found = _leaves(head, commits)
-    if isinstance(found, Mismatch):
-        return found
-    leaves, starts = found
+    leaves_or_mismatch = _leaves(head, commits)
+    if isinstance(leaves_or_mismatch, Mismatch):
+        return leaves_or_mismatch
+    leaves, starts = leaves_or_mismatch
     version = starts[-1] - 1
     if version != head.version:
         return Mismatch(f"the head says version {head.version}, the last event is version {version}", version + 1)
@@ -61,8 +61,12 @@ def prefix_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState, whos
     """
     if head.gone:
         return _gone_mismatch(head, kept, whose)
-    found = _leaves(head, commits)
-    return found if isinstance(found, Mismatch) else compare_tree(kept, *found, whose)
+    leaves_or_mismatch = _leaves(head, commits)
+    return (
+        leaves_or_mismatch
+        if isinstance(leaves_or_mismatch, Mismatch)
+        else compare_tree(kept, *leaves_or_mismatch, whose)
+    )
 
 
 def _leaves(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Mismatch:

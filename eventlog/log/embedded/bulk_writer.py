@@ -78,8 +78,8 @@ class BulkWriter:
 
     def last_commit(self) -> Commit | None:
         """Return the commit that was copied last; None if there is none, or if it was dropped."""
-        found = self._segments.commits_after(self.position - 1, 1) if self.position else []
-        return found[0] if found else None
+        commits = self._segments.commits_after(self.position - 1, 1) if self.position else []
+        return commits[0] if commits else None
 
     def commits_after(self, after: int, limit: int) -> list[Commit]:
         """Return at most `limit` copied commits after a position; see `contract.Log`."""

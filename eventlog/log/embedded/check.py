@@ -24,7 +24,7 @@ __all__ = ["check_segments", "check_trees"]
 def check_segments(segments: Segments) -> list[str]:
     """Read every row, chunk and body of the segments; return a line for each fault."""
     segments.forget()
-    wrong: list[str] = []
+    faults: list[str] = []
     numbers: set[int] = set()
     for key in segments.keys("sessions"):
         session = key.decode(errors="replace")
@@ -35,19 +35,19 @@ def check_segments(segments: Segments) -> list[str]:
                 numbers.add(row.number)
                 _check_session(segments, session, row)
         except (DamagedError, msgspec.DecodeError) as error:
-            wrong.append(str(error))
+            faults.append(str(error))
     strangers = {PAIR.unpack(key)[0] for key in segments.keys("commits")} - numbers
-    wrong += [f"there are commits of session number {number}, but no readable head" for number in sorted(strangers)]
+    faults += [f"there are commits of session number {number}, but no readable head" for number in sorted(strangers)]
     try:
         _check_positions(segments)
     except DamagedError as error:
-        wrong.append(str(error))
+        faults.append(str(error))
     for digest in segments.keys("bodies"):
         try:
             segments.body(digest)
         except DamagedError as error:
-            wrong.append(str(error))
-    return wrong
+            faults.append(str(error))
+    return faults
 
 
 def _check_session(segments: Segments, session: str, row: HeadRow) -> None:
@@ -69,16 +69,16 @@ def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]
 
 def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
     """Compare the hash trees of sessions with unfolded appends; return a line for each fault."""
-    wrong: list[str] = []
+    faults: list[str] = []
     for head in heads:
         try:
             fault = first_mismatch(head, lookup.read(head.session, 0, head.version, reverse=False))
         except DamagedError as error:
-            wrong.append(str(error))
+            faults.append(str(error))
         else:
             if fault is not None:
-                wrong.append(str(DamagedError(fault.problem, session=head.session, version=fault.version)))
-    return wrong
+                faults.append(str(DamagedError(fault.problem, session=head.session, version=fault.version)))
+    return faults
 
 
 def _check_positions(segments: Segments) -> None:

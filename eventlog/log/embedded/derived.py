@@ -48,19 +48,19 @@ class DerivedBuffer:
         """Return the keys that begin with `prefix`, in order."""
         with self._guard:
             newer = {**self._leaving, **self._recent}
-        found = set(self._segments.derived_keys(prefix))
+        keys = set(self._segments.derived_keys(prefix))
         for key, value in newer.items():
             if key.startswith(prefix):
-                (found.discard if value is None else found.add)(key)
-        return sorted(found)
+                (keys.discard if value is None else keys.add)(key)
+        return sorted(keys)
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Return the values whose key begins with `prefix`, in key order."""
         with self._guard:
             newer = {**self._leaving, **self._recent}
-        found: dict[bytes, bytes | None] = {**self._segments.scan_derived(prefix)}
-        found.update((key, value) for key, value in newer.items() if key.startswith(prefix))
-        return sorted((key, value) for key, value in found.items() if value is not None)
+        values: dict[bytes, bytes | None] = {**self._segments.scan_derived(prefix)}
+        values.update((key, value) for key, value in newer.items() if key.startswith(prefix))
+        return sorted((key, value) for key, value in values.items() if value is not None)
 
     def put(self, items: Mapping[bytes, bytes | None]) -> None:
         """Store values, all at once."""

@@ -195,9 +195,9 @@ def _check(path: Path) -> None:
     title, facts = _facts(path)
     if title != _TITLE or not all(facts.get(name, "").isdigit() for name in ("format", "lmdb")):
         raise DamagedError(f"the format file of {path} is damaged")
-    for name, known in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
-        if int(facts[name]) > known:
-            raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {known}")
+    for name, supported in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
+        if int(facts[name]) > supported:
+            raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {supported}")
     if int(facts["format"]) < FORMAT_VERSION:
         raise TooOldError(f"{path} was made with format {facts['format']}, which this program no longer reads")
 

@@ -235,7 +235,7 @@ def mounted(path: Path, mounts: Iterable[str], device: str = "") -> list[str]:
     equals (mounts stack); with a device, as MAJOR:MINOR, one of that device before any other.
     """
     wanted = str(path)
-    found: list[str] = []
+    fields_after: list[str] = []
     best = (False, -1)
     for line in mounts:
         before, _, after = line.partition(" - ")
@@ -245,8 +245,8 @@ def mounted(path: Path, mounts: Iterable[str], device: str = "") -> list[str]:
         point = fields[4].encode("ascii", "backslashreplace").decode("unicode_escape")
         inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
         if inside and (rank := (fields[2] == device, len(point))) >= best:
-            found, best = after.split(" "), rank
-    return found
+            fields_after, best = after.split(" "), rank
+    return fields_after
 
 
 def filesystem_type(path: Path, mounts: Iterable[str]) -> str:

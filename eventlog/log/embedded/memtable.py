@@ -140,10 +140,10 @@ class Memtable:
 
     def heads(self) -> dict[str, Head]:
         """Return all heads of the memtable, by session."""
-        found: dict[str, Head] = {}
+        heads: dict[str, Head] = {}
         for part in self.parts:
-            found.update(part.heads)
-        return found
+            heads.update(part.heads)
+        return heads
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, if the memtable has it."""
@@ -166,23 +166,23 @@ class Memtable:
 
     def commits(self, session: str, after: int, upto: int | None = None) -> list[Commit]:
         """Return the commits of a session that hold versions `after + 1 .. upto`, oldest first."""
-        found: list[Commit] = []
+        result: list[Commit] = []
         for commits in _lists_after(self.parts, lambda part: part.commits.get(session), after, _last_version):
             stop = len(commits) if upto is None else bisect_right(commits, upto, key=_first_version)
-            found += commits[_start(commits, after, _last_version) : stop]
+            result += commits[_start(commits, after, _last_version) : stop]
             if stop < len(commits):
                 break
-        return found
+        return result
 
     def order(self, after: int, limit: int) -> list[Commit]:
         """Return at most `limit` commits whose last position is greater than `after`, in order."""
-        found: list[Commit] = []
+        result: list[Commit] = []
         for commits in _lists_after(self.parts, lambda part: part.order, after, _last_position):
             start = _start(commits, after, _last_position)
-            found += commits[start : start + limit - len(found)]
-            if len(found) >= limit:
+            result += commits[start : start + limit - len(result)]
+            if len(result) >= limit:
                 break
-        return found
+        return result
 
     def first_position(self) -> int | None:
         """Return the first position that the memtable holds, None if it holds no event."""

@@ -53,9 +53,9 @@ def write_file(path: Path, text: str) -> None:
     half_made = path.with_name(path.name + ".new")
     fd = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        left = memoryview(text.encode())
-        while left:  # the system may take less than it is given
-            left = left[os.write(fd, left) :]
+        remaining = memoryview(text.encode())
+        while remaining:  # the system may take less than it is given
+            remaining = remaining[os.write(fd, remaining) :]
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -166,8 +166,8 @@ def _shred(files: Iterable[Path]) -> None:
     """Overwrite files with zeros in place, as far as the file system writes in place."""
     for file in files:
         with file.open("r+b") as stream:
-            left = file.stat().st_size
-            while left > 0:
-                left -= stream.write(bytes(min(_PIECE, left)))
+            remaining = file.stat().st_size
+            while remaining > 0:
+                remaining -= stream.write(bytes(min(_PIECE, remaining)))
             stream.flush()
             os.fsync(stream.fileno())

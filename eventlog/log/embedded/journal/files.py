@@ -126,8 +126,8 @@ class JournalFiles:
 
     def _ended(self, before: int) -> list[Path]:
         last = frames.sequence_of(before)
-        found = ((path, _LOG_NAME.match(path.name)) for path in sorted(self._directory.iterdir()))
-        return [path for path, match in found if match is not None and int(match[1]) < last]
+        matches = ((path, _LOG_NAME.match(path.name)) for path in sorted(self._directory.iterdir()))
+        return [path for path, match in matches if match is not None and int(match[1]) < last]
 
     def _take_spare(self, sequence: int) -> tuple[str, int]:
         for spare in self.spares():

@@ -173,8 +173,8 @@ def parse_frame_header(data: bytes | memoryview, at: int, salt: bytes) -> FrameH
     An unknown kind is accepted: if the CRC is right, a newer program wrote it, and it does not end
     the log.
     """
-    found, position, length, kind, zero, crc, records = _FRAME.unpack_from(data, at)
-    if found != salt or zero or length > MAX_PAYLOAD_BYTES or not kind:
+    frame_salt, position, length, kind, zero, crc, records = _FRAME.unpack_from(data, at)
+    if frame_salt != salt or zero or length > MAX_PAYLOAD_BYTES or not kind:
         return None
     return FrameHeader(position, length, kind, crc, records)
 

@@ -156,15 +156,15 @@ class Journal:
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
         end = data_end(self._fd)
-        while offset < end and (rest := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset)):
-            at = rest.find(self._salt)
+        while offset < end and (window := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset)):
+            at = window.find(self._salt)
             while 0 <= at < _PIECE:
-                header = self._header(rest, at)
+                header = self._header(window, at)
                 if header is not None:
                     payload = self._pread(self._fd, header.length, offset + at + FRAME_HEADER_BYTES)
                     if frames.payload_matches(header, payload, self._salt, offset + at):
                         raise self._damaged("a journal frame is damaged: valid ones follow it")
-                at = rest.find(self._salt, at + 1)
+                at = window.find(self._salt, at + 1)
             offset += _PIECE
         following = frames.sequence_of(self.address) + 1
         if self.has_frames(self._directory, following, self._io) or self._files.path(following + 1).exists():

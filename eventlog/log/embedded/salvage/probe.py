@@ -65,6 +65,6 @@ def probe(directory: Path, *, writing: bool = False) -> list[str]:
 
 def require_structure(directory: Path, *, writing: bool = False) -> None:
     """Raise `DamagedError` unless the structure holds together; other errors as in `probe`."""
-    wrong = probe(directory, writing=writing)
-    if wrong:
-        raise DamagedError(f"{wrong[0]}; {REMEDY}")
+    faults = probe(directory, writing=writing)
+    if faults:
+        raise DamagedError(f"{faults[0]}; {REMEDY}")

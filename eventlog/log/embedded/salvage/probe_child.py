@@ -51,7 +51,7 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
 
     file_bytes = 0
     while True:
-        wrong: list[str] = []
+        faults: list[str] = []
         before, room = file_bytes, 0
         trying = False
         try:
@@ -59,10 +59,10 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
             room = 2 * file_bytes + ROOM
             options: dict[str, Any] = {"create": False, "max_dbs": 64, "lib_version": format_version, "map_size": room}
             with lmdb.open(path, readonly=True, lock=mode != "-", **options) as environment:
-                found = _walk(environment, "", wrong)
-                wrong += [f"tree {name} is missing" for name in trees if name not in found]
-                for name in found:
-                    _walk(environment, name, wrong)
+                names = _walk(environment, "", faults)
+                faults += [f"tree {name} is missing" for name in trees if name not in names]
+                for name in names:
+                    _walk(environment, name, faults)
             if mode == "w":
                 environment = lmdb.open(path, **options)
                 trying = True  # a damaged list of free pages may ask for any amount of memory
@@ -70,15 +70,15 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
         except lmdb.MapResizedError as error:
             if file_bytes > before:  # another process made the file larger than the map meanwhile
                 continue
-            wrong.append(f"{type(error).__name__}: {error}")
+            faults.append(f"{type(error).__name__}: {error}")
         except lmdb.ReadersFullError:
             _end(errno.EAGAIN)
         except (lmdb.Error, OSError, ValueError, MemoryError) as error:
             code = _code_of(error)
             if code in _UNRELATED or (code == errno.ENOMEM and not trying and not _is_free(room)):
                 _end(code)
-            wrong.append(f"{type(error).__name__}: {error}")
-        return wrong
+            faults.append(f"{type(error).__name__}: {error}")
+        return faults
 
 
 def _end(code: int) -> NoReturn:
@@ -116,7 +116,7 @@ def _size_of(path: str) -> int:
         os.close(fd)
 
 
-def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
+def _walk(environment: Any, name: str, faults: list[str]) -> list[str]:
     """Read every page of a tree, and both ends of every value; return its keys as names.
 
     An empty name stands for the list of trees.
@@ -135,17 +135,17 @@ def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
                 _ = bytes(value[:1]), bytes(value[-1:])
                 again = txn.get(key)
                 if again is None or len(again) != len(value) or key <= last:
-                    wrong.append(f"{shown}: an entry is not found by its key")
+                    faults.append(f"{shown}: an entry is not found by its key")
                     return names
                 if protected and bytes(value[:4]) != crc32(value[4:], crc32(key)).to_bytes(4, "little"):
-                    wrong.append(f"{shown}: an entry or its key is not what was written")
+                    faults.append(f"{shown}: an entry or its key is not what was written")
                     return names
                 count, last = count + 1, key
                 if not name:
                     names.append(key.decode(errors="surrogateescape"))
                 more = cursor.next()
     if count != entries:
-        wrong.append(f"{shown}: it counts {entries} entries, and {count} can be found")
+        faults.append(f"{shown}: it counts {entries} entries, and {count} can be found")
     return names
 
 

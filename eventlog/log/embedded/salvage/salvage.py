@@ -240,12 +240,12 @@ def gaps_in(journal: Path, mark: Path, folded: FoldState) -> list[str]:
             if before > last and (last or folded.address):
                 lines.append(f"positions {last + 1} to {before} of the journal are damaged or missing")
             last = max(last, before, *after)
-    known = 0
+    durable = 0
     if mark.exists():
         marked = Watermark(mark, read_only=True)
-        known = marked.get()
+        durable = marked.get()
         marked.close()
-    if known > max(ends, folded.address):
+    if durable > max(ends, folded.address):
         lines.append(f"what the journal had behind position {last} is damaged or missing")
     return lines
 

@@ -28,19 +28,19 @@ UNABLE = 3
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
-def able(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+def able(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
     """Call something that does not read the damaged pages; if it fails, end the program."""
     try:
-        return call(*given, **more)
+        return call(*arguments, **more)
     except Exception as error:  # LMDB's errors, and the system's
         end(error)
         raise
 
 
-def looked(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
+def looked(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
     """Open the damaged file; if a resource of the system is exhausted, end the program."""
     try:
-        return call(*given, **more)
+        return call(*arguments, **more)
     except Exception as error:  # LMDB's errors, and the system's
         if code_of(error) in _EXHAUSTED:
             end(error)
@@ -70,10 +70,10 @@ def room_for(path: str) -> int:
 def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: bytes, last: int) -> bool:
     """Copy what the target does not have yet; return whether that was everything."""
     tree = source.open_db(name.encode(), create=False)
-    kept = able(target.open_db, name.encode())
+    target_tree = able(target.open_db, name.encode())
     count = 0
     with source.begin(db=tree) as reading:
-        writing = able(target.begin, write=True, db=kept)
+        writing = able(target.begin, write=True, db=target_tree)
         walk = _points(reading, begin, last) if way == "points" else _walk(reading, way, begin)
         for key, value in walk:
             if len(key) <= 511 and key:
@@ -81,7 +81,7 @@ def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: by
             count += 1
             if count % batch == 0:
                 able(writing.commit)
-                writing = able(target.begin, write=True, db=kept)
+                writing = able(target.begin, write=True, db=target_tree)
         able(writing.commit)
         whole: bool = way == "forward" and not begin and count == reading.stat(tree)["entries"]
     return whole

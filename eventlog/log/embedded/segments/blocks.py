@@ -182,13 +182,13 @@ class Blocks:
     def _fetch(self, txn: lmdb.Transaction[memoryview], slot: int, offset: int, skip: int, length: int) -> bytes:
         """Return `length` bytes from `skip` bytes behind the offset, also of later slots."""
         pieces: list[bytes] = []
-        begin, left = offset + skip, length
-        while left:
+        begin, remaining = offset + skip, length
+        while remaining:
             value = txn.get(NUMBER.pack(slot), db=self._tree)
             if value is None:
                 raise ValueError("a slot is missing")
-            piece = bytes(value[begin : begin + left])
+            piece = bytes(value[begin : begin + remaining])
             pieces.append(piece)
-            left -= len(piece)
+            remaining -= len(piece)
             slot, begin = slot + 1, max(begin - len(value), 0)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -77,15 +77,15 @@ def encode_chunk(session: str, commits: Sequence[Commit]) -> list[bytes]:
     before = 0
     for number, commit in enumerate(commits):
         payload = commit.payload
-        at = left = 0
+        at = shortened = 0
         for length, gap, width, begin, end in _runs(payload):
             payloads.append(payload[at:begin])
-            left += begin - at
+            shortened += begin - at
             middle, last = begin + length, begin + length + gap
             lengths.append(payload[begin:middle])
             gaps.append(_split(payload[middle:last], width))
             texts.append(payload[last:end])
-            cuts.append((number - before, left, length, gap, end - last, width))
+            cuts.append((number - before, shortened, length, gap, end - last, width))
             before, at = number, end
         payloads.append(payload[at:])
     columns = [b"".join(pieces) for pieces in (payloads, lengths, gaps, texts)]
@@ -185,16 +185,16 @@ def _runs(payload: bytes) -> list[tuple[int, int, int, int, int]]:
     try:
         entries = _decode_batch(payload)[3]
         end = len(payload) - sum(len(memoryview(entry)) for entry in entries)
-        found: list[tuple[int, int, int, int, int]] = []
+        runs: list[tuple[int, int, int, int, int]] = []
         for entry in entries:
             begin, end = end, end + len(memoryview(entry))
             if payload.startswith(_RUN, begin):
                 run = _decode_run(entry)
                 length, gap, text = (len(memoryview(field)) for field in run[5:])
-                found.append((length, gap, _width(run[6], run[2]), end - length - gap - text, end))
+                runs.append((length, gap, _width(run[6], run[2]), end - length - gap - text, end))
     except (msgspec.DecodeError, RecursionError):
         return []
-    return found
+    return runs
 
 
 def _width(column: msgspec.Raw, count: int) -> int:

@@ -295,9 +295,9 @@ class Environment:
         code = getattr(error, "code", 0)
         if code in DENIED and not os.access(self._path / "lock.mdb", os.W_OK):
             return self._unlockable(code)
-        found = self._translate(error)
-        if not isinstance(found, PoisonedError):
-            return found
+        translated = self._translate(error)
+        if not isinstance(translated, PoisonedError):
+            return translated
         if code in _NO_FILE or isinstance(error, lmdb.InvalidParameterError):
             return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
         return StorageError(f"the folded part cannot be opened: {error}")

@@ -106,8 +106,8 @@ def fold(
         if now.address >= parts[-1].end:
             return now
         io.reach("fold: begun")
-        found = ready if now.position == folded.position else _fill(segments, parts, now)
-        result = _Writer(segments, txn, now).write(parts, found)
+        blocks = ready if now.position == folded.position else _fill(segments, parts, now)
+        result = _Writer(segments, txn, now).write(parts, blocks)
         io.reach("fold: written")
         return result
 

@@ -158,8 +158,8 @@ def unprotect(key: bytes, value: memoryview | bytes) -> memoryview | None:
     """Return the value behind the CRC, None if the CRC does not match."""
     if len(value) < _CRC.size:
         return None
-    rest = memoryview(value)[_CRC.size :]
-    return rest if _CRC.unpack_from(value)[0] == crc32(rest, crc32(key)) else None
+    content = memoryview(value)[_CRC.size :]
+    return content if _CRC.unpack_from(value)[0] == crc32(content, crc32(key)) else None
 
 
 def pack_value(value: bytes) -> bytes:

@@ -58,8 +58,8 @@ def sound_metas(path: Path) -> list[MetaPage]:
     """Return the sound meta pages of a file, the newer one first: two, one or none."""
     with _opened(path) as file:
         places = [(0, 0), *((1, size) for size in _PAGES)]
-        found = [_meta(_read(file, _FIELDS.size, at), number, at) for number, at in places]
-    metas = [meta for meta in found if meta is not None]
+        pages = [_meta(_read(file, _FIELDS.size, at), number, at) for number, at in places]
+    metas = [meta for meta in pages if meta is not None]
     return sorted(metas, key=lambda meta: -meta.transaction)[:2]
 
 

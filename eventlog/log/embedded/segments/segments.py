@@ -181,7 +181,7 @@ class Segments:
 
     def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Return at most `limit` commits whose last position is greater than `after`, in order."""
-        found: list[Commit] = []
+        commits: list[Commit] = []
         chunks: dict[bytes, dict[int, Commit]] = {}
         with self.environment.reading() as txn, txn.cursor(self._trees["positions"]) as runs:
             key = NUMBER.pack(max(after, 0) + 1)
@@ -190,21 +190,21 @@ class Segments:
                 more = runs.last()
             elif bytes(runs.key()) != key and not runs.prev():
                 more = runs.first()
-            while more and len(found) < limit:
+            while more and len(commits) < limit:
                 rows = layout.decode_positions(self._open(bytes(runs.key()), runs.value(), "the order of commits"))
                 begin = max(bisect_right(rows, (after, _LAST, _LAST)) - 1, 0)
-                rows = rows[begin : begin + limit - len(found) + 1]
+                rows = rows[begin : begin + limit - len(commits) + 1]
                 self._load(txn, rows, chunks)
                 for position, number, first in rows:
                     commit = chunks[PAIR.pack(number, first)].get(position)
                     if commit is None:
                         raise DamagedError("a committed position is missing", position=position)
                     if position + commit.count - 1 > after:
-                        found.append(commit)
-                        if len(found) >= limit:
+                        commits.append(commit)
+                        if len(commits) >= limit:
                             break
                 more = runs.next()
-        return found
+        return commits
 
     def derived(self, key: bytes) -> bytes | None:
         """Return a derived value; a damaged one counts as absent, since it is disposable."""
@@ -222,12 +222,12 @@ class Segments:
 
     def scan_derived(self, prefix: bytes) -> dict[bytes, bytes]:
         """Return the derived values whose key begins with `prefix`."""
-        found: dict[bytes, bytes] = {}
+        values: dict[bytes, bytes] = {}
         with self.environment.reading() as txn:
             for key, value in self._derived_rows(txn, prefix):
                 with suppress(DamagedError):
-                    found[key] = layout.unpack_value(self._open(key, value, "a derived value"))
-        return found
+                    values[key] = layout.unpack_value(self._open(key, value, "a derived value"))
+        return values
 
     def _derived_rows(self, txn: lmdb.Transaction[memoryview], prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:
         """Yield the stored rows of `derived` whose key begins with `prefix`, by key order."""
@@ -317,7 +317,7 @@ class Segments:
         session: str | None = None,
         version: int | None = None,
     ) -> memoryview:
-        found = layout.unprotect(key, value)
-        if found is None:
+        content = layout.unprotect(key, value)
+        if content is None:
             raise DamagedError(f"{what} is damaged", session=session, version=version)
-        return found
+        return content

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
 from eventlog.log.embedded.filesystem import (
-    make_directory,
     read_small,
     refuse_network_filesystem,
     require_files,
@@ -97,7 +96,8 @@ def refuse_inside_store(path: Path) -> None:
 def _make(path: Path, options: Options, encryption: str) -> None:
     path = path.resolve()
     refuse_inside_store(path)
-    make_directory(path)
+    made = [path, *(parent for parent in path.parents if not parent.exists())]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     strangers = sorted(entry.name for entry in path.iterdir() if entry.name not in _NAMES)
     if strangers:
         raise CallError(f"{path} holds something else than a store: {', '.join(strangers[:3])}")
@@ -123,6 +123,8 @@ def _make(path: Path, options: Options, encryption: str) -> None:
         mark.close()
         os.close(os.open(path / "open", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         write_format(path, page, options.io.random(16).hex(), encryption)
+        for directory in made:  # a name is on disk when the directory that holds it is
+            sync_directory(directory.parent)
     finally:
         os.close(lock)
 

@@ -1,9 +1,10 @@
-"""What the engine costs, beside what others cost and what it could cost at best.
+"""Benchmarks: the engine beside other libraries, and beside the least that the work costs.
 
-`python -m benchmarks --short` says it.
+`python -m benchmarks --short` measures and prints; `README.md` says how and shows the numbers.
 
-Reading order: `workloads.py` is what is done, whoever does it; `engine.py` and `history.py` do it with the engine, `peers/` with others,
-`limits.py` with the bare libraries; `targets/` holds the nine targets, a file for each, and the files beside this one the older
-comparisons; `cases.py` lists all of them.  `measure.py` and `children.py` measure; `report.py`, `markdown.py`, `plots.py` and
-`baseline.py` tell.  `baseline.json` and `plots/` are from one full run.
+Reading order: `workloads.py` makes the work. `engine.py` and `history.py` do it with the engine,
+`peers/` with other libraries, `limits.py` with bare libraries. `targets/` holds the nine targets, a
+file for each, `scenarios/` what programs do all day, and the files beside this one older
+comparisons; `cases.py` lists all. `measure.py` and `children.py` measure; `report.py`,
+`markdown.py`, `plots.py`, `page.py` and `baseline.py` show results.
 """

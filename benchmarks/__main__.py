@@ -1,8 +1,9 @@
-"""The program: measures what is asked for, and prints tables.
+"""Run benchmarks from the command line and print tables.
 
-`python -m benchmarks [--short|--full] [--only ID…] [--json OUT] [--baseline FILE] [--plot DIR] [--markdown OUT] [--list]`.
+    python -m benchmarks [--short|--full] [--only ID …] [--json OUT] [--baseline FILE]
+                         [--plot DIR] [--directory DIR] [--list]
 
-Measures and prints tables.  Exit code 0 when everything ran, whether or not the targets were met; 2 for a wrong call.
+Exit code 0 when every case ran, whether or not the targets were met; 2 for a wrong call.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
@@ -18,11 +19,10 @@ from time import perf_counter
 import msgspec
 from rich.console import Console
 
-from benchmarks.baseline import compared, read_results
+from benchmarks.baseline import compared, read_run
 from benchmarks.cases import CASES, FULL, SHORT, chosen
 from benchmarks.figures import Case, Notes, Result, Setting, Sizes, results_of
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
-from benchmarks.markdown import markdown
 from benchmarks.plots import INSTALL, can_draw, write_plots
 from benchmarks.report import (
     show_cases,
@@ -36,18 +36,18 @@ from benchmarks.report import (
 )
 from benchmarks.sessions import data_in_use
 
-__all__ = ["main", "measure"]
+__all__ = ["argument_parser", "main", "measure"]
 
 RECORDED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().parents[2] / "shared") / "data"
 
 PAPER = 120
-"""Columns of a table that is written to a file or a pipe."""
+"""Columns of a table written to a file or a pipe."""
 
 
 def measure(
     cases: Sequence[Case], sizes: Sizes, place: Path, recorded: Path | None, *, console: Console, notes: Notes
 ) -> list[Result]:
-    """Run the cases, each in a folder of its own that is removed again."""
+    """Run the cases, each in a folder of its own that is removed afterwards."""
     results: list[Result] = []
     for case in cases:
         start = perf_counter()
@@ -61,13 +61,13 @@ def measure(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run from the command line; returns the exit code."""
-    parser = _parser()
+    """Run from the command line and return the exit code."""
+    parser = argument_parser()
     options = parser.parse_args(arguments)
     console = Console(stderr=True)
     try:
         cases = chosen(options.only)
-        earlier = read_results(options.baseline) if options.baseline is not None else None
+        earlier = read_run(options.baseline).results if options.baseline is not None else None
     except KeyError as unknown:
         parser.error(f"no case or figure {unknown}; --list names them")
     except (OSError, msgspec.MsgspecError) as error:
@@ -93,38 +93,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show_missing(_paper(), notes.missing)
     if earlier is not None:
         show_changes(_paper(), compared(earlier, results, figures))
-    _write(options, machine, results, notes)
+    if options.json is not None:
+        write_json(options.json, machine, results, notes)
+    if options.plot is not None:
+        write_plots(options.plot, notes.curves)
     return 0
 
 
-def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="python -m benchmarks", description="What the engine costs, as ratios in one run.")
+def argument_parser() -> ArgumentParser:
+    """Return the parser of the program's options."""
+    parser = ArgumentParser(
+        prog="python -m benchmarks", description="Measure the engine beside others, as ratios within one run."
+    )
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--short", action="store_true", help="fewer rounds, shorter histories: a few minutes (default)")
     size.add_argument("--full", action="store_true", help="everything, histories of a million events: an hour or so")
     parser.add_argument("--only", nargs="+", metavar="ID", default=[], help="only these cases or figures")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the results to this file")
-    parser.add_argument("--baseline", type=Path, metavar="FILE", help="compare with an earlier run, as --json wrote it")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="compare with an earlier run written by --json")
     parser.add_argument("--plot", type=Path, metavar="DIR", help="draw the plots into this folder, as SVG and PNG")
-    parser.add_argument("--markdown", type=Path, metavar="OUT", help="write the tables of the README to this file")
-    parser.add_argument("--list", action="store_true", help="say what can be run, and run nothing")
+    parser.add_argument("--list", action="store_true", help="list cases and figures, and run nothing")
     parser.add_argument("--directory", type=Path, help="where to measure (default: the first usual place on a disk)")
     return parser
 
 
-def _write(options: Namespace, machine: dict[str, object], results: Sequence[Result], notes: Notes) -> None:
-    """Write the files that were asked for."""
-    figures = {figure.id: figure for case in CASES for figure in case.figures}
-    if options.json is not None:
-        write_json(options.json, machine, results, notes)
-    drawn = [] if options.plot is None else write_plots(options.plot, notes.curves)
-    if options.markdown is not None:
-        text = markdown(machine, figures, results, notes, drawn)
-        options.markdown.write_text(text, encoding="utf-8")
-
-
 def _paper() -> Console:
-    """Standard output; wide enough for a line a figure where no terminal says how wide it is."""
+    """Return a console on standard output, 120 columns wide where it is no terminal."""
     return Console(width=None if sys.stdout.isatty() else PAPER)
 
 

@@ -1,10 +1,9 @@
-"""What a turn costs in a process that does nothing else, background work included.
+"""Processor time, bytes and syncs of a turn, in a process that does nothing else.
 
-Processor time, bytes and syncs are counted.
-
-Beside other sides that cannot be told, because background work is done while another is measured.  Syncs are counted by `strace`, for
-SQLite's and LMDB's are C: every `fsync`, `fdatasync`, `msync`, and each `pwritev2` that syncs.  Writes to files opened with
-`O_DSYNC` are not counted: LMDB has one for each of its commits.
+Background work is included. It cannot be attributed while several sides are measured in one
+process. `strace` counts the syncs, because those of SQLite and LMDB happen in C: every `fsync`,
+`fdatasync` and `msync`, and each `pwritev2` that syncs. Writes to files opened with `O_DSYNC` are
+not counted: LMDB makes one for each of its commits.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from time import process_time
 
 import msgspec
 
-from benchmarks.measure import kept, written
+from benchmarks.measure import disk_bytes, written
 from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import turns
 
@@ -30,7 +29,7 @@ __all__ = ["Alone", "alone", "syncs_between_marks", "tracer"]
 WARM_UP = 20
 _ROOT = Path(__file__).resolve().parents[1]
 _MARK = (1 << 20) - 1
-"""A file descriptor that is not open: a sync of it fails, and is seen."""
+"""File descriptor that is not open: a sync of it fails, and marks a place in the trace."""
 _TRACED = "fsync,fdatasync,msync,sync_file_range,pwritev2"
 _CALL = re.compile(r"^\d+ +(\w+)\((\d*)(.*)")
 
@@ -41,18 +40,18 @@ class Alone(msgspec.Struct, frozen=True):
     cpu: float
     """Seconds of processor time, all threads."""
     written: float
-    """Bytes handed to `write` and its kin."""
+    """Bytes handed to `write` and the like."""
     kept: float
-    """Bytes that the disk has more afterwards."""
+    """Bytes by which the directory has grown on the disk."""
     syncs: float | None = None
     """None where system calls cannot be traced."""
 
 
 @cache
 def tracer() -> tuple[str, ...]:
-    """The command that traces syncs; empty where there is none or it may not.
+    """Return the command that traces syncs; empty if it is missing or not permitted.
 
-    The name of the file that it writes to comes behind it.
+    The caller adds the name of the file to which it writes.
     """
     command = ("strace", "-f", "--seccomp-bpf", "-qq", "-e", f"trace={_TRACED}", "-e", "signal=none", "-o")
     if which(command[0]) is None:
@@ -64,7 +63,7 @@ def tracer() -> tuple[str, ...]:
 
 
 def alone(side: str, directory: Path, count: int) -> Alone:
-    """Have a process of its own keep `count` turns in a new directory."""
+    """Run `count` turns in a process of their own, in a new directory."""
     directory.mkdir()
     trace = directory.with_suffix(".trace")
     before = [*tracer(), str(trace)] if tracer() else []
@@ -75,25 +74,25 @@ def alone(side: str, directory: Path, count: int) -> Alone:
         cwd=_ROOT,
         timeout=3600,
     )
-    found = msgspec.json.decode(ran.stdout, type=Alone)
+    costs = msgspec.json.decode(ran.stdout, type=Alone)
     if not before:
-        return found
-    return msgspec.structs.replace(found, syncs=syncs_between_marks(trace.read_text(encoding="utf-8")) / count)
+        return costs
+    return msgspec.structs.replace(costs, syncs=syncs_between_marks(trace.read_text(encoding="utf-8")) / count)
 
 
 def syncs_between_marks(trace: str) -> int:
-    """The syncs that a trace has between its first two marks."""
+    """Count the syncs between the first two marks of a trace."""
     inside, syncs = False, 0
     for line in trace.splitlines():
         call = _CALL.match(line)
         if call is None:
             continue
-        name, fd, rest = call.groups()
+        name, fd, arguments = call.groups()
         if fd == str(_MARK):
             if inside:
                 return syncs
             inside = True
-        elif inside and (name != "pwritev2" or "SYNC" in rest):
+        elif inside and (name != "pwritev2" or "SYNC" in arguments):
             syncs += 1
     raise ValueError("a trace without its two marks")
 
@@ -108,15 +107,15 @@ def _measured(name: str, directory: Path, count: int) -> Alone:
     side = SIDES[name].make(directory)
     for _ in range(WARM_UP):
         side.turn(next(work))
-    side.settle()
-    size = kept(directory)
+    side.finish_work()
+    size = disk_bytes(directory)
     bytes_before, cpu_before = written(), process_time()
     _mark()
     for turn in work:
         side.turn(turn)
-    side.settle()
+    side.finish_work()
     _mark()
-    cpu, bytes_written, more = process_time() - cpu_before, written() - bytes_before, kept(directory) - size
+    cpu, bytes_written, more = process_time() - cpu_before, written() - bytes_before, disk_bytes(directory) - size
     side.close()
     return Alone(cpu / count, bytes_written / count, more / count)
 

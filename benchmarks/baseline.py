@@ -1,35 +1,39 @@
-"""A run against an earlier one: what got better, what got worse.
+"""Runs read from their JSON, and a run compared with an earlier one.
 
-Figures that have a baseline in their own run are compared by their ratios, so that another machine, or a busy one, does not
-count; the few that have none are compared as they are, and marked.  Processor times are figures like others: those of the turn are held
-against SQLite's in the same run.
+Figures with a baseline in their own run are compared by their ratios, so that the machine and its
+load do not count. Figures without one are compared as they are, and marked. Processor times are
+figures like others: those of the turn have SQLite's time in the same run as their baseline.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from benchmarks.figures import Figure, Result, Target
+from benchmarks.figures import Curve, Figure, Missing, Result, Row, Target
 
-__all__ = ["Change", "compared", "read_results"]
+__all__ = ["Change", "Run", "compared", "read_run"]
 
 NOTABLE = 1.25
-"""How many times better or worse a figure must be to be called so.
-
-Two runs of one program differ by less.
-"""
+"""Factor from which a change is called better or worse; runs of one program differ by less."""
 
 
-class _Run(msgspec.Struct):
+class Run(msgspec.Struct):
+    """A run as `--json` writes it; `report.write_json` documents the form."""
+
     results: list[Result]
+    machine: dict[str, Any] = {}
+    rows: list[Row] = []
+    curves: list[Curve] = []
+    remarks: dict[str, str] = {}
+    missing: list[Missing] = []
 
 
 class Change(NamedTuple):
-    """A figure then and now, ratios where it has them."""
+    """A figure in an earlier and a later run, compared by ratio where it has one."""
 
     id: str
     then: float
@@ -37,29 +41,26 @@ class Change(NamedTuple):
     is_ratio: bool
     verdict: Literal["better", "worse", "same"]
     target: Target | None = None
-    """What `times` has to be, if anything."""
+    """Target for `times`, if there is one."""
 
     @property
     def times(self) -> float:
-        """`now / then`; 1 where there was nothing and is nothing."""
+        """`now / then`; 1 where the earlier figure is 0."""
         return self.now / self.then if self.then else 1.0
 
     @property
     def met(self) -> bool | None:
-        """Whether `times` is what it has to be; None if it may be anything."""
+        """Whether `times` meets its target; None without a target."""
         return None if self.target is None else self.target.met(self.times)
 
 
-def read_results(path: Path) -> list[Result]:
-    """The results of a run that was written with `--json`.
-
-    `msgspec.ValidationError` for another file.
-    """
-    return msgspec.json.decode(path.read_bytes(), type=_Run).results
+def read_run(path: Path) -> Run:
+    """Read a run that `--json` wrote; `msgspec.MsgspecError` for any other file."""
+    return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
 def compared(then: Sequence[Result], now: Sequence[Result], figures: Mapping[str, Figure]) -> list[Change]:
-    """The figures that both runs have, in the order of the later one."""
+    """Compare the figures that both runs have, in the order of the later run."""
     earlier = {result.id: result for result in then}
     targets = {name: figure.before for name, figure in figures.items()}
     return [_change(earlier[result.id], result, targets.get(result.id)) for result in now if result.id in earlier]

@@ -1,4 +1,4 @@
-"""Everything that can be run, in order.  A case that is not here does not exist."""
+"""All cases, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -99,18 +99,17 @@ FULL = Sizes(
 
 
 def chosen(names: Sequence[str]) -> list[Case]:
-    """The cases that are named; all if none is.
+    """Return the named cases; all if none is named.
 
-    A name is that of a case, that of a figure, or the beginning of one before a dot.
-
-    `KeyError` for a name that means nothing.
+    A name is that of a case, of a figure, or the part of one before a dot. `KeyError` for any other
+    name.
     """
     wanted: list[Case] = []
     for name in names:
-        found = [case for case in CASES if any(_means(name, known) for known in _names(case))]
-        if not found:
+        matching = [case for case in CASES if any(_means(name, candidate) for candidate in _names(case))]
+        if not matching:
             raise KeyError(name)
-        wanted += [case for case in found if case not in wanted]
+        wanted += [case for case in matching if case not in wanted]
     return sorted(wanted, key=CASES.index) if names else list(CASES)
 
 
@@ -118,5 +117,5 @@ def _names(case: Case) -> list[str]:
     return [case.id, *(figure.id for figure in case.figures)]
 
 
-def _means(name: str, known: str) -> bool:
-    return known == name or known.startswith(f"{name}.")
+def _means(name: str, candidate: str) -> bool:
+    return candidate == name or candidate.startswith(f"{name}.")

@@ -1,9 +1,8 @@
-"""Measuring in a process of its own: import times and memory.
+"""Measure in a process of its own: import times, memory.
 
-A process that has already run says nothing about them.
-
-A child is a snippet of Python that prints one JSON value; it imports from where this process does, and keeps compiled
-modules, as an installed package does.  A worker is a process that stays, and answers again and again.
+A process that has imported or allocated before cannot measure them. A child is a snippet of Python
+that prints one JSON value; it imports from where this process does, and uses compiled modules as an
+installed package does. A worker is a process that stays and answers questions.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _ROOT = str(Path(__file__).resolve().parents[1])
 
 
 def child(code: str, *arguments: str) -> Any:
-    """What the snippet printed; `CalledProcessError` if it fails.
+    """Run a snippet in a new process and return the JSON value it prints.
 
-    It finds `arguments` in `sys.argv[1:]`.
+    The snippet finds `arguments` in `sys.argv[1:]`. `CalledProcessError` if it fails.
     """
     ran = subprocess.run(
         [sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.PIPE, env=_environment(), timeout=3600
@@ -37,7 +36,7 @@ def child(code: str, *arguments: str) -> Any:
 
 
 def run_time(*command: str) -> float:
-    """Seconds from starting Python with these arguments to its end; what it prints is dropped."""
+    """Return the seconds from starting Python with these arguments to its end."""
     start = perf_counter()
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL, env=_environment(), timeout=600)
     return perf_counter() - start
@@ -54,12 +53,12 @@ with getattr(import_module(sys.argv[1]), sys.argv[2])(*sys.argv[3:]) as answer:
 
 
 class Worker:
-    """A process that answers questions, one at a time; closing it lets it end in order."""
+    """A process that answers questions, one at a time; closing it ends it in order."""
 
     def __init__(
         self, prepare: Callable[..., AbstractContextManager[Callable[[Any], object]]], *arguments: str
     ) -> None:
-        """Start it, and wait until `prepare` of a module, called there, has what answers."""
+        """Start the process and wait until its `prepare` has returned."""
         self._process = subprocess.Popen(
             [sys.executable, "-c", _ANSWERING, prepare.__module__, prepare.__qualname__, *arguments],
             stdin=subprocess.PIPE,
@@ -81,18 +80,18 @@ class Worker:
             self._process.wait()
 
     def ask(self, asked: object = None) -> Any:
-        """Ask, and wait for the answer; both are JSON values."""
-        self.tell(asked)
-        return self.hear()
+        """Ask, and wait for the answer; question and answer are JSON values."""
+        self.send(asked)
+        return self.receive()
 
-    def tell(self, asked: object = None) -> None:
-        """Ask, and go on; `hear` must be called before the next question."""
+    def send(self, asked: object = None) -> None:
+        """Ask without waiting; `receive` must be called before the next question."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode(asked) + b"\n")
         self._process.stdin.flush()
 
-    def hear(self) -> Any:
-        """Wait for the answer to what was told."""
+    def receive(self) -> Any:
+        """Wait for the answer to the last `send`."""
         return msgspec.json.decode(self._line())
 
     def _line(self) -> bytes:
@@ -104,5 +103,5 @@ class Worker:
 
 
 def _environment() -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))}
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**variables, "PYTHONPATH": os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))}

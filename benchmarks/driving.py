@@ -1,9 +1,9 @@
-"""A recorded session driven through a context window to its end.
+"""Drive a recorded session through a context window to its end.
 
-The recorded answers come whatever the model is sent.
-
-Not the figures (`window.py`).  The model of the provider's bill is printed with them: what a request shares with the one before, message by
-message, is read from the cache, the rest is written to it, answers are output, and requests for summaries are not cached.
+The model's recorded answers are replayed, regardless of the requests. `window.py` makes figures of
+the results. A provider's bill is modelled: the prefix that a request shares with the one before,
+message by message, is read from the cache; the rest is written to it; answers are output; requests
+for summaries are not cached.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
 from projections.window.steps import Blocked, CallModel, Compact, Prune, RunTools
 from projections.window.window import ContextWindow, Request
 
-__all__ = ["Driven", "Recorded", "drive", "recorded_turns"]
+__all__ = ["DriveResult", "RecordedTurn", "drive", "recorded_turns"]
 
 
 LIMITS = Limits(36_000, 4_000)
-"""Of a model whose window leaves 32k tokens for requests."""
+"""Limits of a model whose window leaves 32k tokens for requests."""
 
 
 class RecordedCall(NamedTuple):
@@ -43,7 +43,7 @@ class RecordedCall(NamedTuple):
 
 
 class RecordedStep(NamedTuple):
-    """What one answer of the model said and called."""
+    """One recorded answer of the model: its text and its calls."""
 
     reasoning: str
     text: str
@@ -53,15 +53,15 @@ class RecordedStep(NamedTuple):
 _NOTHING_LEFT = RecordedStep("", "Nothing is left to do.", ())
 
 
-class Recorded(NamedTuple):
+class RecordedTurn(NamedTuple):
     """A user message and the steps that answered it."""
 
     text: str
     steps: tuple[RecordedStep, ...]
 
 
-class Driven(NamedTuple):
-    """What came of it; tokens are o200k's."""
+class DriveResult(NamedTuple):
+    """Totals of a session that was driven; tokens are those of o200k."""
 
     steps: int
     largest: int
@@ -72,42 +72,44 @@ class Driven(NamedTuple):
     freed_by_prune: int
     freed_by_compaction: int
     common_prefix: float
-    """Mean share of a request's tokens that it has in common with the one before."""
+    """Mean share of a request that the request before begins with, too."""
     cost: Decimal
     """US dollars."""
     cost_uncached: Decimal
-    """The same without any cache."""
+    """US dollars if nothing were cached."""
     blocked: str
-    """Why it could not go on to the end, "" if it did."""
+    """Why the session could not be driven to its end; "" if it was."""
 
 
-def recorded_turns(session: Session) -> list[Recorded]:
-    """The turns of an imported session, in order; what nobody answered is left out."""
-    turns: list[Recorded] = []
-    for said in Transcript(session).oldest_first():
-        if said.removed or said.summary:
+def recorded_turns(session: Session) -> list[RecordedTurn]:
+    """Return the answered turns of an imported session, in order."""
+    turns: list[RecordedTurn] = []
+    for message in Transcript(session).oldest_first():
+        if message.removed or message.summary:
             continue
-        if said.role == "user":
-            text = "\n".join(part.text for part in said.parts if part.kind == "text" and part.text)
+        if message.role == "user":
+            text = "\n".join(part.text for part in message.parts if part.kind == "text" and part.text)
             if text:
-                turns.append(Recorded(text, ()))
+                turns.append(RecordedTurn(text, ()))
         elif turns:
-            turns[-1] = turns[-1]._replace(steps=(*turns[-1].steps, _step(said)))
+            turns[-1] = turns[-1]._replace(steps=(*turns[-1].steps, _step(message)))
     return [turn for turn in turns if turn.steps]
 
 
-def _step(said: TranscriptMessage) -> RecordedStep:
-    texts = {kind: "\n".join(part.text for part in said.parts if part.kind == kind) for kind in ("reasoning", "text")}
+def _step(message: TranscriptMessage) -> RecordedStep:
+    texts = {
+        kind: "\n".join(part.text for part in message.parts if part.kind == kind) for kind in ("reasoning", "text")
+    }
     calls = tuple(
         RecordedCall(part.tool, part.input or "{}", part.error or part.text, part.status == "failed")
-        for part in said.parts
+        for part in message.parts
         if part.kind == "tool"
     )
     return RecordedStep(texts["reasoning"], texts["text"], calls)
 
 
 class _Bill:
-    """What a provider would ask for, request by request."""
+    """A provider's bill, request by request."""
 
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
@@ -119,7 +121,7 @@ class _Bill:
         self.largest = 0
 
     def request(self, request: Request, answer: str) -> Usage:
-        """One step: its input in two kinds, and its output."""
+        """Charge one step: its cached and new input, and its output."""
         sent = [*request.messages]
         shared = next(
             (place for place, (one, two) in enumerate(zip(self._before, sent, strict=False)) if one != two),
@@ -135,15 +137,15 @@ class _Bill:
         return self._charge(Tokens(0, output, 0, read, whole - read, whole + output))
 
     def summary(self, request: SummaryRequest) -> Iterator[str]:
-        """A summary that is written offline, charged as if a model had been asked."""
+        """Write a summary offline, charged as if a model had written it."""
         text = "".join(piece for piece in pieces(digest, request) if isinstance(piece, str))
         self._charge(Tokens(request.tokens, TokenCounter.for_model("").count(text)))
         yield text
 
     def _charge(self, tokens: Tokens) -> Usage:
         prices = self._prices
-        given = tokens.input * prices.input + tokens.cache_read * prices.cache_read
-        cost = (given + tokens.cache_write * prices.cache_write + tokens.output * prices.output) / 1_000_000
+        input_price = tokens.input * prices.input + tokens.cache_read * prices.cache_read
+        cost = (input_price + tokens.cache_write * prices.cache_write + tokens.output * prices.output) / 1_000_000
         whole = tokens.input + tokens.cache_read + tokens.cache_write
         self.cost += cost
         self.uncached += (whole * prices.input + tokens.output * prices.output) / 1_000_000
@@ -152,11 +154,11 @@ class _Bill:
 
 def drive(
     session: Session,
-    turns: Iterable[Recorded],
+    turns: Iterable[RecordedTurn],
     policy: ContextPolicy = DEFAULT_POLICY,
     limits: Limits = LIMITS,
-) -> Driven:
-    """Say and answer everything again in a new session, inside a window of `limits`."""
+) -> DriveResult:
+    """Replay all questions and answers in a new session, inside a window of `limits`."""
     bill = _Bill(policy.prune.prices)
     steps = compactions = prunes = pruned = compacted = 0
     blocked = ""
@@ -167,11 +169,11 @@ def drive(
             if blocked:
                 break
             session.user(turn.text)
-            left = [*turn.steps]
+            remaining = [*turn.steps]
             playing = _NOTHING_LEFT
             while step := window.next_step(allow_repeats=True):
                 if isinstance(step, CallModel):
-                    playing = left.pop(0) if left else _NOTHING_LEFT
+                    playing = remaining.pop(0) if remaining else _NOTHING_LEFT
                     reply, request = window.begin(step)
                     steps += 1
                     if playing.reasoning:
@@ -180,11 +182,11 @@ def drive(
                         reply.add_text(playing.text)
                     for number, call in enumerate(playing.calls):
                         reply.tool(call.tool, call_id=f"call_{steps}_{number}").stream_input(call.input)
-                    said = "".join((playing.reasoning, playing.text, *(call.input for call in playing.calls)))
-                    usage = bill.request(request, said)
+                    output = "".join((playing.reasoning, playing.text, *(call.input for call in playing.calls)))
+                    usage = bill.request(request, output)
                     reply.end_step("tool-calls" if playing.calls else "stop", usage=usage)
                     if not playing.calls:
-                        reply.finish("tool-calls" if left else "stop")
+                        reply.finish("tool-calls" if remaining else "stop")
                 elif isinstance(step, RunTools):
                     for pending, call in zip(step.calls, playing.calls, strict=True):
                         window.run(pending, partial(_result, call))
@@ -201,7 +203,7 @@ def drive(
                 blocked = step.sentence
         usable = window.usable or 0
     shares = bill.shares
-    return Driven(
+    return DriveResult(
         steps,
         bill.largest,
         usable,
@@ -221,7 +223,7 @@ class _FailedBefore(Exception):  # noqa: N818  # a recorded failure, played agai
 
 
 def _result(call: RecordedCall, arguments: dict[str, Any]) -> str:
-    """What a tool gave when the session was recorded, whatever it is given now."""
+    """Return a tool's recorded result, regardless of the arguments given now."""
     del arguments
     if call.failed:
         raise _FailedBefore(call.output)

@@ -1,6 +1,6 @@
-"""What encryption costs: turns in a store with keys, beside turns in one without.
+"""Turns and views in a store with keys, beside a store without.
 
-Without the library (`everdelta[encryption]`) there is nothing to measure.
+Without the library (`everdelta[encryption]`) nothing is measured.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from time import perf_counter
 
 import eventlog
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Figure, Measured, Setting
-from benchmarks.measure import in_turn, kept, timed
+from benchmarks.figures import Case, Figure, Measurement, Setting
+from benchmarks.measure import disk_bytes, in_turn, timed
 from benchmarks.workloads import turns
 from projections.view.model_view import ModelView
 
@@ -24,7 +24,7 @@ VIEWS = 4
 """Times a view is opened in each round."""
 
 
-def _sides(setting: Setting) -> dict[str, Measured]:
+def _sides(setting: Setting) -> dict[str, Measurement]:
     count = setting.sizes.turns
     folder = setting.directory / "encryption"
     folder.mkdir()
@@ -55,11 +55,11 @@ def _sides(setting: Setting) -> dict[str, Measured]:
 
     opened = in_turn({side: viewing(path, keys[side]) for side, path in paths.items()}, setting.sizes.rounds * VIEWS)
     times = {
-        name: Measured(samples["encrypted"].median * 1000, samples["plain"].median * 1000)
+        name: Measurement(samples["encrypted"].median * 1000, samples["plain"].median * 1000)
         for name, samples in (("encryption.turn", taken), ("encryption.view", opened))
     }
-    sizes = {side: kept(path / "lmdb") / 1e6 for side, path in paths.items()}
-    return {**times, "encryption.kept": Measured(sizes["encrypted"], sizes["plain"])}
+    sizes = {side: disk_bytes(path / "lmdb") / 1e6 for side, path in paths.items()}
+    return {**times, "encryption.kept": Measurement(sizes["encrypted"], sizes["plain"])}
 
 
 _CASES = (
@@ -68,7 +68,7 @@ _CASES = (
         (
             Figure("encryption.turn", "durable turn, encrypted, median", "ms", "not encrypted"),
             Figure("encryption.view", "view of the session, encrypted, opened cold", "ms", "not encrypted"),
-            Figure("encryption.kept", "kept after these turns, encrypted, without the journal", "MB", "not encrypted"),
+            Figure("encryption.kept", "size after these turns, encrypted, without the journal", "MB", "not encrypted"),
         ),
         _sides,
     ),

@@ -1,6 +1,6 @@
-"""The engine doing the workloads, through its public names only.
+"""Do the workloads with the engine, through its public names only.
 
-Filling it beforehand is done by `history.py`.
+`history.py` fills stores beforehand.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["WAITS", "EngineChat", "opened", "stream", "take_turn", "waiting_turn
 
 @contextmanager
 def opened(directory: Path, name: str) -> Generator[eventlog.Store]:
-    """A new store in a folder of its own."""
+    """Open a new store in a folder of its own."""
     with eventlog.open(directory / name) as store:
         yield store
 
@@ -51,16 +51,16 @@ def stream(session: eventlog.Session, texts: Sequence[str], parts: int) -> tuple
 
 
 WAITS = 4
-"""How often `waiting_turn` waits for the disk.
+"""Waits for the disk in `waiting_turn`.
 
 For the question, the tool that is about to run, its result, and the end.
 """
 
 
 def waiting_turn(session: eventlog.Session, turn: Turn) -> None:
-    """A whole turn as the README writes it.
+    """Take a turn as the README writes it, which takes and releases the lease.
 
-    It also takes the lease and gives it back, unless the caller holds it.
+    If the caller holds the lease, the turn uses that.
     """
     session.user(turn.question)
     with session.assistant(model="bench/mark") as reply:
@@ -73,13 +73,13 @@ def waiting_turn(session: eventlog.Session, turn: Turn) -> None:
 
 
 def take_turn(session: eventlog.Session, turn: Turn) -> None:
-    """A whole turn with one wait at its end."""
+    """Take a turn with one wait at its end."""
     with session.pipeline():
         waiting_turn(session, turn)
 
 
 def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:
-    """A session that already has `messages` messages (two for each turn)."""
+    """Return a session that has `messages` messages, two for each turn."""
     session = store.create_session(title=f"{messages} messages")
     with session.lease():
         for turn in turns(messages // 2, seed=4):
@@ -88,26 +88,26 @@ def with_history(store: eventlog.Store, messages: int) -> eventlog.Session:
 
 
 class EngineChat:
-    """The engine as a peer: one conversation that is filled, continued, and loaded."""
+    """The engine as a peer: one conversation that is seeded, continued and loaded."""
 
     def __init__(self, directory: Path) -> None:
         self._store = eventlog.open(directory)
-        known = next(iter(self._store.sessions()), None)
-        self._session = None if known is None else self._store.session(known.id)
+        first = next(iter(self._store.sessions()), None)
+        self._session = None if first is None else self._store.session(first.id)
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All turns through the log."""
+        """Append all turns through the log."""
         self._session = self._store.session(begun(self._store, work))
 
     def turn(self, turn: Turn) -> None:
-        """One turn, durable; the lease is taken with the first and held."""
+        """Take a durable turn; the first one takes the lease, which is then held."""
         session = self._begun()
         if not session.holds_lease:
             session.acquire()
         take_turn(session, turn)
 
     def load(self) -> int:
-        """The whole transcript."""
+        """Load the whole transcript."""
         return len(Transcript(self._begun()).oldest_first())
 
     def close(self) -> None:

@@ -1,7 +1,4 @@
-"""What a benchmark says: figures with their targets, and results.
-
-Measures nothing.
-"""
+"""Figures, their targets and results, and the sizes of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ __all__ = [
     "Case",
     "Curve",
     "Figure",
-    "Measured",
+    "Measurement",
     "Missing",
     "Notes",
     "Result",
@@ -28,7 +25,7 @@ __all__ = [
 
 
 class Target(NamedTuple):
-    """What a figure's ratio has to be."""
+    """Bound on a figure's ratio."""
 
     sign: Literal["<=", "<", ">="]
     bound: float
@@ -37,14 +34,14 @@ class Target(NamedTuple):
         return f"{self.sign} {self.bound:g}"
 
     def met(self, ratio: float) -> bool:
-        """Whether the ratio is as it has to be."""
+        """Return whether a ratio meets the target."""
         if self.sign == ">=":
             return ratio >= self.bound
         return ratio < self.bound or (self.sign == "<=" and ratio == self.bound)
 
 
 class Figure(NamedTuple):
-    """One line of the report.  `against` says what the baseline is, "" when there is none."""
+    """One line of the report; `against` names the baseline, "" if there is none."""
 
     id: str
     title: str
@@ -52,10 +49,10 @@ class Figure(NamedTuple):
     against: str = ""
     target: Target | None = None
     before: Target | None = None
-    """What the ratio has to be of that in an earlier run, when there is one."""
+    """Target for the ratio to an earlier run."""
 
 
-class Measured(NamedTuple):
+class Measurement(NamedTuple):
     """A figure's value and its baseline, both in the figure's unit."""
 
     value: float
@@ -63,9 +60,9 @@ class Measured(NamedTuple):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A figure as it is written out.
+    """A measured figure in the form it is written out.
 
-    `ratio` is `value / baseline`; null where there is no baseline or target.
+    `ratio` is `value / baseline`; null without a baseline or target.
     """
 
     id: str
@@ -78,9 +75,9 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A line of a plot: how one side does over the length of the history.
+    """A line of a plot: one side over the length of the history.
 
-    `plots.py` knows the plots.
+    `plots.py` defines the plots.
     """
 
     plot: str
@@ -89,9 +86,9 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Row(msgspec.Struct, frozen=True):
-    """All that was measured of one side, in the table `table`.
+    """All numbers of one side, in the table `table`.
 
-    A number for each heading, None for what could not be measured.
+    A number for each heading; None for one that could not be measured.
     """
 
     table: str
@@ -100,7 +97,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A peer that could not be measured here: how to install it, and what went wrong."""
+    """A peer that could not be measured: how to install it, and the reason."""
 
     peer: str
     install: str
@@ -108,13 +105,13 @@ class Missing(msgspec.Struct, frozen=True):
 
 
 class Notes:
-    """What cases have to say besides their figures.  Each thing is kept once."""
+    """Rows, curves, remarks and missing peers that cases report; each is stored once."""
 
     def __init__(self) -> None:
         self.curves: list[Curve] = []
         self.rows: list[Row] = []
         self.remarks: dict[str, str] = {}
-        """What has to be known of a side to read its figures."""
+        """Explanations, by side, that are needed to read its figures."""
         self.missing: list[Missing] = []
 
     def curve(self, plot: str, side: str, points: Mapping[int, float]) -> None:
@@ -127,13 +124,13 @@ class Notes:
         self.remark(side, remark)
 
     def remark(self, side: str, remark: str) -> None:
-        """Say what has to be known of a side; nothing if there is nothing."""
+        """Add an explanation of a side, unless it is empty."""
         if remark:
             self.remarks[side] = remark
 
     def miss(self, missing: Missing) -> None:
-        """Report a peer that is not here."""
-        if missing.peer not in {known.peer for known in self.missing}:
+        """Report a peer that is not installed."""
+        if missing.peer not in {reported.peer for reported in self.missing}:
             self.missing.append(missing)
 
 
@@ -149,10 +146,10 @@ class Sizes(NamedTuple):
     counted: int
     """Turns of each side whose bytes and syncs are counted.
 
-    They are several rounds of its background work.
+    Enough for several rounds of background work.
     """
     sustained: int
-    """Turns of each side on end."""
+    """Consecutive turns of each side."""
     history: int
     """Messages of the long session."""
     callers: int
@@ -160,44 +157,41 @@ class Sizes(NamedTuple):
     appends: int
     """Appends of each of them in one round."""
     pending: int
-    """Commands that one task has pending at once; a tenth is the baseline."""
+    """Commands pending at once in one task; a tenth of them is the baseline."""
     flushes: int
     """Flushes whose bytes are counted."""
     generated: int
-    """Records of the session that is generated where there is no recorded one."""
+    """Records of the generated session, if none is recorded."""
     sessions: int
     """Sessions that are listed."""
     lengths: tuple[int, ...]
-    """Messages of the sessions in which the engine's turns are compared.
-
-    The last is the long one.
-    """
+    """Messages of the sessions for the engine's turns; the last is the long one."""
     peer_lengths: tuple[int, ...]
-    """The same for the peers; the last is where they are compared with the engine."""
+    """Messages at which peers are compared; at the last one with the engine, too."""
     patient: bool
-    """Whether a peer is also measured at lengths at which it takes minutes."""
+    """Whether peers are also measured at lengths that take them minutes."""
     peer_turns: int
     """Turns of each peer at each length."""
     events: tuple[int, ...]
     """Events of the histories that are opened, the short one first, the long one last."""
     hurry: int
-    """How many times faster than a model paced streams are, deltas and flushes alike."""
+    """Factor by which paced streams, deltas and flushes, are quicker than a model."""
     day: float
     """Share of a day's streaming that is simulated."""
     import_bytes: int
-    """Size of the file that is imported in bounded memory."""
+    """Size of the file for the import in bounded memory."""
 
 
 class Setting(NamedTuple):
-    """Where and how much: what every case is given."""
+    """Where and how much a case measures."""
 
     directory: Path
     """On the disk that is measured; each case makes its own folders in it."""
     sizes: Sizes
     recorded: Path | None
-    """The folder of recorded sessions, None where there is none."""
+    """Folder of recorded sessions, None if there is none."""
     notes: Notes
-    """Where curves and missing peers are put down."""
+    """Where cases report rows, curves and missing peers."""
 
 
 class Case(NamedTuple):
@@ -205,11 +199,11 @@ class Case(NamedTuple):
 
     id: str
     figures: tuple[Figure, ...]
-    run: Callable[[Setting], Mapping[str, Measured]]
+    run: Callable[[Setting], Mapping[str, Measurement]]
 
 
-def results_of(case: Case, measured: Mapping[str, Measured]) -> list[Result]:
-    """The case's results in the order of its figures.
+def results_of(case: Case, measured: Mapping[str, Measurement]) -> list[Result]:
+    """Return the results of a case in the order of its figures.
 
     Every figure must have been measured, and no other.
     """

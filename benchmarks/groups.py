@@ -1,7 +1,8 @@
 """Group commit: many callers, each waiting until its own append is durable.
 
-Twice: through the log's own contract, where group commit lives, and through the handles, which decide each command.  Both are held
-against a bare queue and thread that make the same writes: a hand-off between threads alone takes most of what a quick disk leaves.
+Measured twice: through the log's contract, where group commit lives, and through the handles, which
+decide each command. The baseline is a bare queue and thread that make the same writes: handing over
+between threads alone takes most of the time that a quick disk leaves.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import NamedTuple
 
 import eventlog
 from benchmarks.engine import opened
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.hand_off import HandOff
 from benchmarks.limits import RawFile
-from benchmarks.measure import Spent, in_turn, written
+from benchmarks.measure import Timing, in_turn, written
 from eventlog.aio import AsyncSession
 from eventlog.codec.batch import encode
 from eventlog.events import Custom
@@ -29,17 +30,18 @@ __all__ = ["CASES", "SMALL", "Rates", "of_log", "of_sessions", "run_tasks", "run
 
 TEXT = "The tests fail, fix them"
 SMALL = encode([(0, Custom("benchmark", "{}"))], 0)
-"""An append of one small event."""
+"""Payload of an append with one small event."""
 
 LOOKS = 3
-"""Runs of which that counts which writes least: background work falls into some of them."""
+"""Runs, of which the one with the fewest writes counts: background work falls into some."""
 ROUNDS = 3
-"""Times as many rounds as elsewhere: one takes a tenth of a second."""
+"""Factor on the number of rounds: one takes a tenth of a second."""
 
 Rates = dict[str, float]
 """Appends a second, by side.
 
-Those of one thread are `alone`, of many `threads` and `tasks`; those without the engine `bare.threads` and `bare.tasks`.
+`alone` is one thread, `threads` and `tasks` are many; `bare.threads` and `bare.tasks` are without
+the engine.
 """
 
 
@@ -51,7 +53,7 @@ def _alone(wait: Callable[[], object], appends: int) -> float:
 
 
 def run_threads(waits: Sequence[Callable[[], object]], appends: int) -> float:
-    """Seconds until a thread for each of `waits` has called it `appends` times."""
+    """Return the seconds until a thread for each of `waits` has called it `appends` times."""
     barrier = Barrier(len(waits) + 1)
 
     def work(wait: Callable[[], object]) -> None:
@@ -70,7 +72,7 @@ def run_threads(waits: Sequence[Callable[[], object]], appends: int) -> float:
 
 
 def run_tasks(waits: Sequence[Callable[[], Awaitable[object]]], appends: int) -> float:
-    """Seconds until an asyncio task for each of `waits` has awaited it `appends` times."""
+    """Return the seconds until a task for each of `waits` has awaited it `appends` times."""
 
     async def work(wait: Callable[[], Awaitable[object]]) -> None:
         for _ in range(appends):
@@ -84,27 +86,27 @@ def run_tasks(waits: Sequence[Callable[[], Awaitable[object]]], appends: int) ->
     return asyncio.run(everyone())
 
 
-class Callers(NamedTuple):
-    """What one caller does again and again, and what many do: threads, and tasks."""
+class CallerWork(NamedTuple):
+    """Repeated work of one caller, of many threads, and of many tasks."""
 
     one: Callable[[], object]
     blocking: Sequence[Callable[[], object]]
     awaiting: Sequence[Callable[[], Awaitable[object]]]
 
 
-def _rates(setting: Setting, name: str, callers: Callers, file: RawFile) -> Rates:
-    """All sides in turn; puts down a row for each in the table `name`."""
+def _rates(setting: Setting, name: str, callers: CallerWork, file: RawFile) -> Rates:
+    """Measure all sides in turn; add a row for each to the table `name`."""
     one, blocking, awaiting = callers
     sizes = setting.sizes
     alone = sizes.appends * 4
     each = sizes.appends * sizes.callers
     record = os.urandom(min(_written_by(lambda: run_threads(blocking, sizes.appends)) for _ in range(LOOKS)) // each)
 
-    def side(run: Callable[[], float], count: int) -> Callable[[], list[Spent]]:
-        def measured() -> list[Spent]:
+    def side(run: Callable[[], float], count: int) -> Callable[[], list[Timing]]:
+        def measured() -> list[Timing]:
             cpu = process_time()
             seconds = run()
-            return [Spent(seconds / count, (process_time() - cpu) / count)]
+            return [Timing(seconds / count, (process_time() - cpu) / count)]
 
         return measured
 
@@ -126,10 +128,14 @@ def _rates(setting: Setting, name: str, callers: Callers, file: RawFile) -> Rate
         "tasks": f"{sizes.callers} asyncio tasks",
         "bare.tasks": f"{sizes.callers} asyncio tasks, bare queue and thread",
     }
-    for which, found in samples.items():
-        cells = {"/s": 1 / found.median, "p10 µs": found.percentile(0.1) * 1e6, "CPU µs": found.median_cpu * 1e6}
+    for which, samples_of_side in samples.items():
+        cells = {
+            "/s": 1 / samples_of_side.median,
+            "p10 µs": samples_of_side.percentile(0.1) * 1e6,
+            "CPU µs": samples_of_side.median_cpu * 1e6,
+        }
         setting.notes.row(f"{name}, {len(record):,} B each", titles[which], cells)
-    return {which: 1 / found.median for which, found in samples.items()}
+    return {which: 1 / samples_of_side.median for which, samples_of_side in samples.items()}
 
 
 def _written_by(work: Callable[[], object]) -> int:
@@ -139,11 +145,11 @@ def _written_by(work: Callable[[], object]) -> int:
 
 
 def of_log(setting: Setting, store: eventlog.Store, file: RawFile, name: str = "appends to the log") -> Rates:
-    """Many callers of the log itself; `name` is the table's."""
+    """Measure many callers of the log itself; `name` is the table."""
     sessions = [store.create_session().id for _ in range(setting.sizes.callers)]
     waits = [_submitting(store.log, session) for session in sessions]
     one = _submitting(store.log, store.create_session().id)
-    return _rates(setting, name, Callers(lambda: one().wait(), [_waiting(wait) for wait in waits], waits), file)
+    return _rates(setting, name, CallerWork(lambda: one().wait(), [_waiting(wait) for wait in waits], waits), file)
 
 
 def _submitting(log: Log, session: str) -> Callable[[], Ticket]:
@@ -156,10 +162,10 @@ def _waiting(submit: Callable[[], Ticket]) -> Callable[[], object]:
 
 
 def of_sessions(setting: Setting, store: eventlog.Store, file: RawFile, name: str = "user messages") -> Rates:
-    """Many callers of handles; `name` is the table's."""
+    """Measure many callers of handles; `name` is the table."""
     one = store.create_session()
     many = [store.create_session() for _ in range(setting.sizes.callers)]
-    callers = Callers(
+    callers = CallerWork(
         lambda: one.user(TEXT),
         [_adding(session) for session in many],
         [_adding_later(AsyncSession(session)) for session in many],
@@ -177,17 +183,17 @@ def _adding_later(session: AsyncSession) -> Callable[[], Awaitable[object]]:
 
 def _against_bare(
     name: str, of: Callable[[Setting, eventlog.Store, RawFile], Rates]
-) -> Callable[[Setting], dict[str, Measured]]:
-    def run(setting: Setting) -> dict[str, Measured]:
+) -> Callable[[Setting], dict[str, Measurement]]:
+    def run(setting: Setting) -> dict[str, Measurement]:
         with opened(setting.directory, name) as store, RawFile(setting.directory / "bare") as file:
             rates = of(setting, store, file)
-        return {f"{name}.{side}": Measured(rates[side], rates[f"bare.{side}"]) for side in ("threads", "tasks")}
+        return {f"{name}.{side}": Measurement(rates[side], rates[f"bare.{side}"]) for side in ("threads", "tasks")}
 
     return run
 
 
-def _pending(setting: Setting) -> dict[str, Measured]:
-    """One task that has many commands on their way, in a new session each time."""
+def _pending(setting: Setting) -> dict[str, Measurement]:
+    """Measure one task with many pending commands, in a new session each time."""
     many = setting.sizes.pending
     with opened(setting.directory, "pending") as store:
 
@@ -201,7 +207,7 @@ def _pending(setting: Setting) -> dict[str, Measured]:
             return lambda: [asyncio.run(everything())]
 
         samples = in_turn({"many": side(many), "few": side(many // 10)}, setting.sizes.rounds)
-    return {"pending": Measured(samples["many"].median * 1e3, samples["few"].median * 1e3)}
+    return {"pending": Measurement(samples["many"].median * 1e3, samples["few"].median * 1e3)}
 
 
 BARE = "a bare queue and thread that make the same writes"
@@ -211,7 +217,7 @@ CASES = (
         "log",
         (
             Figure("log.threads", "durable appends, a session each, 64 threads", "/s", BARE, Target(">=", 0.6)),
-            Figure("log.tasks", "the same, 64 asyncio tasks", "/s", BARE, Target(">=", 0.35)),
+            Figure("log.tasks", "durable appends, a session each, 64 asyncio tasks", "/s", BARE, Target(">=", 0.35)),
         ),
         _against_bare("log", of_log),
     ),
@@ -221,7 +227,13 @@ CASES = (
             Figure(
                 "session.threads", "durable user messages, a session each, 64 threads", "/s", BARE, Target(">=", 0.4)
             ),
-            Figure("session.tasks", "the same, 64 asyncio tasks", "/s", BARE, Target(">=", 0.3)),
+            Figure(
+                "session.tasks",
+                "durable user messages, a session each, 64 asyncio tasks",
+                "/s",
+                BARE,
+                Target(">=", 0.3),
+            ),
         ),
         _against_bare("session", of_sessions),
     ),

@@ -1,8 +1,6 @@
-"""The least that a commit by another thread can be.
+"""The least that a commit by another thread costs: a queue, a thread, a lock or future.
 
-A queue, a thread, a lock or a future for each waiter, and what commits.
-
-A limit, as those in `limits.py`: it decides nothing, keeps no order between sessions, and tells nobody of an error.
+A limit like those in `limits.py`: it decides nothing, orders no sessions and reports no errors.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ __all__ = ["HandOff"]
 
 
 class HandOff:
-    """A thread that commits what callers hand over, everything that waits at a time."""
+    """A thread that commits records in batches of all that wait."""
 
     def __init__(self, commit: Callable[[list[bytes]], object]) -> None:
         self._commit = commit
@@ -28,14 +26,14 @@ class HandOff:
         self._thread.start()
 
     def wait(self, record: bytes) -> None:
-        """Have a record committed, in a thread."""
+        """Commit a record and block until it is committed."""
         lock = Lock()
         lock.acquire()
         self._put(lock, record)
         lock.acquire()
 
     async def waited(self, record: bytes) -> None:
-        """The same in a task."""
+        """Commit a record and await it."""
         future = asyncio.get_running_loop().create_future()
         self._put(future, record)
         await future

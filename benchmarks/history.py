@@ -1,9 +1,7 @@
-"""Long conversations made quickly, through the log's own contract.
+"""Long conversations made quickly, through the log's contract; nothing is measured here.
 
-The events of turns are encoded and appended.
-
-What is there afterwards is what `engine.take_turn` would have left, an append for each turn, without the time that deciding each
-command takes.  Nothing here is measured.
+The events of turns are encoded and appended, one append for each turn. The result is what
+`engine.take_turn` would leave, without the time to decide each command.
 """
 
 from __future__ import annotations
@@ -39,35 +37,35 @@ TURN_TAKES = 20_000
 """Milliseconds from one turn to the next."""
 DELTA_TAKES = 20
 SMALL_OUTPUT = 200
-"""Characters of a tool's output where a history is to be long and not large."""
+"""Characters of a tool's output in a history that is long but not large."""
 AT_ONCE = 200
-"""Appends that wait for their outcome at the same time."""
+"""Appends that are pending at the same time."""
 SEASON = 64
-"""Appends that bring a journal to its full size …"""
+"""Appends that bring a journal to its full size."""
 SEASON_BYTES = 1 << 20
-"""… and how large each of them is."""
+"""Bytes of each of these appends."""
 _MODEL = Model("bench", "mark")
 EVENTS_A_TURN = 9 + 80
 """Events of a small turn: its deltas and nine others."""
 
 
 def small_turns(number: int) -> Iterable[Turn]:
-    """`number` turns with short tool outputs; a hundred different ones in a circle."""
+    """Return `number` turns with short tool outputs; a hundred different ones, repeated."""
     different = [turn._replace(output=turn.output[:SMALL_OUTPUT]) for turn in turns(100, seed=6)]
     return islice(cycle(different), number)
 
 
 def begun(store: eventlog.Store, work: Iterable[Turn], title: str = "history") -> str:
-    """A new session with these turns; returns its id."""
+    """Create a session with these turns and return its id."""
     session = store.create_session(title=title).id
     extend(store, session, work)
     return session
 
 
 def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int = 0) -> None:
-    """Append turns to a session that nobody runs.
+    """Append turns to a session whose lease is free.
 
-    `first` numbers them, so that their ids are new.
+    `first` is the number of the first turn, so that ids are new.
     """
     waiting: list[Ticket] = []
     for number, turn in enumerate(work, first):
@@ -96,9 +94,9 @@ def extend(store: eventlog.Store, session: str, work: Iterable[Turn], first: int
 
 
 def seasoned(path: Path) -> Path:
-    """A store that has been in use, closed.
+    """Make a store that has been in use, and close it.
 
-    Its journal's files have their full size and are used again.
+    Its journal files have their full size and are used again.
     """
     with eventlog.open(path) as store:
         session = store.create_session(title="what was before").id
@@ -109,7 +107,7 @@ def seasoned(path: Path) -> Path:
 
 
 def compacted(session: eventlog.Session, summary: str = "What was done so far, in one sentence.") -> None:
-    """Compact everything before now, as a window does, with a summary that is known."""
+    """Compact everything up to now, as a window does, with a given summary."""
     with session.lease():
         part = session.request_compaction()
         session.start_compaction(part)
@@ -120,30 +118,30 @@ def compacted(session: eventlog.Session, summary: str = "What was done so far, i
 
 
 def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes], *, each_delta: bool = False) -> list[Item]:
-    """The events of a turn, its deltas as one run, or as an event each.
+    """Return the events of a turn, its deltas as one run or as an event each.
 
     Large texts go into `bodies`.
     """
     user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
-    asked, said, called = (f"prt_{number:020d}{letter}" for letter in "uvw")
+    question, answer, tool = (f"prt_{number:020d}{letter}" for letter in "uvw")
     at = time + len(turn.answer) * DELTA_TAKES
     command = f'{{"command":"{turn.command}"}}'
     return [
         (time, ev.UserMessageAdded(user)),
-        (time, ev.PartStarted(user, asked, Text(turn.question))),
+        (time, ev.PartStarted(user, question, Text(turn.question))),
         (time, ev.AssistantMessageStarted(assistant, user, model=_MODEL)),
-        (time, ev.PartStarted(assistant, said, Text(""))),
-        *_streamed(said, turn.answer, time, each_delta=each_delta),
-        (at, ev.PartEnded(said)),
-        (at, ev.PartStarted(assistant, called, Tool("call_1", "bash"))),
-        (at, ev.ToolRunning(called, command)),
-        (at, ev.ToolCompleted(called, to_content(turn.output, bodies))),
+        (time, ev.PartStarted(assistant, answer, Text(""))),
+        *_streamed(answer, turn.answer, time, each_delta=each_delta),
+        (at, ev.PartEnded(answer)),
+        (at, ev.PartStarted(assistant, tool, Tool("call_1", "bash"))),
+        (at, ev.ToolRunning(tool, command)),
+        (at, ev.ToolCompleted(tool, to_content(turn.output, bodies))),
         (at, ev.MessageFinished(assistant, "tool-calls")),
     ]
 
 
 def _streamed(part: str, texts: Iterable[str], time: int, *, each_delta: bool) -> list[Item]:
-    """The deltas of a part."""
+    """Return the deltas of a part."""
     times = count(time + DELTA_TAKES, DELTA_TAKES)
     if each_delta:
         return [(at, ev.PartDelta(part, "text", text)) for at, text in zip(times, texts, strict=False)]

@@ -1,6 +1,7 @@
-"""The limits the engine is held against: the bare libraries and system calls.
+"""Limits that the engine is compared with: bare libraries and system calls.
 
-Raw msgspec, a raw file written in place, plain JSON lines (SQLite is in `sqlite_turns.py`).  None of them keeps what the engine promises.
+Raw msgspec, a raw file written in place, plain JSON lines; SQLite is in `sqlite_turns.py`. None of
+them promises what the engine does.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ __all__ = ["RawFile", "decode_lines", "decode_stream", "encode_one_by_one"]
 
 
 def encode_one_by_one(texts: Sequence[str], parts: Sequence[str]) -> None:
-    """Create an event for each delta and encode it, the parts in turn; the bytes are dropped."""
+    """Create and encode an event for each delta, the parts in turn; the bytes are dropped."""
     encode = msgspec.msgpack.Encoder().encode
     for part, text in zip(cycle(parts), texts, strict=False):
         encode(PartDelta(part, "text", text))
 
 
 def decode_lines(path: Path) -> int:
-    """Decode a file of JSON lines; returns how many there were.
+    """Decode a file of JSON lines and return their number.
 
-    Recorded files have damaged lines.
+    Recorded files have damaged lines, which are skipped.
     """
     decode = msgspec.json.Decoder().decode
     decoded = 0
@@ -43,10 +44,7 @@ def decode_lines(path: Path) -> int:
 
 
 def decode_stream(path: Path) -> int:
-    """Decode the data of a recorded stream of server-sent events.
-
-    Returns how many events there were.
-    """
+    """Decode the data of a recorded stream of server-sent events and return their number."""
     decode = msgspec.json.Decoder().decode
     with path.open("rb") as lines:
         return sum(1 for line in lines if line.startswith(b"data: {") and decode(line[6:]) is not None)
@@ -80,7 +78,7 @@ class RawFile:
         os.close(self._fd)
 
     def write(self, data: bytes) -> None:
-        """Put a record behind the one before; durable when it returns."""
+        """Write a record behind the one before; durable when it returns."""
         if self._at + len(data) > self._size:
             self._at = 0
         os.pwrite(self._fd, data, self._at)
@@ -88,5 +86,5 @@ class RawFile:
         self._at += len(data)
 
     def fdatasync(self, fd: int) -> None:
-        """Return when the file's bytes are on disk."""
+        """Flush the file's bytes to the disk."""
         os.fdatasync(fd)

@@ -1,4 +1,4 @@
-"""Listing many sessions: filtered and by page, against reading as many small records raw."""
+"""List many sessions, filtered and by page, beside reading as many small raw records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import lmdb
 import msgspec
 
 from benchmarks.engine import opened
-from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting
 from benchmarks.measure import in_turn, timed
 from eventlog.history.catalog import SessionInfo
 
@@ -18,8 +18,8 @@ PAGE = 50
 RAW = "a raw LMDB cursor over as many records, each decoded with msgspec"
 
 
-def _listing(setting: Setting) -> dict[str, Measured]:
-    """All sessions, one scope's first page, and the same records in one LMDB tree."""
+def _listing(setting: Setting) -> dict[str, Measurement]:
+    """List all sessions and one page of a scope, and read the same records from an LMDB tree."""
     count = setting.sizes.sessions
     with opened(setting.directory, "listing") as store:
         for number in range(count):
@@ -38,13 +38,13 @@ def _listing(setting: Setting) -> dict[str, Measured]:
         raw.close()
     baseline = samples["raw"].median * 1000
     return {
-        "list.all": Measured(samples["all"].median * 1000, baseline),
-        "list.page": Measured(samples["page"].median * 1000, baseline),
+        "list.all": Measurement(samples["all"].median * 1000, baseline),
+        "list.page": Measurement(samples["page"].median * 1000, baseline),
     }
 
 
 class _Raw:
-    """Small records in one tree, as a program would read them that knows nothing else."""
+    """Small records in one LMDB tree."""
 
     def __init__(self, path: Path, records: dict[bytes, bytes]) -> None:
         self._environment = lmdb.open(str(path), map_size=1 << 28)
@@ -54,7 +54,7 @@ class _Raw:
                 transaction.put(key, records[key], append=True)
 
     def read(self) -> int:
-        """Read and decode all of them."""
+        """Read and decode all records."""
         with self._environment.begin() as transaction:
             return sum(1 for _ in map(self._decoder.decode, transaction.cursor().iternext(keys=False, values=True)))
 

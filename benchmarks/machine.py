@@ -1,4 +1,4 @@
-"""What the figures were measured on, and where on it there is a real disk."""
+"""The machine that is measured on, and where it has a real disk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from eventlog.log.embedded.filesystem import filesystem_type
 __all__ = ["VOLATILE", "describe", "filesystem_of", "workplace"]
 
 VOLATILE = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-"""File systems in memory: a flush there costs nothing and means nothing."""
+"""File systems in memory, on which durable figures mean nothing."""
 LIBRARIES = ("lmdb", "msgspec", "zstandard")
 
 
 def filesystem_of(path: Path) -> str:
-    """The type of the file system a path is on, "" where the system does not say."""
+    """Return the type of the file system of a path; "" if the system does not say."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -30,13 +30,13 @@ def filesystem_of(path: Path) -> str:
 
 
 def workplace(candidates: Iterable[Path] | None = None) -> Path:
-    """The first of the usual places that is not in memory; the first of all if every one is."""
+    """Return the first usual place that is not in memory; the first of all if every one is."""
     places = [Path(tempfile.gettempdir()), Path.cwd(), Path.home()] if candidates is None else list(candidates)
     return next((place for place in places if filesystem_of(place) not in VOLATILE), places[0])
 
 
 def describe(directory: Path, data: str) -> dict[str, object]:
-    """The machine as the report names it; `data` says which sessions were imported."""
+    """Return the machine as the report names it; `data` names the imported sessions."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

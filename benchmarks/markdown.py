@@ -1,11 +1,12 @@
-"""A run as Markdown, for a README: targets, tables, plots, and the machine."""
+"""A run as Markdown: machine, targets, tables, plots and remarks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
-from benchmarks.figures import Curve, Figure, Notes, Result, Row
+from benchmarks.baseline import Run
+from benchmarks.figures import Curve, Figure, Result, Row
 from benchmarks.plots import PLOTS
 from benchmarks.report import number
 
@@ -20,28 +21,20 @@ _TABLES = {
 }
 
 
-def markdown(
-    machine: Mapping[str, object],
-    figures: Mapping[str, Figure],
-    results: Sequence[Result],
-    notes: Notes,
-    drawn: Sequence[Path] = (),
-) -> str:
-    """The whole section; the plots that were `drawn` are shown from where they were written."""
-    parts = [_machine(machine), _targets(figures, results)]
+def markdown(run: Run, figures: Mapping[str, Figure], drawn: Sequence[str] = ()) -> str:
+    """Return all numbers of a run; `drawn` are the paths of its plots, named after the plots."""
+    parts = [_machine(run.machine), _targets(figures, run.results)]
     parts += [
-        _rows(title, [row for row in notes.rows if row.table == title])
-        for title in dict.fromkeys(row.table for row in notes.rows)
+        _rows(title, [row for row in run.rows if row.table == title])
+        for title in dict.fromkeys(row.table for row in run.rows)
     ]
-    parts += [
-        _beside(title, [curve for curve in notes.curves if curve.plot == plot]) for plot, title in _TABLES.items()
-    ]
+    parts += [_beside(title, [curve for curve in run.curves if curve.plot == plot]) for plot, title in _TABLES.items()]
     if drawn:
-        parts.append("\n".join(f"![{PLOTS[path.stem].title}]({path.as_posix()})" for path in drawn))
-    if notes.remarks:
-        parts.append("\n".join(f"- {side}: {remark}." for side, remark in notes.remarks.items()))
-    if notes.missing:
-        parts.append("\n".join(f"Not measured: {gap.peer} (`{gap.install}`; {gap.reason})." for gap in notes.missing))
+        parts.append("\n".join(f"![{PLOTS[PurePath(path).stem].title}]({path})" for path in drawn))
+    if run.remarks:
+        parts.append("\n".join(f"- {side}: {remark}." for side, remark in run.remarks.items()))
+    if run.missing:
+        parts.append("\n".join(f"Not measured: {gap.peer} (`{gap.install}`; {gap.reason})." for gap in run.missing))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -81,8 +74,8 @@ def _beside(title: str, curves: Sequence[Curve]) -> str:
     heads = [f"{length:,.0f}" for length in lengths]
     lines = [f"| {title} | " + " | ".join(heads) + " |", "|---" * (len(heads) + 1) + "|"]
     for curve in curves:
-        known = dict(curve.points)
-        cells = [number(known[length]) if length in known else "" for length in lengths]
+        points = dict(curve.points)
+        cells = [number(points[length]) if length in points else "" for length in lengths]
         if any(cells):
             lines.append(f"| {curve.side} | " + " | ".join(cells) + " |")
     return "\n".join(lines)

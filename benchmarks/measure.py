@@ -1,9 +1,7 @@
-"""How things are measured: sides in turn, medians, bytes written, bytes kept.
+"""Measure sides in turn: times, medians, bytes written, bytes on the disk.
 
-Knows no engine.
-
-On a shared machine an absolute figure says little, so all sides of a comparison run in one process or in workers, in turn, in rounds
-of changing order; what is compared is the medians of all rounds.
+On a shared machine an absolute figure says little. So all sides of a comparison run in one process
+or in workers, in rounds of changing order, and the medians of all rounds are compared.
 """
 
 from __future__ import annotations
@@ -16,18 +14,15 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["Samples", "Spent", "in_turn", "kept", "of_process", "spent", "timed", "written"]
+__all__ = ["Samples", "Timing", "disk_bytes", "in_turn", "of_process", "spent", "timed", "written"]
 
 
-class Spent(NamedTuple):
-    """What one piece of work took."""
+class Timing(NamedTuple):
+    """Seconds and processor time of one piece of work."""
 
     seconds: float
     cpu: float
-    """Seconds of processor time of all threads of the process.
-
-    Those that worked for others meanwhile are included.
-    """
+    """Processor seconds of all threads of the process, those that did other work included."""
 
 
 class Samples:
@@ -36,12 +31,12 @@ class Samples:
     def __init__(self) -> None:
         self.times: list[float] = []
         self.cpu: list[float] = []
-        """Processor times, where they were measured."""
+        """Processor times, if they were measured."""
 
-    def add(self, found: Iterable[float | Spent]) -> None:
-        """Take in more times."""
-        for sample in found:
-            if isinstance(sample, Spent):
+    def add(self, samples: Iterable[float | Timing]) -> None:
+        """Add times."""
+        for sample in samples:
+            if isinstance(sample, Timing):
                 self.times.append(sample.seconds)
                 self.cpu.append(sample.cpu)
             else:
@@ -49,32 +44,30 @@ class Samples:
 
     @property
     def median(self) -> float:
-        """Half of the times are below."""
+        """Return the median time."""
         return median(self.times)
 
     @property
     def median_cpu(self) -> float:
-        """Half of the processor times are below."""
+        """Return the median processor time."""
         return median(self.cpu)
 
     def percentile(self, share: float) -> float:
-        """The time that `share` of the times do not exceed."""
+        """Return the time that `share` of the times do not exceed."""
         return sorted(self.times)[min(int(len(self.times) * share), len(self.times) - 1)]
 
     def columns(self) -> dict[str, float]:
-        """Milliseconds by their headings, of times that were measured with processor times."""
+        """Return milliseconds by heading, for times with processor times."""
         return {"ms": self.median * 1e3, "p10 ms": self.percentile(0.1) * 1e3, "CPU ms": self.median_cpu * 1e3}
 
 
 def in_turn(
-    sides: Mapping[str, Callable[[], Iterable[float | Spent]]], rounds: int, *, warm_up: int = 1
+    sides: Mapping[str, Callable[[], Iterable[float | Timing]]], rounds: int, *, warm_up: int = 1
 ) -> dict[str, Samples]:
-    """Run each side once per round, in an order that rotates.
+    """Run each side once per round in a rotating order; return the times of each.
 
-    Returns the times of each.
-
-    The times of the first `warm_up` rounds, which come on top, are thrown away.  What is there before is frozen, so that no side
-    pays for the collector's walks over what others have imported or prepared.
+    The times of `warm_up` additional rounds are dropped. Existing objects are frozen, so that no
+    side pays for the garbage collector's walks over objects that others made.
     """
     samples = {name: Samples() for name in sides}
     names = list(sides)
@@ -93,24 +86,21 @@ def in_turn(
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds that one call takes."""
+    """Return the seconds that one call takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
-def spent(work: Callable[[], object]) -> Spent:
-    """Seconds and processor time that one call takes."""
+def spent(work: Callable[[], object]) -> Timing:
+    """Return the seconds and processor time that one call takes."""
     cpu, start = time.process_time(), time.perf_counter()
     work()
-    return Spent(time.perf_counter() - start, time.process_time() - cpu)
+    return Timing(time.perf_counter() - start, time.process_time() - cpu)
 
 
 def of_process(file: str, name: str) -> int:
-    """What the kernel counts of this process, 0 where it does not.
-
-    A number in a file of `/proc/self`.
-    """
+    """Return the kernel's count for this process in a file of `/proc/self`; 0 if unknown."""
     try:
         lines = (Path("/proc/self") / file).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -119,15 +109,15 @@ def of_process(file: str, name: str) -> int:
 
 
 def written() -> int:
-    """Bytes that this process has handed to `write` and its kin so far (`wchar`).
+    """Return the bytes this process has handed to `write` and the like (`wchar`).
 
-    What reaches the disk, `write_bytes`, varies by several times for the same work.
+    `write_bytes`, which counts what reaches the disk, varies by several times for the same work.
     """
     return of_process("io", "wchar")
 
 
-def kept(directory: Path) -> int:
-    """Bytes that a directory takes on the disk: allocated blocks, whatever they hold."""
+def disk_bytes(directory: Path) -> int:
+    """Return the allocated bytes of a directory on the disk."""
     blocks = 0
     for path in directory.rglob("*"):
         with suppress(FileNotFoundError):  # a file that was used again meanwhile

@@ -1,6 +1,7 @@
-"""Which plots there are, and drawing them from a run's curves with matplotlib.
+"""The plots, and drawing them from a run's curves with matplotlib.
 
-matplotlib is loaded when something is drawn.  Each plot is written twice: as SVG, for a README, and as PNG.
+matplotlib is loaded when something is drawn. Each plot is written as SVG, for `README.md`, and as
+PNG.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from benchmarks.peers.base import imported
 __all__ = ["INSTALL", "PLOTS", "Plot", "can_draw", "spread_out", "write_plots"]
 
 INSTALL = "pip install 'matplotlib>=3.10,<4'"
-"""How to get what draws."""
+"""Command that installs matplotlib."""
 
 Points = Sequence[tuple[float, float]]
 
 
 class Plot(NamedTuple):
-    """A plot, its axes logarithmic unless they are told to be linear."""
+    """A plot; its axes are logarithmic unless marked as linear."""
 
     title: str
     x: str
     y: str
     first: str = "everdelta"
-    """What the lines that stand out begin with."""
+    """Beginning of the names of lines that stand out."""
     linear_x: bool = False
     linear_y: bool = False
 
@@ -50,27 +51,27 @@ PLOTS = {
         "A store that is filled, erased and vacuumed", "cycle", "MB", "after vacuuming", linear_x=True, linear_y=True
     ),
 }
-"""By the name that curves call them.
+"""By the name that curves use.
 
 `stream` has one point for each side, so it is a table only (`markdown.py`).
 """
 
 WIDTH, HEIGHT, DOTS = 8.0, 4.4, 160
-"""Inches of which a README shows a hundred pixels each, and the dots of one in the PNG."""
+"""Size in inches, of which the page shows a hundred pixels each, and dots per inch of the PNG."""
 LEFT, BOTTOM, TOP = 0.085, 0.125, 0.885
-"""Where the axes are, as shares of the whole; right of them are the names of the lines."""
+"""Borders of the axes, as shares of the picture; the names of lines are right of them."""
 LETTER = 0.01
-"""What a letter of a name takes of the whole width."""
+"""Width of a letter, as a share of the picture."""
 SAMPLE, NAME = 1.07, 1.135
 """Where a line's sample and its name begin, as shares of the axes' width."""
 FEW = 8
-"""Points up to which each one is marked."""
+"""Points up to which each point is marked."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's, told apart by colour-blind people too; yellow is too light for a line."""
+"""Okabe and Ito's colours, for colour-blind readers too; without yellow, which is too light."""
 MARKS = "os^Dvp"
 STYLES = ("-", "--", ":")
 APART = 0.052
-"""How far names are from each other, as a share of the plot's height."""
+"""Least distance of names, as a share of the plot's height."""
 SETTINGS = {
     "font.family": "sans-serif",
     "font.size": 9.5,
@@ -85,12 +86,12 @@ SETTINGS = {
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return find_spec("matplotlib") is not None
 
 
 def write_plots(directory: Path, curves: Sequence[Curve]) -> list[Path]:
-    """Draw every plot that has a curve, as `NAME.svg` and `NAME.png`; returns the former."""
+    """Draw every plot that has a curve, as `NAME.svg` and `NAME.png`; return the former."""
     directory.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     for name, what in PLOTS.items():
@@ -104,7 +105,7 @@ def write_plots(directory: Path, curves: Sequence[Curve]) -> list[Path]:
 
 
 def _shown(what: Plot, points: Points) -> Points:
-    """The points that have a place: a logarithmic axis has none for zero."""
+    """Return the points that an axis can show: a logarithmic one has no zero."""
     return [(x, y) for x, y in sorted(points) if (x > 0 or what.linear_x) and (y > 0 or what.linear_y)]
 
 
@@ -123,7 +124,7 @@ def _draw(what: Plot, lines: Mapping[str, Points], path: Path) -> None:
 
 
 def _style(what: Plot, side: str, number: int, points: Points) -> dict[str, object]:
-    """How a line looks; no two of one plot look alike."""
+    """Return the style of a line, different for each line of a plot."""
     first = side.startswith(what.first)
     return {
         "color": COLOURS[number % len(COLOURS)],
@@ -164,7 +165,7 @@ def _scale(axes: Any, what: Plot, lines: Mapping[str, Points]) -> None:
 
 
 def _name(axes: Any, what: Plot, lines: Mapping[str, Points]) -> None:
-    """Write the name of each line beside its end, with a sample of it, and none upon another."""
+    """Write the name of each line beside its end, with a sample, none over another."""
     to_share = axes.transData + axes.transAxes.inverted()
     ends = [tuple(to_share.transform(points[-1])) for points in lines.values()]
     heights = spread_out([height for _, height in ends])
@@ -192,7 +193,7 @@ def _name(axes: Any, what: Plot, lines: Mapping[str, Points]) -> None:
 
 
 def spread_out(heights: Sequence[float]) -> list[float]:
-    """Heights from 0 to 1, near those that are wanted and far enough from each other."""
+    """Return heights from 0 to 1, close to those wanted and apart from each other."""
     apart = min(APART, 1 / max(len(heights) - 1, 1))
     groups: list[list[int]] = []
     for number in sorted(range(len(heights)), key=heights.__getitem__):
@@ -202,12 +203,12 @@ def spread_out(heights: Sequence[float]) -> list[float]:
         ):
             last = groups.pop()
             groups[-1] += last
-    found = dict(pair for group in groups for pair in zip(group, _place(group, heights, apart), strict=True))
-    return [found[number] for number in range(len(heights))]
+    placed = dict(pair for group in groups for pair in zip(group, _place(group, heights, apart), strict=True))
+    return [placed[number] for number in range(len(heights))]
 
 
 def _place(group: Sequence[int], heights: Sequence[float], apart: float) -> list[float]:
-    """The heights of a group whose members are next to each other, lowest first."""
+    """Return the heights of adjacent members of a group, lowest first."""
     high = (len(group) - 1) * apart
     low = fmean(heights[number] for number in group) - high / 2
     low = min(max(low, 0.0), max(1.0 - high, 0.0))

@@ -1,4 +1,4 @@
-"""Results for a person, and for a program."""
+"""Results as tables on a terminal, and as JSON."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _VERDICT = {True: "[green]met", False: "[red]short", None: ""}
 
 
 def write_json(path: Path, machine: Mapping[str, object], results: Sequence[Result], notes: Notes) -> None:
-    """Write a run.
+    """Write a run as JSON.
 
     `{"machine": {…}, "results": [{"id", "value", "unit", "baseline", "ratio", "target", "met"}],
-    "rows": [{"table", "side", "cells": {heading: number}}], "curves": [{"plot", "side", "points": [[length, value]]}],
-    "remarks": {side: text}, "missing": [{"peer", "install", "reason"}]}`
+    "rows": [{"table", "side", "cells": {heading: number}}], "curves": [{"plot", "side", "points":
+    [[length, value]]}], "remarks": {side: text}, "missing": [{"peer", "install", "reason"}]}`
     """
-    said = {"rows": notes.rows, "curves": notes.curves, "remarks": notes.remarks, "missing": notes.missing}
-    data = msgspec.json.encode({"machine": machine, "results": results, **said})
+    notes_of_run = {"rows": notes.rows, "curves": notes.curves, "remarks": notes.remarks, "missing": notes.missing}
+    data = msgspec.json.encode({"machine": machine, "results": results, **notes_of_run})
     path.write_bytes(msgspec.json.format(data, indent=2) + b"\n")
 
 
@@ -45,7 +45,7 @@ def _what(figure: Figure) -> str:
 
 
 def show_cases(console: Console, cases: Sequence[Case]) -> None:
-    """A table of what can be run."""
+    """Print a table of all figures of the cases."""
     table = Table("figure", "what", "unit", "target")
     for case in cases:
         for figure in case.figures:
@@ -54,7 +54,7 @@ def show_cases(console: Console, cases: Sequence[Case]) -> None:
 
 
 def show_results(console: Console, figures: Mapping[str, Figure], results: Sequence[Result]) -> None:
-    """A table of what was measured."""
+    """Print a table of results."""
     table = Table(Column("figure", overflow="fold"), "what")
     for title in ("value", "baseline", "ratio", "target", ""):
         table.add_column(title, justify="right", no_wrap=True)
@@ -72,7 +72,7 @@ def show_results(console: Console, figures: Mapping[str, Figure], results: Seque
 
 
 def show_rows(console: Console, rows: Sequence[Row]) -> None:
-    """A table for each comparison: a line for each side, a column for each number."""
+    """Print a table for each comparison: a line for each side, a column for each number."""
     for title in dict.fromkeys(row.table for row in rows):
         lines = [row for row in rows if row.table == title]
         headings = dict.fromkeys(heading for row in lines for heading in row.cells)
@@ -86,18 +86,18 @@ def show_rows(console: Console, rows: Sequence[Row]) -> None:
 
 
 def show_remarks(console: Console, remarks: Mapping[str, str]) -> None:
-    """A line for each side of which something has to be known."""
+    """Print a line for each side that needs an explanation."""
     for side, remark in remarks.items():
         console.print(f"[bold]{escape(side)}[/]: {escape(remark)}", highlight=False)
 
 
 def number(value: float) -> str:
-    """A number as a person reads it: three digits, or all of a large one."""
+    """Return a number for people: three digits, or all of a large one."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def show_curves(console: Console, curves: Sequence[Curve]) -> None:
-    """A table for each plot: a line for each side, a column for each length."""
+    """Print a table for each plot: a line for each side, a column for each length."""
     for plot in dict.fromkeys(curve.plot for curve in curves):
         lines = [curve for curve in curves if curve.plot == plot and curve.points]
         lengths = sorted({length for curve in lines for length, _ in curve.points})
@@ -105,19 +105,19 @@ def show_curves(console: Console, curves: Sequence[Curve]) -> None:
         for length in lengths:
             table.add_column(f"{length:,.0f}", justify="right")
         for curve in lines:
-            known = dict(curve.points)
-            table.add_row(curve.side, *(number(known[length]) if length in known else "" for length in lengths))
+            points = dict(curve.points)
+            table.add_row(curve.side, *(number(points[length]) if length in points else "" for length in lengths))
         console.print(table)
 
 
 def show_missing(console: Console, missing: Sequence[Missing]) -> None:
-    """A line for each peer that was not measured."""
+    """Print a line for each peer that was not measured."""
     for gap in missing:
         console.print(f"[yellow]missing[/]: {gap.peer} ({gap.reason}); {gap.install}", markup=True, highlight=False)
 
 
 def show_changes(console: Console, changes: Sequence[Change]) -> None:
-    """A table of a run against an earlier one."""
+    """Print a table of a run beside an earlier one."""
     table = Table("figure", "compared")
     for title in ("then", "now", "times", "target", ""):
         table.add_column(title, justify="right")

@@ -1,4 +1,4 @@
-"""Recorded sessions: how fast they are imported, and their view is there."""
+"""Recorded sessions: how fast they are imported, and how fast their view is opened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import eventlog
 import projections
 from benchmarks.engine import opened
-from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting
 from benchmarks.limits import decode_lines, decode_stream
 from benchmarks.measure import in_turn, timed
 from benchmarks.workloads import generated_session, recorded_sessions, recorded_streams
@@ -26,38 +26,38 @@ VIEW_ROUNDS = 5
 
 
 def data_in_use(recorded: Path | None) -> str:
-    """Which sessions are imported, in words."""
+    """Return in words which sessions are imported."""
     if recorded is not None and recorded_sessions(recorded):
         return "recorded sessions"
     return "no recorded sessions: a generated one and the packaged demo stand for them"
 
 
 def session_files(setting: Setting) -> list[Path]:
-    """The files to import as whole sessions, longest first."""
-    found = recorded_sessions(setting.recorded) if setting.recorded is not None else []
-    return found or [generated_session(setting.directory / "generated.jsonl", setting.sizes.generated)]
+    """Return the files to import as whole sessions, longest first."""
+    files = recorded_sessions(setting.recorded) if setting.recorded is not None else []
+    return files or [generated_session(setting.directory / "generated.jsonl", setting.sizes.generated)]
 
 
 def stream_files(setting: Setting) -> list[Path]:
-    """The recorded streams to import: those of the formats there is an importer for."""
-    found = recorded_streams(setting.recorded) if setting.recorded is not None else []
-    return list(known_files(found)) or sorted(DEMO.glob("*.sse"))
+    """Return the recorded streams whose formats have an importer."""
+    files = recorded_streams(setting.recorded) if setting.recorded is not None else []
+    return list(known_files(files)) or sorted(DEMO.glob("*.sse"))
 
 
 def known_files(paths: Sequence[Path], formats: Sequence[str] = ()) -> Iterator[Path]:
-    """Those of the files that there is an importer for, of these formats if any are named."""
+    """Yield the files that have an importer, of these formats if any are named."""
     for path in paths:
         try:
             with path.open("rb") as file:
-                found = detect(file.read(1 << 16), str(path))
+                format = detect(file.read(1 << 16), str(path))
         except ImportFormatError:
             continue
-        if not formats or found in formats:
+        if not formats or format in formats:
             yield path
 
 
-def _import_rate(setting: Setting, name: str, paths: Sequence[Path], decode: Callable[[Path], object]) -> Measured:
-    """Bytes of the files imported in a second into a new store, until they are durable; in MB."""
+def _import_rate(setting: Setting, name: str, paths: Sequence[Path], decode: Callable[[Path], object]) -> Measurement:
+    """Return MB imported per second into a new store, until they are durable."""
     numbers = count()
 
     def engine() -> list[float]:
@@ -67,10 +67,10 @@ def _import_rate(setting: Setting, name: str, paths: Sequence[Path], decode: Cal
     sides = {"engine": engine, "limit": lambda: [timed(lambda: [decode(path) for path in paths])]}
     samples = in_turn(sides, setting.sizes.rounds)
     size = sum(path.stat().st_size for path in paths) / 1e6
-    return Measured(size / samples["engine"].median, size / samples["limit"].median)
+    return Measurement(size / samples["engine"].median, size / samples["limit"].median)
 
 
-def _imports(setting: Setting) -> dict[str, Measured]:
+def _imports(setting: Setting) -> dict[str, Measurement]:
     return {
         "import.sessions": _import_rate(setting, "sessions", session_files(setting), decode_lines),
         "import.streams": _import_rate(setting, "streams", stream_files(setting), decode_stream),
@@ -79,13 +79,13 @@ def _imports(setting: Setting) -> dict[str, Measured]:
 
 @contextmanager
 def _longest(path: Path) -> Generator[eventlog.Session]:
-    """The session with the most messages, in a store that was just opened."""
+    """Yield the session with the most messages, in a store that was just opened."""
     with eventlog.open(path) as store:
         longest = max(store.sessions(), key=lambda info: info.messages)
         yield store.session(longest.id)
 
 
-def _views(setting: Setting) -> dict[str, Measured]:
+def _views(setting: Setting) -> dict[str, Measurement]:
     source = session_files(setting)[0]
     path = setting.directory / "views"
     with eventlog.open(path) as store:
@@ -113,8 +113,8 @@ def _views(setting: Setting) -> dict[str, Measured]:
     samples = in_turn(sides, setting.sizes.rounds)
     first, following_ = samples["cold"].median, samples["next"].median
     return {
-        "view.cold": Measured(first * 1e3, samples["limit"].median * 1e3),
-        "view.next": Measured(following_ * 1e6, first * 1e6),
+        "view.cold": Measurement(first * 1e3, samples["limit"].median * 1e3),
+        "view.next": Measurement(following_ * 1e6, first * 1e6),
     }
 
 

@@ -1,7 +1,8 @@
-"""The figures that rest on what a flush costs, on a disk whose flush takes 1 ms.
+"""Figures that depend on the cost of a flush, on a disk whose flush takes 1 ms.
 
-What a commit costs beside its flush weighs the more, the quicker the disk is.  Here every `fdatasync`, the engine's and the raw file's,
-really happens, and then lasts until it has taken 1 ms: about what a network disk of a cloud needs.
+The quicker the disk, the more the rest of a commit weighs. Here every `fdatasync`, of the engine
+and of the raw file, really happens and then lasts until 1 ms has passed: about the time of a
+network disk in a cloud.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import eventlog
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.groups import of_log, of_sessions
 from benchmarks.limits import RawFile
 from benchmarks.measure import in_turn, timed
@@ -36,10 +37,10 @@ def _slowly(flush: Callable[[int], None], fd: int) -> None:
 
 
 class SlowIO(JournalIO):
-    """The journal's way to a slow disk."""
+    """The journal's I/O on a slow disk."""
 
     def fdatasync(self, fd: int) -> None:
-        """Flush, slowly."""
+        """Flush, and wait until the flush has lasted 1 ms."""
         _slowly(super().fdatasync, fd)
 
 
@@ -47,7 +48,7 @@ class SlowFile(RawFile):
     """A raw file on a slow disk."""
 
     def fdatasync(self, fd: int) -> None:
-        """Flush, slowly."""
+        """Flush, and wait until the flush has lasted 1 ms."""
         _slowly(super().fdatasync, fd)
 
 
@@ -57,7 +58,7 @@ def _opened(path: Path) -> Generator[eventlog.Store]:
         yield store
 
 
-def _turn(setting: Setting) -> dict[str, Measured]:
+def _turn(setting: Setting) -> dict[str, Measurement]:
     count = setting.sizes.turns
     work = [iter(turns(count + WARM_UP)) for _ in range(2)]
     with _opened(setting.directory / "turns") as store, SlowFile(setting.directory / "raw") as raw:
@@ -65,21 +66,21 @@ def _turn(setting: Setting) -> dict[str, Measured]:
         with session.lease():
             sides: dict[str, Callable[[], list[float]]] = {
                 "engine": lambda: [timed(lambda: take_turn(session, next(work[0])))],
-                "raw": lambda: [timed(lambda: raw.write(next(work[1]).plain()))],
+                "raw": lambda: [timed(lambda: raw.write(next(work[1]).text_bytes()))],
             }
             samples = in_turn(sides, count, warm_up=WARM_UP)
-    return {"slow.turn": Measured(samples["engine"].median * 1000, samples["raw"].median * 1000)}
+    return {"slow.turn": Measurement(samples["engine"].median * 1000, samples["raw"].median * 1000)}
 
 
-def _many(setting: Setting) -> dict[str, Measured]:
+def _many(setting: Setting) -> dict[str, Measurement]:
     with _opened(setting.directory / "many") as store, SlowFile(setting.directory / "bare") as file:
-        found = {
+        rates_of = {
             "log": of_log(setting, store, file, "appends to the log, flushes of 1 ms"),
             "session": of_sessions(setting, store, file, "user messages, flushes of 1 ms"),
         }
     return {
-        f"slow.{name}.{side}": Measured(rates[side], rates["alone"])
-        for name, rates in found.items()
+        f"slow.{name}.{side}": Measurement(rates[side], rates["alone"])
+        for name, rates in rates_of.items()
         for side in ("threads", "tasks")
     }
 
@@ -98,9 +99,17 @@ CASES = (
             Figure(
                 "slow.log.threads", "durable appends, flushes of 1 ms, 64 threads", "/s", "one thread", Target(">=", 6)
             ),
-            Figure("slow.log.tasks", "the same, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)),
+            Figure(
+                "slow.log.tasks",
+                "durable appends, flushes of 1 ms, 64 asyncio tasks",
+                "/s",
+                "one thread",
+                Target(">=", 12),
+            ),
             Figure("slow.session.threads", "durable user messages, 64 threads", "/s", "one thread", Target(">=", 6)),
-            Figure("slow.session.tasks", "the same, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)),
+            Figure(
+                "slow.session.tasks", "durable user messages, 64 asyncio tasks", "/s", "one thread", Target(">=", 12)
+            ),
         ),
         _many,
     ),

@@ -1,11 +1,10 @@
 """Durable turns in plain SQLite, in WAL mode at `synchronous=FULL`.
 
-How little can be kept of one, and all that the engine keeps.
+One side stores as little as possible of a turn, the other all that the engine stores.
 
-A new database is quicker or slower than one in use: its WAL's file still grows, and a file that grows has more to sync than its data.  Every side
-here is therefore written to until the WAL is written again from its start.
-
-No side has a hash tree, a checksum, a lease, or an order between sessions.
+A new database is quicker or slower than one in use: its WAL's file still grows, and a growing file
+has more to sync than its data. So every side is first written to until the WAL is used again from
+its start. No side has a hash tree, a checksum, a lease, or an order between sessions.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from eventlog.codec.deltas import DeltaRun
 __all__ = ["SameFacts", "TwoRows", "Wal"]
 
 STILL = 10
-"""Turns on end that must leave the size of the WAL's file alone."""
+"""Consecutive turns that must not change the size of the WAL's file."""
 ENOUGH = 1_000
-"""Turns after which it must have stopped growing.
+"""Turns after which the file must have stopped growing.
 
 SQLite moves pages into the database after each thousand.
 """
@@ -42,7 +41,7 @@ def _filling() -> Sequence[Turn]:
 
 
 class Wal(ABC):
-    """A database in WAL mode, as it is after some use."""
+    """A database in WAL mode that has been in use."""
 
     def __init__(self, path: Path, schema: str) -> None:
         self._path = path
@@ -67,7 +66,7 @@ class Wal(ABC):
     def fill(self) -> None:
         """Write turns until the WAL's file has stopped growing.
 
-        A checkpoint has then moved pages into the database.  Only the end of all this waits for the disk.
+        A checkpoint has then moved pages into the database. Only the end waits for the disk.
         """
         new = self._path.stat().st_size
         size = still = 0
@@ -82,18 +81,18 @@ class Wal(ABC):
         else:
             raise RuntimeError(f"the WAL still grows after {ENOUGH:,} turns: {size:,} bytes")
         self.connection.execute("PRAGMA synchronous=FULL")
-        self.settle()
+        self.finish_work()
 
     def wal_bytes(self) -> int:
-        """The size of the WAL's file."""
+        """Return the size of the WAL's file."""
         return self._path.with_name(f"{self._path.name}-wal").stat().st_size
 
     def kept_bytes(self) -> int:
-        """What the database without its WAL takes on the disk."""
+        """Return the bytes of the database on the disk, without its WAL."""
         return self._path.stat().st_blocks * 512
 
-    def settle(self) -> None:
-        """Move what is in the WAL into the database; its file stays."""
+    def finish_work(self) -> None:
+        """Move the WAL's pages into the database; its file stays."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
@@ -110,26 +109,26 @@ MessageRow = tuple[str, str, bytes]
 
 
 class TwoRows(Wal):
-    """A row of JSON for the user's message, and one for the assistant's."""
+    """A row of JSON for each message."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, _MESSAGES)
         self._encode = msgspec.json.Encoder().encode
 
     def turn(self, turn: Turn, session: str = "s") -> None:
-        """Two rows, one transaction."""
+        """Add two rows in one transaction."""
         self.add(self.rows(turn, session))
 
     def rows(self, turn: Turn, session: str) -> Iterator[MessageRow]:
-        """A turn's two rows."""
+        """Return a turn's two rows."""
         self._number += 1
         call = {"type": "tool", "call": f"call_{self._number}", "name": "bash", "input": {"command": turn.command}}
-        said = {"type": "text", "text": "".join(turn.answer)}
+        answer = {"type": "text", "text": "".join(turn.answer)}
         yield self.row(session, "user", [{"type": "text", "text": turn.question}])
-        yield self.row(session, "assistant", [said, {**call, "output": turn.output}])
+        yield self.row(session, "assistant", [answer, {**call, "output": turn.output}])
 
     def row(self, session: str, role: str, parts: Sequence[object]) -> MessageRow:
-        """A message's row."""
+        """Return a message's row."""
         return session, role, self._encode({"role": role, "parts": parts})
 
     def add(self, rows: Iterable[MessageRow]) -> None:
@@ -155,11 +154,11 @@ _UPDATE = "UPDATE session SET version = ?, time = ?, messages = messages + ? WHE
 
 
 class SameFacts(Wal):
-    """What the engine keeps of a turn, in three tables.
+    """All that the engine stores of a turn, in three tables.
 
-    Its events, the run of deltas whole, its large text by content, and the session's head.
-
-    The events are the engine's own structs, encoded as it encodes them, without the array that it puts around those of one append.
+    That is its events, the run of deltas whole, its large text by content, and the session's head.
+    The events are the engine's own structs, encoded in the same way, without the array around the
+    events of one append.
     """
 
     def __init__(self, path: Path, *, each_delta: bool = False, each_wait: bool = False) -> None:
@@ -170,7 +169,7 @@ class SameFacts(Wal):
         self._version = 0
 
     def turn(self, turn: Turn) -> None:
-        """All facts in one transaction, or in one for each wait of the engine's turn.
+        """Add all facts in one transaction, or in one for each wait of the engine's turn.
 
         The waits are for question, call, result and end.
         """

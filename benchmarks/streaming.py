@@ -7,7 +7,7 @@ from statistics import mean, median
 
 import eventlog
 from benchmarks.engine import opened, stream
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.limits import encode_one_by_one
 from benchmarks.measure import in_turn, timed, written
 from benchmarks.workloads import deltas
@@ -20,7 +20,7 @@ PER_FLUSH = 10
 
 
 def _throughput(setting: Setting, parts: int) -> tuple[float, float, float]:
-    """Deltas per second: accepted, durable, and encoded one by one."""
+    """Return deltas per second: accepted, durable, and encoded one by one."""
     texts = deltas(setting.sizes.deltas)
     names = [f"prt_{number:026d}" for number in range(parts)]
     accepted: list[float] = []
@@ -41,28 +41,31 @@ def _throughput(setting: Setting, parts: int) -> tuple[float, float, float]:
     return count / median(accepted[1:]), count / samples["engine"].median, count / samples["limit"].median
 
 
-def _one(setting: Setting) -> dict[str, Measured]:
+def _one(setting: Setting) -> dict[str, Measurement]:
     accepted, durable, limit = _throughput(setting, 1)
-    return {"deltas.one": Measured(durable, limit), "deltas.one.accepted": Measured(accepted, limit)}
+    return {"deltas.one": Measurement(durable, limit), "deltas.one.accepted": Measurement(accepted, limit)}
 
 
-def _two(setting: Setting) -> dict[str, Measured]:
+def _two(setting: Setting) -> dict[str, Measurement]:
     accepted, durable, limit = _throughput(setting, 2)
-    return {"deltas.two": Measured(durable, limit), "deltas.two.accepted": Measured(accepted, limit)}
+    return {"deltas.two": Measurement(durable, limit), "deltas.two.accepted": Measurement(accepted, limit)}
 
 
-def _flush(setting: Setting) -> dict[str, Measured]:
-    """Bytes of each flush of ten deltas.
+def _flush(setting: Setting) -> dict[str, Measurement]:
+    """Measure the bytes of each flush of ten deltas.
 
-    The median leaves out what a few flushes write for many, the mean does not.
+    A few flushes write for many: the median leaves that out, the mean does not.
     """
     sizes = setting.sizes
     texts = deltas(PER_FLUSH)
-    plain = len("".join(texts))
+    characters = len("".join(texts))
     with opened(setting.directory, "flush") as store:
         session = store.create_session(title="flushes")
         each = _flushes(session, texts, sizes.flushes)
-    return {"flush.bytes": Measured(median(each), plain), "flush.bytes.all": Measured(mean(each), plain)}
+    return {
+        "flush.bytes": Measurement(median(each), characters),
+        "flush.bytes.all": Measurement(mean(each), characters),
+    }
 
 
 def _flushes(session: eventlog.Session, texts: list[str], count: int) -> list[int]:
@@ -87,7 +90,7 @@ CASES = (
         "deltas.one",
         (
             Figure("deltas.one", "deltas of one part, until flushed", "deltas/s", ONE_BY_ONE, Target(">=", 0.15)),
-            Figure("deltas.one.accepted", "the same, until accepted", "deltas/s", ONE_BY_ONE),
+            Figure("deltas.one.accepted", "deltas of one part, until accepted", "deltas/s", ONE_BY_ONE),
         ),
         _one,
     ),
@@ -97,7 +100,7 @@ CASES = (
             Figure(
                 "deltas.two", "deltas of two parts in turn, until flushed", "deltas/s", ONE_BY_ONE, Target(">=", 0.15)
             ),
-            Figure("deltas.two.accepted", "the same, until accepted", "deltas/s", ONE_BY_ONE),
+            Figure("deltas.two.accepted", "deltas of two parts in turn, until accepted", "deltas/s", ONE_BY_ONE),
         ),
         _two,
     ),
@@ -105,7 +108,7 @@ CASES = (
         "flush.bytes",
         (
             Figure("flush.bytes", "bytes written by a flush of 10 deltas (wchar), median", "B", "their text"),
-            Figure("flush.bytes.all", "the same, mean, with zero-filled files and folding", "B", "their text"),
+            Figure("flush.bytes.all", "bytes of a flush, mean, with zero-filled files and folding", "B", "their text"),
         ),
         _flush,
     ),

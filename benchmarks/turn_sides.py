@@ -1,6 +1,6 @@
-"""All sides that are measured writing a durable turn, by name.
+"""All sides that write durable turns, by name.
 
-A process of its own can so measure one of them alone.
+By its name a process of its own can measure one side alone.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ __all__ = ["SIDES", "Kind", "Side"]
 
 
 class Side(Protocol):
-    """Something that keeps turns, as it is after some use."""
+    """A way to store turns, in the state it has after some use."""
 
     def turn(self, turn: Turn) -> None:
-        """Keep a turn; durable when it returns."""
+        """Store a turn; durable when it returns."""
         ...
 
-    def settle(self) -> None:
-        """Do what was left for later: move what was written to where it stays."""
+    def finish_work(self) -> None:
+        """Do deferred work: move what was written to where it stays."""
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all that is open."""
         ...
 
 
 def _used(folder: Path) -> Path:
-    """A store that has been in use; it is made once for a folder."""
+    """Return a store that has been in use; it is made once for a folder."""
     path = folder / "used"
     return path if path.exists() else seasoned(path)
 
@@ -63,18 +63,18 @@ class EngineSide:
         self._session = self._opened()
 
     def _opened(self) -> eventlog.Session:
-        """The session in the store opened anew, its lease taken if it is to be held."""
+        """Open the store anew and return its session, with the lease taken if it is to be held."""
         session = self._open.enter_context(eventlog.open(self._path)).session(self._name)
         if self._held:
             self._open.enter_context(session.lease())
         return session
 
     def turn(self, turn: Turn) -> None:
-        """One turn."""
+        """Take a turn."""
         self._take(self._session, turn)
 
-    def settle(self) -> None:
-        """Close the store, which does its background work to the end, and open it again."""
+    def finish_work(self) -> None:
+        """Close the store, which ends its background work, and open it again."""
         self._open.close()
         self._session = self._opened()
 
@@ -84,17 +84,17 @@ class EngineSide:
 
 
 class RawSide:
-    """The turn's bytes and nothing else, into a file filled with zeros."""
+    """The turn's bytes and nothing else, written into a file filled with zeros."""
 
     def __init__(self, directory: Path) -> None:
         self.file = RawFile(directory / "raw")
 
     def turn(self, turn: Turn) -> None:
-        """One write, one sync."""
-        self.file.write(turn.plain())
+        """Make one write and one sync."""
+        self.file.write(turn.text_bytes())
 
-    def settle(self) -> None:
-        """Nothing was left for later."""
+    def finish_work(self) -> None:
+        """Do nothing: no work was deferred."""
 
     def close(self) -> None:
         """Close the file."""
@@ -102,7 +102,7 @@ class RawSide:
 
 
 class BareSide(RawSide):
-    """The turn's events, encoded as the engine does it, written by another thread."""
+    """The turn's events, encoded as by the engine, written by another thread."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -110,7 +110,7 @@ class BareSide(RawSide):
         self._hand_off = HandOff(lambda records: self.file.write(b"".join(records)))
 
     def turn(self, turn: Turn) -> None:
-        """One write, one sync, in the thread."""
+        """Make one write and one sync, in the thread."""
         bodies: dict[bytes, bytes] = {}
         payload = encode(items_of(next(self._numbers), turn, BEGAN, bodies), BEGAN)
         self._hand_off.wait(b"".join((payload, *bodies.values())))
@@ -128,12 +128,12 @@ def _filled(database: Callable[[Path], Wal], directory: Path) -> Wal:
 
 
 class Kind(NamedTuple):
-    """A side, and what has to be known of it."""
+    """A side, and the explanation that its figures need."""
 
     title: str
     note: str
     make: Callable[[Path], Side]
-    """In a directory of its own, which is there."""
+    """Makes the side in an existing directory of its own."""
 
 
 def _engine(note: str, *, waits: bool, held: bool) -> Kind:

@@ -1,7 +1,8 @@
 """A durable turn: question, answer in deltas, a tool and its result.
 
-As the README writes it, which takes the lease and gives it back, and with the lease held; with its waits, and with one at its end.  Beside it SQLite in
-steady state, which keeps as much, or less, with as many transactions.
+Measured as the README writes it, which takes and releases the lease, and with the lease held; with
+its waits, and with one wait at its end. Beside it SQLite in steady state, which stores as much or
+less, in as many transactions.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from functools import partial
 import eventlog
 from benchmarks.alone import alone, tracer
 from benchmarks.engine import WAITS, opened, take_turn, with_history
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
-from benchmarks.measure import Samples, Spent, in_turn, spent
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
+from benchmarks.measure import Samples, Timing, in_turn, spent
 from benchmarks.turn_sides import SIDES, Side
 from benchmarks.workloads import Turn, turns
 
@@ -25,15 +26,15 @@ SHORT_HISTORY = 10
 TABLE = "a durable turn"
 
 
-def _beside(setting: Setting) -> dict[str, Measured]:
-    """One turn of each side, then the next, so that noise meets all of them alike.
+def _beside(setting: Setting) -> dict[str, Measurement]:
+    """Measure one turn of each side after the other, so that noise meets all sides alike.
 
-    What background work costs is measured afterwards, each side alone.
+    Background work is measured afterwards, each side alone.
     """
     folder = setting.directory / "turns"
     count = setting.sizes.turns
     with ExitStack() as stack:
-        sides: dict[str, Callable[[], list[Spent]]] = {}
+        sides: dict[str, Callable[[], list[Timing]]] = {}
         for name, kind in SIDES.items():
             place = folder / name
             place.mkdir(parents=True)
@@ -43,9 +44,9 @@ def _beside(setting: Setting) -> dict[str, Measured]:
         samples = in_turn(sides, count, warm_up=WARM_UP)
     costs = {name: alone(name, folder / f"{name}-alone", setting.sizes.counted) for name in SIDES}
     for name, kind in SIDES.items():
-        found, cost = samples[name], costs[name]
+        side_samples, cost = samples[name], costs[name]
         cells = {
-            **found.columns(),
+            **side_samples.columns(),
             "CPU in all": cost.cpu * 1e3,
             "syncs": cost.syncs,
             "KB written": cost.written / 1e3,
@@ -69,32 +70,32 @@ def _beside(setting: Setting) -> dict[str, Measured]:
         "turn.raw.bare": _ratio(samples, "bare", "raw"),
         "turn.cpu": _cpu(samples, "readme", "facts"),
         "turn.cpu.waits": _cpu(samples, "readme.waits", "facts.waits"),
-        "turn.cpu.all": Measured(costs["readme"].cpu * 1e3, costs["facts"].cpu * 1e3),
-        "turn.written": Measured(costs["readme"].written / 1e3, costs["facts"].written / 1e3),
+        "turn.cpu.all": Measurement(costs["readme"].cpu * 1e3, costs["facts"].cpu * 1e3),
+        "turn.written": Measurement(costs["readme"].written / 1e3, costs["facts"].written / 1e3),
     } | {
-        f"turn.syncs{waits}": Measured(syncs, durable)
+        f"turn.syncs{waits}": Measurement(syncs, durable)
         for waits, durable in (("", 1), (".waits", WAITS))
         if (syncs := costs[f"readme{waits}"].syncs) is not None
     }
 
 
-def _taking(side: Side, work: Iterator[Turn]) -> Callable[[], list[Spent]]:
-    def one() -> list[Spent]:
+def _taking(side: Side, work: Iterator[Turn]) -> Callable[[], list[Timing]]:
+    def one() -> list[Timing]:
         return [spent(partial(side.turn, next(work)))]
 
     return one
 
 
-def _ratio(samples: dict[str, Samples], name: str, against: str) -> Measured:
-    return Measured(samples[name].median * 1e3, samples[against].median * 1e3)
+def _ratio(samples: dict[str, Samples], name: str, against: str) -> Measurement:
+    return Measurement(samples[name].median * 1e3, samples[against].median * 1e3)
 
 
-def _cpu(samples: dict[str, Samples], name: str, against: str) -> Measured:
-    return Measured(samples[name].median_cpu * 1e3, samples[against].median_cpu * 1e3)
+def _cpu(samples: dict[str, Samples], name: str, against: str) -> Measurement:
+    return Measurement(samples[name].median_cpu * 1e3, samples[against].median_cpu * 1e3)
 
 
-def _by_history(setting: Setting) -> dict[str, Measured]:
-    """Turns in a session that is long, and in one that is not, in the same store."""
+def _by_history(setting: Setting) -> dict[str, Measurement]:
+    """Measure turns in a long and in a short session of one store."""
     count = setting.sizes.turns
     with opened(setting.directory, "history") as store:
         long = with_history(store, setting.sizes.history)
@@ -102,18 +103,18 @@ def _by_history(setting: Setting) -> dict[str, Measured]:
         short = [with_history(store, SHORT_HISTORY)]
         with long.lease():
 
-            def short_side() -> list[Spent]:
+            def short_side() -> list[Timing]:
                 if short[0].info.messages >= SHORT_HISTORY * 2:
                     short[0] = with_history(store, SHORT_HISTORY)
                 with short[0].lease():
                     return _take(short[0], work[1])
 
-            sides: dict[str, Callable[[], list[Spent]]] = {"long": lambda: _take(long, work[0]), "short": short_side}
+            sides: dict[str, Callable[[], list[Timing]]] = {"long": lambda: _take(long, work[0]), "short": short_side}
             samples = in_turn(sides, count, warm_up=WARM_UP)
     return {"turn.history": _ratio(samples, "long", "short")}
 
 
-def _take(session: eventlog.Session, work: Iterator[Turn]) -> list[Spent]:
+def _take(session: eventlog.Session, work: Iterator[Turn]) -> list[Timing]:
     return [spent(partial(take_turn, session, next(work)))]
 
 
@@ -137,8 +138,8 @@ CASES = (
             Figure("turn.rows", f"{README}, pipelined", "ms", "SQLite FULL, two rows", Target("<=", 1.6)),
             Figure("turn.deltas", f"{README}, pipelined", "ms", "SQLite FULL, same facts, a row per delta"),
             Figure("turn.waits", f"{README}, its {WAITS} waits", "ms", FACTS_WAITS, Target("<=", 1.1)),
-            Figure("turn.held", "the same, lease held, pipelined", "ms", FACTS),
-            Figure("turn.held.waits", f"the same, lease held, its {WAITS} waits", "ms", FACTS_WAITS),
+            Figure("turn.held", "durable turn, lease held, pipelined", "ms", FACTS),
+            Figure("turn.held.waits", f"durable turn, lease held, its {WAITS} waits", "ms", FACTS_WAITS),
             Figure("turn.raw", "durable turn, lease held, pipelined", "ms", RAW, Target("<=", 1.5)),
             Figure("turn.raw.bare", "its events made, encoded and handed to a thread that writes them", "ms", RAW),
             Figure("turn.cpu", f"CPU of a {README}, pipelined", "ms", FACTS, before=Target("<=", 0.5)),

@@ -1,7 +1,7 @@
-"""Turns on end: what the slow ones take, and the memory of the process that takes them.
+"""Consecutive turns: the slow ones, and the memory of the process that takes them.
 
-Each side has a process of its own.  The sides take blocks of turns alternately, so that all meet one disk; folding and checkpoints
-come between the turns.
+Each side has a process of its own. The sides take blocks of turns alternately, so that all meet one
+disk; folding and checkpoints happen between the turns.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from pathlib import Path
 from typing import TypedDict
 
 from benchmarks.children import Worker
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
-from benchmarks.measure import Samples, Spent, in_turn, of_process, spent
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
+from benchmarks.measure import Samples, Timing, in_turn, of_process, spent
 from benchmarks.turn_sides import SIDES
 from benchmarks.workloads import turns
 
 __all__ = ["CASES", "taking"]
 
 BLOCK = 100
-"""Turns of a side before the next side has its own.
+"""Turns of a side before the next side goes on.
 
-So many that most of its background work falls among them.
+Enough that most of its background work happens among them.
 """
 MEASURED = ("readme", "facts", "rows")
 SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
 SLOWEST = (2, 10, 100, 1000)
-"""One turn in so many is slower than the curve's point."""
+"""Each point of the curve is exceeded by one turn in this many."""
 POINTS = 8
-"""Of a curve of memory, about."""
+"""Approximate number of points of a memory curve."""
 
 
-class _Told(TypedDict):
-    """What a worker answers."""
+class _WorkerAnswer(TypedDict):
+    """Answer of a worker."""
 
-    works: list[Spent]
+    works: list[Timing]
     private: int
     """Bytes of memory that belong to the process alone."""
     resident: int
-    """All of its memory, files that are mapped included."""
+    """Bytes of all its memory, mapped files included."""
 
 
 @contextmanager
-def taking(name: str, directory: str) -> Generator[Callable[[int], _Told]]:
-    """In a worker: turns of one side, as many as are asked for."""
+def taking(name: str, directory: str) -> Generator[Callable[[int], _WorkerAnswer]]:
+    """Take turns of one side in a worker, as many as each question says."""
     side = SIDES[name].make(Path(directory))
     done = 0
 
-    def answer(count: int) -> _Told:
+    def answer(count: int) -> _WorkerAnswer:
         nonlocal done
         work = turns(count, seed=1000 + done)
         done += count
@@ -65,7 +65,7 @@ def taking(name: str, directory: str) -> Generator[Callable[[int], _Told]]:
         side.close()
 
 
-class _Taken:
+class _SideWorker:
     """A side's worker, and its memory in MB after each block of turns."""
 
     def __init__(self, worker: Worker) -> None:
@@ -75,46 +75,46 @@ class _Taken:
         self.resident: dict[int, float] = {}
         self.more(0)
 
-    def more(self, count: int) -> list[Spent]:
-        """Have turns taken."""
-        told: _Told = self._worker.ask(count)
+    def more(self, count: int) -> list[Timing]:
+        """Let the worker take `count` turns."""
+        answer: _WorkerAnswer = self._worker.ask(count)
         self._done += count
-        self.private[self._done], self.resident[self._done] = told["private"] / 1e6, told["resident"] / 1e6
-        return [Spent(*work) for work in told["works"]]
+        self.private[self._done], self.resident[self._done] = answer["private"] / 1e6, answer["resident"] / 1e6
+        return [Timing(*work) for work in answer["works"]]
 
 
-def _on_end(setting: Setting) -> dict[str, Measured]:
-    """Blocks of turns of each side, in turn."""
+def _on_end(setting: Setting) -> dict[str, Measurement]:
+    """Measure blocks of turns of each side in turn."""
     count = setting.sizes.sustained
     block = min(BLOCK, count // 4)
     with ExitStack() as stack:
-        sides: dict[str, _Taken] = {}
+        sides: dict[str, _SideWorker] = {}
         for name in MEASURED:
             place = setting.directory / name
             place.mkdir()
-            sides[name] = _Taken(stack.enter_context(Worker(taking, name, str(place))))
+            sides[name] = _SideWorker(stack.enter_context(Worker(taking, name, str(place))))
         samples = in_turn({name: partial(side.more, block) for name, side in sides.items()}, count // block)
     for name, side in sides.items():
-        _put_down(setting, name, samples[name], side)
+        _add_rows(setting, name, samples[name], side)
     ours, theirs = sides["readme"], sides["facts"]
     marks = sorted(ours.private)
     first, half, last = marks[0], marks[len(marks) // 2], marks[-1]
-    found, against = _shares(samples["readme"]), _shares(samples["facts"])
-    return {f"turn.sustained.{share}": Measured(found[share], against[share]) for share in found} | {
-        "turn.sustained.memory": Measured(ours.private[last], theirs.private[last]),
-        "turn.sustained.memory.first": Measured(ours.private[first], theirs.private[first]),
-        "turn.sustained.memory.growth": Measured(ours.private[last], ours.private[half]),
-        "turn.sustained.memory.mapped": Measured(ours.resident[last], ours.resident[first]),
+    shares, against = _shares(samples["readme"]), _shares(samples["facts"])
+    return {f"turn.sustained.{share}": Measurement(shares[share], against[share]) for share in shares} | {
+        "turn.sustained.memory": Measurement(ours.private[last], theirs.private[last]),
+        "turn.sustained.memory.first": Measurement(ours.private[first], theirs.private[first]),
+        "turn.sustained.memory.growth": Measurement(ours.private[last], ours.private[half]),
+        "turn.sustained.memory.mapped": Measurement(ours.resident[last], ours.resident[first]),
     }
 
 
 def _shares(samples: Samples) -> dict[str, float]:
-    """Milliseconds that these shares of the turns do not exceed, and those of the slowest."""
+    """Return milliseconds that these shares of the turns do not exceed, and the slowest."""
     return {name: samples.percentile(part) * 1e3 for name, part in SHARES.items()} | {"max": max(samples.times) * 1e3}
 
 
-def _put_down(setting: Setting, name: str, samples: Samples, side: _Taken) -> None:
-    """A side's row, and its two curves."""
+def _add_rows(setting: Setting, name: str, samples: Samples, side: _SideWorker) -> None:
+    """Add a side's row and its two curves."""
     kind, count = SIDES[name], len(samples.times)
     cells = {f"{share} ms": value for share, value in _shares(samples).items()}
     cells["CPU ms"] = sum(samples.cpu) / count * 1e3

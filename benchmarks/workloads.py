@@ -1,7 +1,7 @@
-"""What is done, whoever does it: deltas, turns, and recorded sessions.  Knows no engine.
+"""The work that every side does: deltas, turns, recorded sessions. Knows no engine.
 
-Everything is made from a seed, so that two runs do the same; every tool output is another one, so that no side can
-store it once.
+All work is made from a seed, so that runs are equal. Every tool output is different, so that no
+side can store it once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DELTA_CHARACTERS = 5
 """Characters of a text delta: 5.8 in recorded streams (OpenAI 4.7, Anthropic 15)."""
 
 DIFFERENT = 4_000
-"""Different turns of a generated session; then they come again, renumbered."""
+"""Different turns of a generated session; then they repeat, renumbered."""
 
 _WORDS = (
     "the", "model", "reads", "every", "file", "that", "this", "test", "names", "and", "then", "it", "writes", "one", "line",
@@ -48,13 +48,13 @@ class Turn(NamedTuple):
     command: str
     output: str
 
-    def plain(self) -> bytes:
-        """Its bytes and nothing else: what any engine has to write."""
+    def text_bytes(self) -> bytes:
+        """Return its bytes and nothing else: what any engine has to write."""
         return "".join((self.question, *self.answer, self.command, self.output)).encode()
 
 
 def prose(random: Random, length: int) -> str:
-    """Words in a row, so many characters."""
+    """Return words in a row, `length` characters."""
     words: list[str] = []
     size = 0
     while size < length:
@@ -64,7 +64,7 @@ def prose(random: Random, length: int) -> str:
 
 
 def _listing(random: Random, length: int) -> str:
-    """Something like the output of a command: columns, names, numbers."""
+    """Return text like the output of a command: columns, names, numbers."""
     lines: list[str] = []
     size = 0
     while size < length:
@@ -75,17 +75,17 @@ def _listing(random: Random, length: int) -> str:
 
 
 def in_deltas(text: str) -> tuple[str, ...]:
-    """A text cut as a stream brings it."""
+    """Cut a text into pieces as a stream brings them."""
     return tuple(text[start : start + DELTA_CHARACTERS] for start in range(0, len(text), DELTA_CHARACTERS))
 
 
 def deltas(count: int) -> list[str]:
-    """Texts of `count` deltas, each a string of its own, as a stream brings them."""
+    """Return the texts of `count` deltas, each a string of its own."""
     return list(in_deltas(prose(Random(1), count * DELTA_CHARACTERS)))
 
 
 def turns(count: int, seed: int = 2) -> list[Turn]:
-    """`count` different turns."""
+    """Return `count` different turns."""
     random = Random(seed)
     return [
         Turn(
@@ -99,19 +99,19 @@ def turns(count: int, seed: int = 2) -> list[Turn]:
 
 
 def recorded_sessions(data: Path, most: int = 4) -> list[Path]:
-    """The largest Claude Code files of a folder of recorded sessions, largest first."""
-    found = sorted(data.glob("entireio_claude_code/*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
-    return found[:most]
+    """Return the largest Claude Code files of a folder of recorded sessions, largest first."""
+    files = sorted(data.glob("entireio_claude_code/*.jsonl"), key=lambda path: (-path.stat().st_size, path.name))
+    return files[:most]
 
 
 def recorded_streams(data: Path, most: int = 40) -> list[Path]:
-    """The largest recorded streams of server-sent events, of whatever format, largest first."""
-    found = sorted(data.glob("sse_extracted/*.sse"), key=lambda path: (-path.stat().st_size, path.name))
-    return found[:most]
+    """Return the largest recorded streams of server-sent events, of any format, largest first."""
+    files = sorted(data.glob("sse_extracted/*.sse"), key=lambda path: (-path.stat().st_size, path.name))
+    return files[:most]
 
 
 def generated_session(path: Path, turns_: int) -> Path:
-    """Write a session in the form of Claude Code's JSONL, for machines without recorded ones."""
+    """Write a session as Claude Code's JSONL, for machines without recorded sessions."""
     different = turns(min(turns_, DIFFERENT), seed=3)
     parent: str | None = None
     written = 0

@@ -15,12 +15,12 @@ from tests.support.faulty_log import FaultyLog
 
 settings.register_profile("untimed", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
-"""No example fails because the machine is busy."""
+"""Without a deadline, so that no example fails because the machine is busy."""
 
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """A place for stores, on every engine."""
+    """Places for stores, on every engine."""
     place = Engine(str(request.param), tmp_path)
     yield place
     place.close()
@@ -28,17 +28,17 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def store(engine: Engine) -> Store:
-    """An open store, on every engine."""
+    """An open store on every engine."""
     return engine.open()
 
 
 @pytest.fixture
 def log() -> FaultyLog:
-    """A log that can be told to refuse or to fail, and outlives its stores."""
+    """A log that can refuse or fail on request, and outlives its stores."""
     return FaultyLog()
 
 
 @pytest.fixture
 def session(log: FaultyLog) -> Session:
-    """A session in it whose deltas are flushed by commands only."""
+    """A session on that log whose deltas are flushed by commands only."""
     return Store(log, flush_interval=1000.0).create_session(id="s", title="t")

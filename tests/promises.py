@@ -1,6 +1,6 @@
-"""The table of promises in `tests/README.md`, from the marks on the tests: `python -m tests.promises` writes it.
+"""Write the list of promises into `tests/README.md`: `python -m tests.promises`.
 
-A test, or a whole file of them, by which a promise is proven has the mark `pytest.mark.promise(n)`.
+A test that proves a promise, or a file of such tests, has the mark `pytest.mark.promise(n)`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PROMISES = (
     "Durable means durable: what was acknowledged survives `kill -9` and power loss.",
     "Order: versions are contiguous, positions grow in commit order, ids and clocks decide nothing.",
     "Atomic: an append is visible whole or not at all.",
-    "Concurrency control: one writer of a version wins, and every outcome is told.",
+    "Concurrency control: one writer of a version wins, and every outcome is reported.",
     "Idempotent: a request id gives its first result, for the session's whole life.",
     "Append-only: nothing is changed or removed but by redaction and erasure, which are recorded.",
     "Replay equals live: from the first event, from a checkpoint, or followed live, a state has the same bytes.",
-    "Bounded opening: opening and paging cost what they show, whatever the length of the history.",
+    "Bounded opening: opening and paging cost what they show, however long the history is.",
     "Reversible: each prune, compaction and rollback can be undone; the view is then what it was, byte for byte.",
     "Time travel: the view of every past model step is rebuilt byte for byte.",
     "Tamper-evident: any change of committed events is found against a head kept elsewhere.",
@@ -34,7 +34,7 @@ PROMISES = (
 
 
 def marks(path: Path) -> Iterator[tuple[int, str]]:
-    """The promises that a file of tests proves, each with the test's name, or "" where the whole file is marked."""
+    """Yield the promises a file proves, with the test's name; "" if the file is marked."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
@@ -51,7 +51,7 @@ def _numbers(expression: ast.expr) -> Iterator[int]:
 
 
 def table() -> str:
-    """A paragraph for each promise, and below it the files and tests that prove it."""
+    """Return the list: each promise, and below it the files and tests that prove it."""
     found: dict[int, dict[str, list[str]]] = {number: {} for number in range(1, len(PROMISES) + 1)}
     for path in sorted(TESTS.rglob("test_*.py")):
         name = path.relative_to(TESTS.parent).as_posix()
@@ -67,7 +67,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """The page with the table as it is today."""
+    """Return the page with the list as it is today."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table()}{END}{after}"

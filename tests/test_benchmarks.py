@@ -17,16 +17,17 @@ from rich.console import Console
 import eventlog
 from benchmarks.__main__ import measure
 from benchmarks.alone import alone, syncs_between_marks, tracer
-from benchmarks.baseline import compared, read_results
+from benchmarks.baseline import Run, compared, read_run
 from benchmarks.cases import CASES, chosen
 from benchmarks.children import Worker, child
 from benchmarks.engine import WAITS, waiting_turn
-from benchmarks.figures import Curve, Figure, Measured, Missing, Notes, Result, Sizes, Target, results_of
+from benchmarks.figures import Curve, Figure, Measurement, Missing, Notes, Result, Sizes, Target, results_of
 from benchmarks.history import begun, compacted, items_of
 from benchmarks.limits import RawFile, decode_lines, decode_stream, encode_one_by_one
 from benchmarks.machine import VOLATILE, describe, filesystem_of, workplace
 from benchmarks.markdown import markdown
-from benchmarks.measure import Samples, Spent, in_turn, kept, spent, written
+from benchmarks.measure import Samples, Timing, disk_bytes, in_turn, spent, written
+from benchmarks.page import PAGE, with_numbers
 from benchmarks.peers.base import Chat, Peer, PeerError, missing
 from benchmarks.peers.registry import PEERS, present
 from benchmarks.plots import INSTALL, PLOTS, can_draw, spread_out, write_plots
@@ -40,7 +41,7 @@ from benchmarks.report import (
     show_rows,
     write_json,
 )
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.page_cache import cached, drop
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from benchmarks.sqlite_turns import SameFacts, TwoRows
@@ -77,13 +78,13 @@ NEEDS_BASELINE = (
 
 @pytest.fixture(scope="module")
 def notes() -> Notes:
-    """What the cases of `results` put down."""
+    """Notes that the cases of `results` write."""
     return Notes()
 
 
 @pytest.fixture(scope="module")
 def results(notes: Notes, tmp_path_factory: pytest.TempPathFactory) -> list[Result]:
-    """Every case, at sizes that prove nothing but that it runs."""
+    """Every case, at sizes that only prove that it runs."""
     place = tmp_path_factory.mktemp("benchmarks")
     return measure(CASES, TINY, place, None, console=Console(quiet=True), notes=notes)
 
@@ -105,10 +106,7 @@ def test_ratios_are_of_value_and_baseline(results: list[Result]) -> None:
 
 
 def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path) -> None:
-    """`--json OUT` holds the machine, the results and what was put down beside them.
-
-    `--baseline` reads it.
-    """
+    """`--json OUT` holds the machine, the results and their notes, as `--baseline` reads it."""
     out = tmp_path / "out.json"
     said = Notes()
     said.curve("turn", "a", {1: 2.0})
@@ -121,7 +119,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
     assert document["remarks"] == {"a": "slow"}
     assert document["curves"] == [{"plot": "turn", "side": "a", "points": [[1.0, 2.0]]}]
     assert document["missing"] == [{"peer": "p", "install": "i", "reason": "r"}]
-    assert read_results(out) == results
+    assert read_run(out).results == results
     assert {"system", "processor", "cores", "filesystem", "python", "libraries", "data"} <= set(document["machine"])
     assert len(document["results"]) == len(results)
     for entry in document["results"]:
@@ -129,7 +127,7 @@ def test_the_json_has_the_documented_shape(results: list[Result], tmp_path: Path
 
 
 def test_the_table_names_every_figure(results: list[Result]) -> None:
-    """What a person reads has a line for each figure, measured or only listed."""
+    """Tables have a line for each figure, measured or only listed."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
     text = StringIO()
     console = Console(width=300, file=text)
@@ -162,10 +160,7 @@ def test_tables_fit_the_paper(results: list[Result], notes: Notes) -> None:
 
 
 def test_the_program_runs_what_is_asked_for(tmp_path: Path) -> None:
-    """`--only` runs the named figures' cases and `--json` writes them.
-
-    The file system is told.
-    """
+    """`--only` runs the named figures' cases, `--json` writes them with the file system."""
     out = tmp_path / "out.json"
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--short", "--only", "flush.bytes", "--json", str(out)],
@@ -178,7 +173,7 @@ def test_the_program_runs_what_is_asked_for(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_is_a_wrong_call() -> None:
-    """`--only` with a name that means nothing is refused before anything runs."""
+    """An unknown name given to `--only` is refused before anything runs."""
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--only", "nothing"],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
@@ -190,7 +185,7 @@ def test_an_unknown_name_is_a_wrong_call() -> None:
 
 
 def test_names_choose_cases() -> None:
-    """A name is a case, a figure, or the beginning of one before a dot; no name is everything."""
+    """A name is a case, a figure, or a prefix of one before a dot; no name is all."""
     assert chosen([]) == list(CASES)
     assert [case.id for case in chosen(["view", "deltas"])] == ["deltas.one", "deltas.two", "view"]
     assert [case.id for case in chosen(["turn.raw"])] == ["turn"]
@@ -207,11 +202,11 @@ def test_targets_say_which_side_is_good() -> None:
 
 
 def test_a_case_must_measure_its_figures() -> None:
-    """A case that forgets a figure, or has one too many, is an error and not a gap."""
+    """A case with a missing or superfluous figure is an error."""
     case = CASES[0]._replace(id="c", figures=(Figure("a", "", "s"),))
     with pytest.raises(ValueError, match="c measured"):
         results_of(case, {})
-    [result] = results_of(case, {"a": Measured(2.0)})
+    [result] = results_of(case, {"a": Measurement(2.0)})
     assert (result.baseline, result.ratio, result.met) == (None, None, None)
 
 
@@ -230,7 +225,7 @@ def test_every_target_of_the_nine_has_a_figure() -> None:
 
 
 def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes) -> None:
-    """A case over lengths puts down every length, for the engine and for the peers beside it."""
+    """A case over lengths records every length, for the engine and its peers."""
     assert results
     curves = {(curve.plot, curve.side): [length for length, _ in curve.points] for curve in notes.curves}
     assert set(PLOTS) == {plot_name for plot_name, _ in curves} - {"stream"}
@@ -241,10 +236,7 @@ def test_curves_have_a_point_for_each_length(results: list[Result], notes: Notes
 
 
 def test_a_missing_peer_is_reported_with_the_line_that_installs_it() -> None:
-    """A peer that cannot be imported is put down once, and not measured.
-
-    With its reason, and how to get it.
-    """
+    """A peer that cannot be imported is noted once, with reason and install line."""
     absent = Peer("p", "A peer", durable=True, package="no_such_package", install="pip install p")
     gap = missing(absent)
     assert gap is not None
@@ -273,8 +265,7 @@ def test_peers_are_installed_as_the_group_has_them() -> None:
 def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
     """Turns that a peer was given are there when its store is opened again.
 
-
-    Of the peers that are installed: those of the group `bench` are not among the tests' own requirements.
+    Only installed peers are tried: the extra `bench` is no requirement of the tests.
     """
     if peer.chat is not None:
         chat = peer.chat(tmp_path / "chat")
@@ -290,7 +281,7 @@ def test_a_peer_keeps_what_it_is_given(peer: Peer, tmp_path: Path) -> None:
         for text in deltas(5):
             stream.append(text)
         stream.finish()
-        assert kept(tmp_path / "stream") > 0
+        assert disk_bytes(tmp_path / "stream") > 0
     assert peer.chat is not None or peer.streamer is not None
 
 
@@ -305,7 +296,7 @@ def test_a_server_that_does_not_start_is_missing() -> None:
 
 
 def test_a_run_is_compared_by_ratios() -> None:
-    """Better and worse follow the target's side, whatever the machine.
+    """Better and worse follow the target's side, on any machine.
 
     Figures without a baseline are compared as they are.
     """
@@ -346,7 +337,7 @@ def test_a_run_is_compared_by_ratios() -> None:
 def test_plots_are_drawn_from_curves(ending: str, tmp_path: Path) -> None:
     """Each plot that has a curve becomes a picture that names the sides with points.
 
-    Where matplotlib is installed: the group `bench` is not among the tests' own requirements.
+    Needs matplotlib: the group `bench` is not among the tests' requirements.
     """
     curves = [
         Curve("turn", "everdelta", [(100, 0.2), (5000, 0.3)]),
@@ -370,7 +361,7 @@ def test_plots_are_drawn_from_curves(ending: str, tmp_path: Path) -> None:
 def test_drawing_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
     """`--plot` without matplotlib is a wrong call that says how to install it.
 
-    Everything else does without it.
+    All other options work without it.
     """
     hidden = "import sys; sys.modules['matplotlib'] = None; from benchmarks.__main__ import main; "
     for more, code in (("['--list']", 0), (f"['--list', '--plot', {str(tmp_path)!r}]", 2)):
@@ -396,15 +387,10 @@ def test_names_of_lines_keep_their_distance() -> None:
 
 
 def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes: Notes, tmp_path: Path) -> None:
-    """`--markdown OUT` has a line for each target, missed ones marked.
-
-    It has a table for each plot of peers, and what is missing.
-    """
+    """A run as Markdown has a line for each target, a table for each plot, and missing peers."""
     figures = {figure.id: figure for case in CASES for figure in case.figures}
-    some = Notes()
-    some.curves = notes.curves
-    some.miss(Missing("p", "pip install p", "r"))
-    text = markdown(describe(tmp_path, "none"), figures, results, some, [Path("plots/turn.svg")])
+    run = Run(results, describe(tmp_path, "none"), curves=notes.curves, missing=[Missing("p", "pip install p", "r")])
+    text = markdown(run, figures, ["plots/turn.svg"])
     lines = text.splitlines()
     targets = [result for result in results if result.target is not None and result.ratio is not None]
     assert text.count(", missed |") == len([result for result in targets if not result.met])
@@ -417,11 +403,14 @@ def test_the_markdown_has_the_targets_and_the_peers(results: list[Result], notes
     assert "plain SQLite FULL" in shown.getvalue()
 
 
-def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
-    """A history that is appended in bulk can be continued by a handle.
+def test_the_page_has_the_numbers_of_the_baseline() -> None:
+    """`benchmarks/README.md` is the output of `python -m benchmarks.page`."""
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == with_numbers(page)
 
-    Its view is that of the turns.
-    """
+
+def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
+    """A history appended in bulk can be continued by a handle and gives the turns' view."""
     work = turns(3)
     with eventlog.open(tmp_path / "store") as store:
         session = store.session(begun(store, work))
@@ -437,7 +426,7 @@ def test_a_history_is_what_turns_would_have_left(tmp_path: Path) -> None:
 
 
 def test_free_pages_are_counted(tmp_path: Path) -> None:
-    """A store has some pages, and fewer free ones than all."""
+    """Free pages are counted: a store has some pages, and fewer free ones."""
     with eventlog.open(tmp_path / "store") as store:
         begun(store, turns(20))
     free, every = free_pages(tmp_path / "store")
@@ -445,19 +434,16 @@ def test_free_pages_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_child_says_what_it_measured() -> None:
-    """A snippet runs in a process of its own, and hands back a value.
-
-    It finds the packages and its arguments.
-    """
+    """A snippet runs in its own process with packages and arguments and returns a value."""
     assert child("import sys, eventlog; print([*map(int, sys.argv[1:])])", "1", "2") == [1, 2]
 
 
 def test_a_worker_answers_again_and_again() -> None:
-    """A worker keeps what it has; one that fails is an error where it is asked."""
+    """A worker keeps its state between calls; its error is raised at the caller."""
     with Worker(adds, "10") as worker:
         assert [worker.ask(1), worker.ask(5)] == [11, 16]
-        worker.tell(4)
-        assert worker.hear() == 20
+        worker.send(4)
+        assert worker.receive() == 20
         with pytest.raises(subprocess.CalledProcessError):
             worker.ask(-1)
 
@@ -465,21 +451,21 @@ def test_a_worker_answers_again_and_again() -> None:
 def test_a_latency_has_figures_and_columns() -> None:
     """Median and slow end are figures; processor time is a column of each side."""
     slow, quick = Samples(), Samples()
-    slow.add([Spent(0.004, 0.002), Spent(0.008, 0.003)])
-    quick.add([Spent(0.001, 0.001)])
+    slow.add([Timing(0.004, 0.002), Timing(0.008, 0.003)])
+    quick.add([Timing(0.001, 0.001)])
     found = beside("a", slow, quick)
     assert set(found) == {figure.id for figure in figures_of("a", "work", "other work")}
-    assert found["a"] == pytest.approx(Measured(6.0, 1.0))
-    assert found["a.p99"] == pytest.approx(Measured(8.0, 1.0))
+    assert found["a"] == pytest.approx(Measurement(6.0, 1.0))
+    assert found["a.p99"] == pytest.approx(Measurement(8.0, 1.0))
     notes = Notes()
-    put_down(notes, "works", {"slow": slow, "quick": quick})
+    add_rows(notes, "works", {"slow": slow, "quick": quick})
     assert [(row.table, row.side) for row in notes.rows] == [("works", "slow"), ("works", "quick")]
     assert notes.rows[0].cells == pytest.approx({"ms": 6.0, "p10 ms": 4.0, "CPU ms": 2.5, "p99 ms": 8.0})
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system drops no pages")
 def test_pages_are_dropped_from_the_cache(tmp_path: Path) -> None:
-    """What was just written is cached; after dropping it is not, and is read unharmed."""
+    """Written pages are cached; once dropped they are not, and are read unharmed."""
     (tmp_path / "empty").touch()
     file = tmp_path / "below" / "file"
     file.parent.mkdir()
@@ -507,7 +493,7 @@ def test_many_conversations_in_one_sqlite_file(tmp_path: Path) -> None:
         sqlite.erase("b")
         assert (sqlite.load("a"), sqlite.load("b")) == (2, 0)
         sqlite.vacuum()
-    assert kept(tmp_path / "sqlite") < 100_000
+    assert disk_bytes(tmp_path / "sqlite") < 100_000
 
 
 def test_sides_take_turns_in_changing_order() -> None:
@@ -531,19 +517,19 @@ def test_samples_give_medians_and_percentiles() -> None:
     assert samples.median == 50.5
     assert samples.percentile(0.99) == 100.0
     samples = Samples()
-    samples.add([Spent(1.0, 0.5), Spent(3.0, 0.7)])
+    samples.add([Timing(1.0, 0.5), Timing(3.0, 0.7)])
     assert (samples.median, samples.median_cpu) == (2.0, 0.6)
 
 
 def test_processor_time_is_not_waiting() -> None:
-    """What only waits spends seconds and hardly any processor time."""
+    """A wait takes seconds and hardly any processor time."""
     waited = spent(lambda: time.sleep(0.05))
     assert waited.cpu < 0.05 <= waited.seconds
 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts a process's writes")
 def test_bytes_written_are_counted(tmp_path: Path) -> None:
-    """What is written is counted to the byte."""
+    """Written bytes are counted exactly."""
     before = written()
     (tmp_path / "file").write_bytes(b"x" * 1000)
     assert written() - before == 1000
@@ -557,12 +543,12 @@ def test_the_workload_is_the_same_each_time() -> None:
     for turn in work:
         assert len("".join(turn.answer)) == ANSWER_CHARACTERS
         assert len(turn.output.encode()) == TOOL_BYTES
-        assert len(turn.plain()) > ANSWER_CHARACTERS + TOOL_BYTES
+        assert len(turn.text_bytes()) > ANSWER_CHARACTERS + TOOL_BYTES
     assert len(deltas(7)) == 7
 
 
 def test_a_generated_session_is_one_that_can_be_imported(tmp_path: Path) -> None:
-    """Without recorded sessions there is one in their form, imported whole."""
+    """Without recorded sessions a generated one in their form is imported whole."""
     path = generated_session(tmp_path / "generated.jsonl", 3)
     assert decode_lines(path) == 12
     with eventlog.open("memory:") as store:
@@ -572,26 +558,23 @@ def test_a_generated_session_is_one_that_can_be_imported(tmp_path: Path) -> None
 
 
 def test_a_stream_is_decoded_event_by_event(tmp_path: Path) -> None:
-    """The limit for streams decodes their data, and nothing else."""
+    """The limit for streams decodes their data and nothing else."""
     path = tmp_path / "stream.sse"
     path.write_text('event: x\ndata: {"a": 1}\n\ndata: [DONE]\n')
     assert decode_stream(path) == 1
 
 
 def test_the_limits_do_the_work(tmp_path: Path) -> None:
-    """The raw file holds the turn's bytes, and what is encoded one by one is made."""
+    """The raw-file limits write the turn's bytes and encode its values."""
     [turn] = turns(1)
     with RawFile(tmp_path / "raw", size=1 << 20) as raw:
-        raw.write(turn.plain())
-    assert (tmp_path / "raw").read_bytes().startswith(turn.plain())
+        raw.write(turn.text_bytes())
+    assert (tmp_path / "raw").read_bytes().startswith(turn.text_bytes())
     encode_one_by_one(deltas(4), ["a", "b"])
 
 
 def test_sqlite_is_measured_when_its_wal_is_used_again(tmp_path: Path) -> None:
-    """A filled database has moved pages out of its WAL.
-
-    Further turns leave the WAL's file as large as it is.
-    """
+    """A filled database reuses its WAL: further turns leave the WAL's file as large as it is."""
     side = TwoRows(tmp_path / "rows.db")
     side.fill()
     size = side.wal_bytes()
@@ -628,7 +611,7 @@ def test_sqlite_keeps_the_facts_that_the_engine_keeps(tmp_path: Path, *, each_de
 
 
 def test_the_engine_keeps_as_many_events_of_a_turn(tmp_path: Path) -> None:
-    """SQLite is given the facts that the README's turn leaves in the engine's log."""
+    """SQLite gets the facts that the README's turn leaves in the engine's log."""
     [turn] = turns(1)
     facts = [item for item in items_of(1, turn, 0, {}, each_delta=True) if not isinstance(item, DeltaRun)]
     expected = sorted(type(event).__name__ for _, event in facts)
@@ -648,7 +631,7 @@ def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
 
 
 def test_only_calls_that_sync_count_between_the_marks() -> None:
-    """What is outside the two marks does not count, nor a write that syncs nothing."""
+    """Only syncs between the two marks count; a write that syncs nothing does not."""
     mark = "7 fsync(1048575) = -1 EBADF (Bad file descriptor)"
     calls = [
         "7 fdatasync(3) = 0",
@@ -666,10 +649,7 @@ def test_only_calls_that_sync_count_between_the_marks() -> None:
 
 
 def test_figures_are_measured_on_a_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A place in memory is passed over when there is another.
-
-    When there is none, the first one is taken.
-    """
+    """A place in memory is skipped when there is another; else the first one is taken."""
     memory, disk = tmp_path / "memory", tmp_path / "disk"
 
     def filesystem(path: Path) -> str:

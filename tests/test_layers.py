@@ -1,7 +1,8 @@
 """Imports go one way: a table of layers, and no circle of files or folders.
 
-Imports inside functions and for types count as any other.  Two imports by name are not seen: `projections/cli/registry.py` loads
-the modules of `commands/`, and `eventlog/__main__.py` runs the command line of `projections`.
+Imports inside functions and for types count as any other. Two imports by name are not seen:
+`projections/cli/registry.py` loads the modules of `commands/`, and `eventlog/__main__.py` runs the
+command line of `projections`.
 """
 
 from __future__ import annotations
@@ -47,13 +48,16 @@ LAYERS: dict[str, str] = {
         | situation steps | next_step compact window_state | window | aio report | __init__
     """,
     "projections.cli": """
-        exits output options bar_chart guard | store_option times summarizers window_options registry | commands | app | __init__
+        exits output options bar_chart guard
+        | store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
+          copy_report
+        | commands | app | __init__
     """,
 }
-"""The rooms of a package from the ground up.  One may import what stands in an earlier row, none of its own row."""
+"""Layers of a package, lowest first: a room imports from earlier rows only."""
 
 APART = {"projections": ("eventlog.state", "eventlog.append")}
-"""What a package asks for at a session or a store, and does not import."""
+"""Methods that a package calls on a session or store instead of importing it."""
 
 OUTSIDE = {
     "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
@@ -73,7 +77,7 @@ OUTSIDE = {
     "tiktoken_ext": ("projections.tokens",),
     "httpx2": ("projections.window.compaction",),
 }
-"""Where each outside library is known; msgspec is everywhere."""
+"""The rooms that may import each outside library; msgspec is allowed everywhere."""
 
 
 def module_of(path: Path) -> str:
@@ -87,7 +91,7 @@ PACKAGES = sorted(module for module, path in FILES.items() if path.name == "__in
 
 @cache
 def imports_of(module: str) -> frozenset[str]:
-    """Every module that a file imports, inside functions and for types, too; a name of a module by its module."""
+    """Every module that a file imports, inside functions and for types too."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -105,12 +109,12 @@ def inside(name: str, package: str) -> bool:
 
 
 def room_of(module: str, package: str) -> str:
-    """The file or folder of a package in which a module is."""
+    """The file or folder of a package that contains a module."""
     return "__init__" if module == package else module.removeprefix(f"{package}.").partition(".")[0]
 
 
 def arrows(package: str) -> dict[str, dict[str, str]]:
-    """Which room of a package imports which, with an import of each kind."""
+    """Imports between rooms of a package, with an example of each."""
     found: dict[str, dict[str, str]] = {}
     for module in FILES:
         if inside(module, package):
@@ -122,7 +126,7 @@ def arrows(package: str) -> dict[str, dict[str, str]]:
 
 
 def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
-    """Nodes that lead back to themselves; none if there are none."""
+    """Nodes of a circle; empty if there is none."""
     left = {node: set(ahead) & set(graph) for node, ahead in graph.items()}
     while free := [node for node, ahead in left.items() if not ahead]:
         for node in free:
@@ -134,7 +138,7 @@ def circle(graph: Mapping[str, Iterable[str]]) -> list[str]:
 
 @pytest.mark.parametrize("package", sorted(LAYERS))
 def test_rooms_import_what_stands_below_them(package: str) -> None:
-    """Every room of a package is in the table, once, and imports only rooms of earlier rows."""
+    """Every room of a package is in the table once and imports from earlier rows only."""
     rows = [row.split() for row in LAYERS[package].split("|")]
     level = {room: number for number, row in enumerate(rows) for room in row}
     assert sum(map(len, rows)) == len(level)
@@ -185,6 +189,6 @@ def test_outside_libraries_are_known_where_the_table_says() -> None:
 
 
 def test_a_circle_is_found() -> None:
-    """The search for circles finds one, also behind what is none."""
+    """The search for circles finds one, also behind acyclic nodes."""
     assert circle({"a": "b", "b": "c", "c": "b", "d": ""}) == ["a", "b", "c"]
     assert not circle({"a": "bc", "b": "c", "c": ""})

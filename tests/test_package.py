@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree: modules and data."""
+"""An installed copy has every module and data file of the tree."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.mark.skipif(os.environ.get("CI") != "true", reason="an installed copy is made by .ci/run")
 def test_everything_is_in_the_wheel() -> None:
-    """Every module, schema, vocabulary, recording, licence and type marker of the packages is installed with them."""
+    """All modules and data files are installed: schemas, vocabularies, pages, licences."""
     installed = {str(path) for path in metadata.files("everdelta") or ()}
     there = {
         path.relative_to(ROOT).as_posix()

@@ -1,4 +1,4 @@
-"""The promises and their tests: every promise has some, and the page that lists them is as the marks say."""
+"""Every promise has tests, and `tests/README.md` lists them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.promises import PAGE, PROMISES, TESTS, marks, with_table
 
 
 def test_the_page_lists_the_marks() -> None:
-    """`tests/README.md` is what `python -m tests.promises` makes of the marks."""
+    """`tests/README.md` is the output of `python -m tests.promises`."""
     page = PAGE.read_text(encoding="utf-8")
     assert page == with_table(page)
 

@@ -1,4 +1,4 @@
-"""The shape of the packages: what they name, how they run, and what importing them costs."""
+"""The packages' public names, command line entry, and import costs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MODULES = sorted(
     if path.name != "__main__.py"
 )
 HEAVY = ("asyncio", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken", "typer")
-"""What a program that only stores and looks must not pay for."""
+"""Modules that a program which only stores and reads must not load."""
 
 
 def top_names(path: Path) -> set[str]:
-    """The public names that a module defines at its top level: classes, functions, aliases with a type."""
+    """Public names at a module's top level: classes, functions, typed aliases."""
     found: set[str] = set()
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -36,7 +36,7 @@ def top_names(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_all_is_sorted_and_true(module: str) -> None:
-    """`__all__` of every module that has one is sorted, without repetition, and each name in it is there."""
+    """Every `__all__` is sorted, without repetition, and each name in it exists."""
     loaded = importlib.import_module(module)
     names = getattr(loaded, "__all__", None)
     if names is None:
@@ -49,7 +49,7 @@ def test_all_is_sorted_and_true(module: str) -> None:
 
 @pytest.mark.parametrize("package", ["eventlog", "projections"])
 def test_the_packages_name_all_that_they_import(package: str) -> None:
-    """The public names of a package are what its `__init__` brings in, no less, and other names raise AttributeError."""
+    """A package's public names are what its `__init__` imports; others are AttributeError."""
     tree = ast.parse((ROOT / package / "__init__.py").read_text(encoding="utf-8"))
     brought = {
         alias.asname or alias.name
@@ -66,7 +66,7 @@ def test_the_packages_name_all_that_they_import(package: str) -> None:
 
 @pytest.mark.parametrize("module", MODULES)
 def test_no_module_is_called_like_a_function_of_its_package(module: str) -> None:
-    """A function that a package names is not hidden by a file or folder of the same name, once that is imported."""
+    """No public name of a package is hidden by an imported submodule of the same name."""
     for name in getattr(importlib.import_module(module), "__all__", ()):
         assert f"{module}.{name}" not in MODULES or isinstance(getattr(sys.modules[module], name), ModuleType)
 
@@ -80,7 +80,7 @@ def test_public_names_are_listed(package: str) -> None:
 
 
 def test_every_error_is_a_public_name() -> None:
-    """An embedder catches every error of the engine by a name of `eventlog`."""
+    """Every engine error is a public name of `eventlog`, so that it can be caught."""
     assert set(errors.__all__) <= set(eventlog.__all__)
     assert all(getattr(eventlog, name) is getattr(errors, name) for name in errors.__all__)
 
@@ -96,7 +96,7 @@ def test_packages_run_as_the_program(package: str) -> None:
 
 @pytest.mark.parametrize("package", ["eventlog", "projections"])
 def test_importing_loads_nothing_heavy(package: str) -> None:
-    """Importing a package brings in neither an event loop nor a tokeniser nor anything of the command line."""
+    """Importing a package loads no event loop, no tokeniser and no command line."""
     script = f"import sys, {package}\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

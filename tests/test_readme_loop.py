@@ -1,4 +1,4 @@
-"""The README's loop against a server: killed at every step, disconnected or interrupted, it comes to the same result."""
+"""The documented loop against a server: killed, disconnected or interrupted, it goes on."""
 
 from __future__ import annotations
 
@@ -19,31 +19,28 @@ from eventlog import events as ev
 from eventlog.values import INTERRUPTED
 from projections.view.part_rendering import QUESTION
 from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
+from tests.support.pages import LOOP, ROOT, example
 
-ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 LARGE = "eventlog.Limits(context=400_000, output=128_000)"
 SMALL = "eventlog.Limits(context=4_000, output=1_000)"
 ANSWER = "All files are written."
 ENDS = {"connection": "APIConnectionError", "interrupt": "KeyboardInterrupt"}
-"""What the program ends with."""
+"""Error with which the program ends."""
 
 
 def loop() -> str:
-    """The program in the README's section "A loop"."""
-    section = README.partition("\n## A loop\n")[2].partition("\n## ")[0]
-    (program,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    return str(program)
+    """Return the program of the documented loop."""
+    return example(LOOP).code
 
 
 class Writer:
-    """A model that has files to write, the first two at once, and knows from the request alone which are written."""
+    """A model that writes files and knows from the request alone which are written."""
 
     def __init__(self, files: dict[str, str]) -> None:
         self.files = files
 
     def __call__(self, asked: Asked) -> Answer:
-        """The next calls, or the last word."""
+        """Return the next calls, or the final text."""
         left = [path for path in self.files if path not in self._written(asked)]
         if not left:
             return Answer(["All files", " are written."])
@@ -71,7 +68,7 @@ class Writer:
         return {path for path in written if path not in broken or self._newest(asked, path)}
 
     def _newest(self, asked: Asked, path: str) -> bool:
-        """Whether the newest call for this file went well."""
+        """Return whether the newest call for this file succeeded."""
         names = {
             call["id"]
             for message in asked.messages
@@ -83,7 +80,7 @@ class Writer:
 
 
 def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[str, Any]], list[Asked]]:
-    """Run the program whole, and killed at each point; what was left each time."""
+    """Run the program to its end, and killed at each point; return what each run left."""
     (tmp_path / "program.py").write_text(program, encoding="utf-8")
     with OpenAIServer(by=Writer(files)) as server:
         done = subprocess.run(
@@ -106,7 +103,10 @@ def run(tmp_path: Path, program: str, files: dict[str, str]) -> tuple[list[dict[
 
 
 def test_killed_at_every_step_the_loop_comes_to_the_same_result(tmp_path: Path) -> None:
-    """Spec §8, §11: killed anywhere, a compaction included, and started again, it leaves the same result, and every step's digest matches."""
+    """Killed anywhere and started again, the loop leaves the same result.
+
+    Compactions included; and the digest of every model step matches what was sent.
+    """
     program = loop()
     assert LARGE in program
     files = {f"{name}.txt": f"{name} " * 800 for name in "abcd"}
@@ -125,7 +125,7 @@ def test_killed_at_every_step_the_loop_comes_to_the_same_result(tmp_path: Path) 
 
 
 def test_the_loop_runs_as_it_stands(tmp_path: Path) -> None:
-    """The program in the README is whole: it runs unchanged, offers its tool, and sends the conversation so far each time."""
+    """The loop runs unchanged, offers its tool, and sends the conversation so far each time."""
     files = {"a.txt": "one", "b.txt": "two", "c.txt": "three"}
     with OpenAIServer(by=Writer(files)) as server:
         done = subprocess.run(
@@ -143,7 +143,7 @@ def test_the_loop_runs_as_it_stands(tmp_path: Path) -> None:
 
 
 def started(tmp_path: Path, server: OpenAIServer) -> subprocess.Popen[str]:
-    """The program in the README, unchanged, in a process of its own."""
+    """Start the loop, unchanged, in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-c", loop(), "write them"],
         cwd=tmp_path,
@@ -156,7 +156,7 @@ def started(tmp_path: Path, server: OpenAIServer) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("breaks", ["connection", "interrupt"])
 def test_the_loop_goes_on_after_an_answer_that_broke_off(tmp_path: Path, breaks: str) -> None:
-    """A dropped connection or Ctrl-C while the model answers ends the program; started again, it asks anew and finishes."""
+    """After a dropped connection or Ctrl-C the next start asks the model again and finishes."""
     files = {"a.txt": "one", "b.txt": "two", "c.txt": "three"}
     asking = Writer(files)
     held, reached = threading.Event(), threading.Event()

@@ -1,10 +1,9 @@
-"""The README's program for a server: a question answered once in asyncio, and a page that follows a session and comes back."""
+"""The documented server: it answers each question once, and a page follows a session."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,28 +13,26 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.store import Store
+from tests.support.pages import example
 
-README = (Path(__file__).resolve().parents[1] / "README.md").read_text(encoding="utf-8")
 TOKENS = ["Let me", " look", "."]
 
 
 def server() -> SimpleNamespace:
-    """What the program in the README's section "In a server" defines."""
-    section = README.partition("\n## In a server\n")[2].partition("\n## ")[0]
-    (program,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    """Return what the documented server defines."""
     names: dict[str, Any] = {}
-    exec(compile(program, "README.md", "exec"), names)  # noqa: S102  # the README's own lines
+    exec(compile(example("async def live(").code, "README.md", "exec"), names)  # noqa: S102  # the page's own lines
     return SimpleNamespace(**names)
 
 
 def fields(text: str) -> tuple[int, dict[str, Any]]:
-    """The cursor (0: not committed) and the event of one message of the page's stream."""
+    """Return cursor (0: not committed) and event of one message of the page's stream."""
     lines = dict(line.split(": ", 1) for line in text.strip().splitlines())
     return int(lines.get("id", 0)), json.loads(lines["data"])
 
 
 async def read(page: AsyncGenerator[str], until: str) -> list[tuple[int, dict[str, Any]]]:
-    """The events of a page with their cursors, up to the first committed one of a kind."""
+    """Read events with their cursors, up to the first committed event of a kind."""
     found: list[tuple[int, dict[str, Any]]] = []
     async for text in page:
         found.append(fields(text))
@@ -46,7 +43,7 @@ async def read(page: AsyncGenerator[str], until: str) -> list[tuple[int, dict[st
 
 
 def kept(seen: list[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What a page shows that drops, at each committed event, all that it showed of uncommitted ones."""
+    """Return what a page shows that drops uncommitted events at each committed one."""
     shown: list[tuple[int, dict[str, Any]]] = []
     for cursor, event in seen:
         if cursor:
@@ -61,7 +58,7 @@ def text_of(events: list[dict[str, Any]]) -> str:
 
 
 def test_a_turn_streams_to_a_page_and_the_page_comes_back(tmp_path: Path) -> None:
-    """The page gets the question, deltas before they are committed, each version once in the end, and goes on from its cursor."""
+    """A page gets deltas early, each committed event once, and goes on from its cursor."""
     here = server()
     asked: list[Any] = []
     streamed = asyncio.Event()
@@ -107,7 +104,10 @@ def test_a_turn_streams_to_a_page_and_the_page_comes_back(tmp_path: Path) -> Non
 
 
 def test_a_repeated_request_is_answered_once(tmp_path: Path) -> None:
-    """A request that is sent again while it is answered, afterwards, and after a failure asks the model once per missing answer."""
+    """A request that is sent again asks the model only if its answer is missing.
+
+    Sent again while it is answered, afterwards, and after a failure.
+    """
     here = server()
     asked: list[Any] = []
 

@@ -1,7 +1,6 @@
-"""What others keep conversations in, each through its own public package.
+"""Other libraries that store conversations, each through its public package.
 
-Knows nothing of the engine.
-
-`base.py` says what a peer is asked to do, each further file is one peer, and `registry.py` lists them.  Their packages
-are in the optional group `bench`; a peer that cannot be imported or started is reported, not skipped.
+`base.py` defines what a peer does, each further file is one peer, and `registry.py` lists them.
+Their packages are in the extra `bench`; a peer that cannot be imported or started is reported, not
+skipped. Nothing here imports the engine.
 """

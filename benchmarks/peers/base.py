@@ -1,7 +1,8 @@
-"""What a peer is asked to do, and how it is found.  No peer is here.
+"""The protocol of a peer, and how peers are found.
 
-A peer keeps *messages*: a turn is a user message and an assistant message with a tool call and its result, handed over in
-whatever form its public interface takes.  Most keep nothing while an answer streams; those that can are *streamers* too.
+A peer stores *messages*: a turn is a user message and an assistant message with a tool call and its
+result, in the form of its public interface. Most peers store nothing while an answer streams; those
+that can are *streamers*, too.
 """
 
 from __future__ import annotations
@@ -20,80 +21,80 @@ __all__ = ["Chat", "Peer", "PeerError", "Streamer", "imported", "missing"]
 
 
 class PeerError(Exception):
-    """The peer's package is there and does not do its work on this machine."""
+    """The peer's package is installed and does not work on this machine."""
 
 
 class Chat(Protocol):
     """One conversation in one store of a peer."""
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """Put these turns there the quickest way its interface has; not measured."""
+        """Add turns in the quickest way of its interface; not measured."""
         ...
 
     def turn(self, turn: Turn) -> None:
-        """Add one turn, kept as the peer keeps things when it returns."""
+        """Add one turn; as durable as the peer makes it when this returns."""
         ...
 
     def load(self) -> int:
         """Read the whole conversation into the peer's own objects.
 
-        Returns how many messages or records that were.
+        Returns the number of messages or records.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         ...
 
 
 class Streamer(Protocol):
-    """One answer that is kept while it streams."""
+    """One answer that is stored while it streams."""
 
     def append(self, text: str) -> None:
-        """Keep one more delta."""
+        """Store one more delta."""
         ...
 
     def finish(self) -> None:
-        """The answer is complete, and the store is closed."""
+        """End the answer and close the store."""
         ...
 
 
 class Peer(NamedTuple):
-    """A way to keep conversations."""
+    """A library, or a plain way, to store conversations."""
 
     id: str
     title: str
     durable: bool
     """Whether a turn survives power loss when it returns."""
     package: str = ""
-    """The module it needs, "" for none."""
+    """Module that it needs; "" for none."""
     install: str = ""
-    """How to get it."""
+    """Command that installs it."""
     chat: Callable[[Path], Chat] | None = None
-    """Open the conversation in a directory, which is made if it is not there."""
+    """Opens the conversation in a directory, which is made if missing."""
     streamer: Callable[[Path], Streamer] | None = None
-    """Open a new streamed answer in a new directory."""
+    """Opens a new streamed answer in a new directory."""
     server: bool = False
     """Whether it has a process of its own, which may not start on every machine."""
     note: str = ""
-    """What has to be known to read its figures: what it does besides, or leaves out."""
+    """Explanation of its figures: additional work, or work left out."""
     quick: int | None = None
     """Messages beyond which a turn, loading or filling takes minutes.
 
-    None if they never do.
+    None if there is no such number.
     """
 
 
 def imported(name: str) -> Any:
-    """A module by its name: peers are optional, so nothing may import them by itself."""
+    """Import a module by its name: peers are optional, so no module may import them itself."""
     return import_module(name)
 
 
 @cache
 def missing(peer: Peer) -> Missing | None:
-    """Why a peer cannot be measured, or None if it can.
+    """Return why a peer cannot be measured, or None if it can.
 
-    Its package must be there, and its server, if it has one, must start.
+    Its package must be installed, and its server, if it has one, must start.
     """
     try:
         if peer.package:
@@ -101,6 +102,6 @@ def missing(peer: Peer) -> Missing | None:
         if peer.server and peer.chat is not None:
             with TemporaryDirectory(prefix="everdelta-peer-") as directory:
                 peer.chat(Path(directory) / "trial").close()
-    except Exception as error:  # noqa: BLE001 - whatever a package raises when it is imported or started, the peer is not there
+    except Exception as error:  # noqa: BLE001 - any error of a package means that the peer is missing
         return Missing(peer.title, peer.install, f"{type(error).__name__}: {error}")
     return None

@@ -1,9 +1,9 @@
 """Event stores: the SQLite recorder of `eventsourcing`, and the UmaDB server.
 
-The server is reached over the loopback interface.
-
-A turn is three events of JSON in one append; a streamed answer one event for each delta.  The recorder opens its connections itself, in WAL mode
-at SQLite's default, `synchronous=FULL`; UmaDB flushes each append: both are durable, and there is no other choice.
+A turn is three events of JSON in one append; a streamed answer has one event for each delta. The
+recorder opens its connections itself, in WAL mode at SQLite's default, `synchronous=FULL`; UmaDB
+flushes each append: both are durable, and there is no other choice. The server is reached over the
+loopback interface.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ import umadb.umadb_server_cli
 sys.argv[0] = "umadb"
 umadb.umadb_server_cli.main()
 """
-"""Runs the server until it is told to end, or whoever started it is gone."""
+"""Runs the server until it is told to end, or the process that started it is gone."""
 _SEEDED = 100
 """Turns of one append when a store is seeded."""
 
 
 def _events(turn: Turn) -> list[tuple[str, bytes]]:
     call = {"call": "call_1", "name": "bash", "input": turn.command}
-    told = (("user", {"text": turn.question}), ("assistant", {"text": "".join(turn.answer), **call}))
+    messages = (("user", {"text": turn.question}), ("assistant", {"text": "".join(turn.answer), **call}))
     result = ("result", {"call": "call_1", "output": turn.output})
-    return [(kind, msgspec.json.encode(fields)) for kind, fields in (*told, result)]
+    return [(kind, msgspec.json.encode(fields)) for kind, fields in (*messages, result)]
 
 
 class RecorderChat:
@@ -62,19 +62,19 @@ class RecorderChat:
         self._version = len(self._recorder.select_events(_SESSION))
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All events in one append."""
+        """Add all events in one append."""
         self._insert([event for turn in work for event in _events(turn)])
 
     def turn(self, turn: Turn) -> None:
-        """Three events, one transaction."""
+        """Add three events in one transaction."""
         self._insert(_events(turn))
 
     def append(self, text: str) -> None:
-        """One event, one transaction."""
+        """Add one event in one transaction."""
         self._insert([("delta", msgspec.json.encode({"part": "prt_1", "text": text}))])
 
     def load(self) -> int:
-        """Every event, its state decoded."""
+        """Read every event and decode its state."""
         return len([msgspec.json.decode(event.state) for event in self._recorder.select_events(_SESSION)])
 
     def close(self) -> None:
@@ -108,22 +108,22 @@ class UmaChat:
         self._client = self._connected(f"http://{address}")
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """Some hundred turns at a time."""
+        """Add a hundred turns at a time."""
         for start in range(0, len(work), _SEEDED):
             self._append([event for turn in work[start : start + _SEEDED] for event in _events(turn)])
 
     def turn(self, turn: Turn) -> None:
-        """Three events, one append."""
+        """Add three events in one append."""
         self._append(_events(turn))
 
     def append(self, text: str) -> None:
-        """One event, one append."""
+        """Add one event in one append."""
         self._append([("delta", msgspec.json.encode({"part": "prt_1", "text": text}))])
 
     def load(self) -> int:
-        """Every event of the session, its data decoded."""
+        """Read every event of the session and decode its data."""
         query = self._module.Query([self._module.QueryItem(tags=["s"])])
-        return len([msgspec.json.decode(found.event.data) for found in self._client.read(query)])
+        return len([msgspec.json.decode(recorded.event.data) for recorded in self._client.read(query)])
 
     def close(self) -> None:
         """Stop the server."""

@@ -1,9 +1,8 @@
-"""Google ADK's `SqliteSessionService`.
+"""Google ADK's `SqliteSessionService`: a row for each event, the session's row rewritten.
 
-A row of JSON for each event, and the session's row rewritten.
-
-It opens a connection for each call and leaves SQLite's defaults, a rollback journal and `synchronous=FULL`: every event is
-durable, and there is no other choice.  Seeding is its own calls, event by event, because there is no other way in.
+It opens a connection for each call and leaves SQLite's defaults, a rollback journal and
+`synchronous=FULL`: every event is durable, and there is no other choice. Seeding uses the same
+calls, event by event, because there is no other way in.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ class AdkChat:
         self._session: Any = None
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """Event by event."""
+        """Append event by event."""
         for turn in work:
             self.turn(turn)
 
     def turn(self, turn: Turn) -> None:
-        """Three events, each appended and durable."""
+        """Append three durable events."""
         self._runner.run(self._append(turn))
 
     def load(self) -> int:
-        """`get_session` with all its events."""
+        """Call `get_session` with all its events."""
         self._session = self._runner.run(self._service.get_session(**_NAMES))
         return len(self._session.events)
 

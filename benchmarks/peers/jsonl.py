@@ -1,6 +1,6 @@
 """A line of JSON for each message, or for each delta, at the end of a file.
 
-Claude Code and Codex do so; with `fsync` and without.
+Claude Code and Codex do so. Measured with `fsync` and without.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class JsonlChat:
         self._decode = msgspec.json.Decoder().decode
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All lines in one write."""
+        """Write all lines at once."""
         self._file.write(b"".join(map(self._lines, work)))
 
     def turn(self, turn: Turn) -> None:
-        """Three lines in one write."""
+        """Write three lines at once."""
         self._write(self._lines(turn))
 
     def append(self, text: str) -> None:
-        """One line."""
+        """Write one line."""
         self._write(self._encode({"type": "text-delta", "id": "prt_1", "text": text}) + b"\n")
 
     def load(self) -> int:
-        """Every line, decoded."""
+        """Read and decode every line."""
         with self._path.open("rb") as lines:
             return len([self._decode(line) for line in lines])
 
@@ -59,8 +59,8 @@ class JsonlChat:
     def _lines(self, turn: Turn) -> bytes:
         call = {"type": "tool_use", "id": "call_1", "name": "bash", "input": {"command": turn.command}}
         result = {"type": "tool_result", "tool_use_id": "call_1", "content": turn.output}
-        said = {"type": "text", "text": "".join(turn.answer)}
-        messages = (("user", turn.question), ("assistant", [said, call]), ("user", [result]))
+        answer = {"type": "text", "text": "".join(turn.answer)}
+        messages = (("user", turn.question), ("assistant", [answer, call]), ("user", [result]))
         return b"".join(self._encode({"role": role, "content": content}) + b"\n" for role, content in messages)
 
 

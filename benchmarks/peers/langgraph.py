@@ -1,11 +1,10 @@
-"""LangGraph's `SqliteSaver`.
+"""LangGraph's `SqliteSaver`, with its default channel and with the beta's `DeltaChannel`.
 
-With messages as it keeps them by default, and with the `DeltaChannel` of its beta.
-
-A turn is one run of a graph of two nodes, the model's answer and the tool's result, which checkpoints before the first, between them and
-after the last.  `durability="async"` is its default, "sync" waits for each checkpoint; the database is in WAL mode at SQLite's default,
-`synchronous=FULL`.  Seeding is one update of the state with all messages: kinder than a history of runs, whose checkpoints each hold, in the
-default, all messages before them.
+A turn is one run of a graph of two nodes, the model's answer and the tool's result, which
+checkpoints before the first, between them and after the last. `durability="async"` is the default,
+"sync" waits for each checkpoint; the database is in WAL mode at SQLite's default,
+`synchronous=FULL`. Seeding is one update of the state with all messages, which favours this peer:
+after real runs each checkpoint would, by default, hold all messages before it.
 """
 
 from __future__ import annotations
@@ -38,21 +37,23 @@ class LangGraphChat:
         self._turn: Turn | None = None
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All messages in one update of the state."""
-        self._graph.update_state(_CONFIG, {"messages": [said for turn in work for said in self._all(turn)]}, "tools")
+        """Add all messages in one update of the state."""
+        self._graph.update_state(
+            _CONFIG, {"messages": [message for turn in work for message in self._all(turn)]}, "tools"
+        )
 
     def turn(self, turn: Turn) -> None:
-        """One run of the graph."""
+        """Run the graph once."""
         self._turn = turn
-        said = self._messages.HumanMessage(turn.question)
-        self._graph.invoke({"messages": [said]}, _CONFIG, durability=self._durability)
+        message = self._messages.HumanMessage(turn.question)
+        self._graph.invoke({"messages": [message]}, _CONFIG, durability=self._durability)
 
     def load(self) -> int:
-        """The state of the thread."""
+        """Load the state of the thread."""
         return len(self._graph.get_state(_CONFIG).values["messages"])
 
     def close(self) -> None:
-        """Close the connection that the saver was given."""
+        """Close the saver's connection."""
         self._connection.close()
 
     def _compiled(self, channel: Any) -> Any:
@@ -107,7 +108,7 @@ _DURABILITIES: tuple[tuple[str, str, Literal["async", "sync"]], ...] = (("", "",
 PEERS = tuple(
     Peer(
         f"langgraph{name}{suffix}",
-        f"LangGraph {title}{said}",
+        f"LangGraph {title}{label}",
         durable=durability == "sync",
         package=_PACKAGE,
         install=_INSTALL,
@@ -116,5 +117,5 @@ PEERS = tuple(
         quick=1_000,
     )
     for name, title, kind in (("", "SqliteSaver", _added), ("-delta", "DeltaChannel", _delta))
-    for suffix, said, durability in _DURABILITIES
+    for suffix, label, durability in _DURABILITIES
 )

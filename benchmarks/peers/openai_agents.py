@@ -1,7 +1,7 @@
 """OpenAI Agents' `SQLiteSession`: a row of JSON for each item, in WAL mode.
 
-It opens its connections itself and leaves SQLite's default, `synchronous=FULL`: every `add_items` is durable, and there is
-no other choice.
+It opens its connections itself and leaves SQLite's default, `synchronous=FULL`: every `add_items`
+is durable, and there is no other choice.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class AgentsChat:
         self._session = imported("agents").SQLiteSession("s", directory / "chat.db")
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All items in one call."""
+        """Add all items in one call."""
         self._runner.run(self._session.add_items([item for turn in work for item in _items(turn)]))
 
     def turn(self, turn: Turn) -> None:
-        """The items of a turn in one call."""
+        """Add the items of a turn in one call."""
         self._runner.run(self._session.add_items(_items(turn)))
 
     def load(self) -> int:
-        """`get_items` without a limit."""
+        """Call `get_items` without a limit."""
         return len(self._runner.run(self._session.get_items()))
 
     def close(self) -> None:
@@ -43,11 +43,11 @@ class AgentsChat:
 
 
 def _items(turn: Turn) -> list[dict[str, object]]:
-    """A turn in the form of the Responses interface, which this package keeps."""
-    said = {"type": "output_text", "text": "".join(turn.answer), "annotations": list[object]()}
+    """Return a turn as items of the Responses interface, which this package stores."""
+    answer = {"type": "output_text", "text": "".join(turn.answer), "annotations": list[object]()}
     return [
         {"role": "user", "content": turn.question},
-        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [said]},
+        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [answer]},
         {"type": "function_call", "call_id": "call_1", "name": "bash", "arguments": turn.command, "id": "fc_1"},
         {"type": "function_call_output", "call_id": "call_1", "output": turn.output},
     ]

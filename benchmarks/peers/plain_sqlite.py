@@ -1,10 +1,11 @@
 """Plain SQLite in WAL mode, as a careful program uses it.
 
-A row for each message; for streams, three ways to keep the deltas.
+Messages are rows. Streams store their deltas in one of three ways:
 
-* `rewrite`: the part's row is rewritten with the whole text so far, at each delta.
-* `states`: OpenCode's way: an event row that holds the whole part, and the part's row rewritten, in one transaction.
-* `deltas`: a row for each delta, nothing rewritten.
+* `rewrite`: each delta rewrites the row of the part with the whole text so far.
+* `states`: as OpenCode does: an event row with the whole part, and the row of the part rewritten,
+  in one transaction.
+* `deltas`: a row for each delta; nothing is rewritten.
 
 FULL survives power loss, NORMAL does not.
 """
@@ -54,15 +55,15 @@ class SqliteChat:
         self._decode = msgspec.json.Decoder().decode
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All turns in one transaction."""
+        """Add all turns in one transaction."""
         self._insert(work)
 
     def turn(self, turn: Turn) -> None:
-        """Two rows, one transaction."""
+        """Add two rows in one transaction."""
         self._insert((turn,))
 
     def load(self) -> int:
-        """Every row, decoded."""
+        """Read and decode every row."""
         rows = self._connection.execute("SELECT data FROM message WHERE session = 's' ORDER BY id")
         return len([self._decode(data) for (data,) in rows])
 
@@ -96,7 +97,7 @@ class SqliteStream:
         self._connection.execute("INSERT INTO part VALUES ('prt_1', '')")
 
     def append(self, text: str) -> None:
-        """Keep the delta in the chosen way."""
+        """Store the delta in the chosen way."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         if self._way == "deltas":

@@ -1,8 +1,7 @@
-"""The limits: raw LMDB, and a raw file that is appended to.
+"""The limits: raw LMDB, and a raw file that grows.
 
-They keep bytes and nothing of what a conversation needs.
-
-Raw msgspec is a limit, too, for what is encoded and decoded: `limits.py`.
+They store bytes and nothing else that a conversation needs. Raw msgspec, the limit of encoding and
+decoding, is in `limits.py`.
 """
 
 from __future__ import annotations
@@ -29,19 +28,19 @@ class LmdbChat:
             self._number = int(transaction.stat()["entries"])
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All puts in one commit."""
-        self._put([turn.plain() for turn in work])
+        """Put all turns in one commit."""
+        self._put([turn.text_bytes() for turn in work])
 
     def turn(self, turn: Turn) -> None:
-        """One put, one durable commit."""
-        self._put([turn.plain()])
+        """Put a turn in one durable commit."""
+        self._put([turn.text_bytes()])
 
     def append(self, text: str) -> None:
-        """The same for a delta."""
+        """Put a delta in one durable commit."""
         self._put([text.encode()])
 
     def load(self) -> int:
-        """Every value."""
+        """Read every value."""
         with self._environment.begin() as transaction:
             return len(list(transaction.cursor().iternext(keys=False, values=True)))
 
@@ -67,19 +66,19 @@ class FileChat:
         self._file = self._path.open("ab", buffering=0)
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """All bytes at once."""
-        self._file.write(b"".join(turn.plain() for turn in work))
+        """Write all bytes at once."""
+        self._file.write(b"".join(turn.text_bytes() for turn in work))
 
     def turn(self, turn: Turn) -> None:
-        """The turn's bytes, durable."""
-        self._write(turn.plain())
+        """Write a turn's bytes; durable when it returns."""
+        self._write(turn.text_bytes())
 
     def append(self, text: str) -> None:
-        """The same for a delta."""
+        """Write a delta's bytes; durable when it returns."""
         self._write(text.encode())
 
     def load(self) -> int:
-        """All bytes; there is nothing to decode."""
+        """Read all bytes; there is nothing to decode."""
         return len(self._path.read_bytes())
 
     def close(self) -> None:

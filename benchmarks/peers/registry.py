@@ -1,4 +1,4 @@
-"""All peers, in the order of the tables, and which of them are here."""
+"""All peers in the order of the tables, and which of them are installed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ PEERS: tuple[Peer, ...] = (
 )
 
 LIMITS = frozenset(peer.id for peer in raw.PEERS)
-"""Not conversations but limits, which the fastest peer is not chosen from."""
+"""Peers that are limits, not conversations: the fastest peer is not chosen from them."""
 
 
 def present(notes: Notes) -> list[Peer]:
-    """The peers whose packages can be imported, each put down with its note.
+    """Return the peers whose packages can be imported, and add the note of each.
 
-    The others are put down as missing.
+    The other peers are reported as missing.
     """
-    found: list[Peer] = []
+    installed: list[Peer] = []
     for peer in PEERS:
         gap = missing(peer)
         if gap is None:
-            found.append(peer)
+            installed.append(peer)
             notes.remark(peer.title, peer.note)
         else:
             notes.miss(gap)
-    return found
+    return installed

@@ -1,1 +1,1 @@
-"""What programs do all day, measured beside SQLite FULL: a file for each scenario."""
+"""Daily work of programs, measured beside SQLite FULL: a file for each scenario."""

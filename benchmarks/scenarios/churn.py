@@ -1,6 +1,6 @@
-"""Sessions that are filled, erased, vacuumed and made again.
+"""Fill sessions, erase them, vacuum, and fill again.
 
-Measured are what is left on the disk, and what a turn costs after it.
+Measured are the bytes left on the disk, and a turn afterwards.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 
 import eventlog
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
-from benchmarks.measure import Samples, Spent, kept, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
+from benchmarks.measure import Samples, Timing, disk_bytes, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
 from benchmarks.targets.space import free_pages
 from benchmarks.workloads import Turn, turns
@@ -25,9 +25,9 @@ TURNS = 50
 """Turns of a session."""
 
 
-def _cycle(path: Path, sessions: int, work: Sequence[Turn]) -> tuple[list[Spent], int]:
-    """Fill sessions, erase them, vacuum; returns the turns, and the bytes before erasing."""
-    works: list[Spent] = []
+def _cycle(path: Path, sessions: int, work: Sequence[Turn]) -> tuple[list[Timing], int]:
+    """Fill sessions, erase them, vacuum; return the turns, and the bytes before erasing."""
+    works: list[Timing] = []
     with eventlog.open(path) as store:
         names: list[str] = []
         for _ in range(sessions):
@@ -35,15 +35,15 @@ def _cycle(path: Path, sessions: int, work: Sequence[Turn]) -> tuple[list[Spent]
             names.append(session.id)
             with session.lease():
                 works += [spent(partial(take_turn, session, turn)) for turn in work]
-        full = kept(path)
+        full = disk_bytes(path)
         for name in names:
             store.erase(name)
         store.vacuum()
     return works, full
 
 
-def _sqlite_cycle(sqlite: SqliteSessions, sessions: int, work: Sequence[Turn]) -> list[Spent]:
-    works: list[Spent] = []
+def _sqlite_cycle(sqlite: SqliteSessions, sessions: int, work: Sequence[Turn]) -> list[Timing]:
+    works: list[Timing] = []
     names = [f"session {number}" for number in range(sessions)]
     for name in names:
         works += [spent(partial(sqlite.turn, turn, name)) for turn in work]
@@ -53,33 +53,33 @@ def _sqlite_cycle(sqlite: SqliteSessions, sessions: int, work: Sequence[Turn]) -
     return works
 
 
-def _cycles(setting: Setting) -> dict[str, Measured]:
+def _cycles(setting: Setting) -> dict[str, Measurement]:
     sessions = max(setting.sizes.history // TURNS // CYCLES, 1)
     path, work = setting.directory / "engine", turns(TURNS, seed=14)
     ours, theirs = ([Samples() for _ in range(CYCLES + 1)] for _ in range(2))
     full: dict[int, float] = {}
-    left: dict[int, float] = {}
+    vacuumed: dict[int, float] = {}
     with SqliteSessions(setting.directory / "sqlite") as sqlite:
         sqlite.fill()
         for number in range(1, CYCLES + 1):
             works, size = _cycle(path, sessions, work)
             ours[number].add(works)
             theirs[number].add(_sqlite_cycle(sqlite, sessions, work))
-            full[number], left[number] = size / 1e6, kept(path) / 1e6
+            full[number], vacuumed[number] = size / 1e6, disk_bytes(path) / 1e6
     setting.notes.curve("churn", "before erasing", full)
-    setting.notes.curve("churn", "after vacuuming", left)
+    setting.notes.curve("churn", "after vacuuming", vacuumed)
     free, every = free_pages(path)
     sides = {"everdelta": ours, SQLITE: theirs}
     for number in (1, CYCLES):
         rows = {side: cycles[number] for side, cycles in sides.items()}
-        put_down(setting.notes, f"a turn in cycle {number} of fill, erase, vacuum", rows)
+        add_rows(setting.notes, f"a turn in cycle {number} of fill, erase, vacuum", rows)
     return {
         **beside("churn.turn", ours[-1], ours[1]),
         **beside("churn.turn.sqlite", ours[-1], theirs[-1]),
-        "churn.full": Measured(full[CYCLES], full[1]),
-        "churn.left": Measured(left[CYCLES], left[1]),
-        "churn.erased": Measured(max(left[CYCLES] - left[1], 0.0) * 1e6 / (sessions * (CYCLES - 1))),
-        "churn.free": Measured(max(free, 0), every),
+        "churn.full": Measurement(full[CYCLES], full[1]),
+        "churn.left": Measurement(vacuumed[CYCLES], vacuumed[1]),
+        "churn.erased": Measurement(max(vacuumed[CYCLES] - vacuumed[1], 0.0) * 1e6 / (sessions * (CYCLES - 1))),
+        "churn.free": Measurement(max(free, 0), every),
     }
 
 

@@ -1,6 +1,6 @@
-"""Opening and loading a conversation whose files are not in the page cache.
+"""Open and load a conversation whose files are not in the page cache.
 
-That is what a user waits for who comes back the next day.
+A user who comes back the next day waits for that.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import eventlog
-from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting
 from benchmarks.history import begun, small_turns
-from benchmarks.measure import Spent, in_turn, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
-from benchmarks.scenarios.page_cache import Cached, drop
+from benchmarks.measure import Timing, in_turn, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
+from benchmarks.scenarios.page_cache import PageCount, drop
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from projections.transcript.transcript import Transcript
 
@@ -26,28 +26,28 @@ PAGE = 50
 def _engine(path: Path, session: str, *, page: bool) -> None:
     with eventlog.open(path) as store:
         transcript = Transcript(store.session(session))
-        found = transcript.page(PAGE) if page else transcript.oldest_first()
-    assert found
+        messages = transcript.page(PAGE) if page else transcript.oldest_first()
+    assert messages
 
 
 def _sqlite(path: Path, *, page: bool) -> None:
     with SqliteSessions(path) as sqlite:
-        found = sqlite.page("s", PAGE) if page else sqlite.load("s")
-    assert found
+        messages = sqlite.page("s", PAGE) if page else sqlite.load("s")
+    assert messages
 
 
-def _loads(setting: Setting) -> dict[str, Measured]:
+def _loads(setting: Setting) -> dict[str, Measurement]:
     sizes = setting.sizes
     ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
     with eventlog.open(ours) as store:
         session = begun(store, small_turns(sizes.history // 2))
     with SqliteSessions(theirs) as sqlite:
         sqlite.turns(small_turns(sizes.history // 2), "s")
-    left: list[Cached] = []
+    still_cached: list[PageCount] = []
 
-    def cold(path: Path, work: Callable[[], None]) -> Callable[[], list[Spent]]:
-        def side() -> list[Spent]:
-            left.append(drop(path))
+    def cold(path: Path, work: Callable[[], None]) -> Callable[[], list[Timing]]:
+        def side() -> list[Timing]:
+            still_cached.append(drop(path))
             return [spent(work)]
 
         return side
@@ -58,21 +58,21 @@ def _loads(setting: Setting) -> dict[str, Measured]:
         "sqlite.load": (theirs, lambda: _sqlite(theirs, page=False)),
         "sqlite.page": (theirs, lambda: _sqlite(theirs, page=True)),
     }
-    found = in_turn({name: cold(*work) for name, work in works.items()}, sizes.rounds * 4)
+    samples = in_turn({name: cold(*work) for name, work in works.items()}, sizes.rounds * 4)
     warm = in_turn({"load": lambda: [spent(works["load"][1])]}, sizes.rounds * 4)
     rows = {
-        "everdelta, whole": found["load"],
-        f"everdelta, newest {PAGE}": found["page"],
+        "everdelta, whole": samples["load"],
+        f"everdelta, newest {PAGE}": samples["page"],
         "everdelta, whole, page cache warm": warm["load"],
-        "SQLite FULL, whole": found["sqlite.load"],
-        f"SQLite FULL, newest {PAGE}": found["sqlite.page"],
+        "SQLite FULL, whole": samples["sqlite.load"],
+        f"SQLite FULL, newest {PAGE}": samples["sqlite.page"],
     }
-    put_down(setting.notes, "open, load and close, page cache cold", rows)
+    add_rows(setting.notes, "open, load and close, page cache cold", rows)
     return {
-        **beside("cold.load", found["load"], found["sqlite.load"]),
-        **beside("cold.page", found["page"], found["sqlite.page"]),
-        **beside("cold.warm", found["load"], warm["load"]),
-        "cold.left": Measured(sum(it.there for it in left), sum(it.all for it in left)),
+        **beside("cold.load", samples["load"], samples["sqlite.load"]),
+        **beside("cold.page", samples["page"], samples["sqlite.page"]),
+        **beside("cold.warm", samples["load"], warm["load"]),
+        "cold.left": Measurement(sum(it.there for it in still_cached), sum(it.all for it in still_cached)),
     }
 
 

@@ -1,4 +1,4 @@
-"""Each time in a new process: import the engine, open a store, say something durable.
+"""In a new process each time: import the engine, open a store, append a durable message.
 
 Measured at two lengths of the history.
 """
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import eventlog
 from benchmarks.children import child
-from benchmarks.figures import Case, Measured, Setting
+from benchmarks.figures import Case, Measurement, Setting
 from benchmarks.history import begun, small_turns
-from benchmarks.measure import Samples, Spent, in_turn
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.measure import Samples, Timing, in_turn
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
 
 __all__ = ["CASES"]
 
 TIMES = 8
-"""The long history has so many times the messages of the short one."""
+"""Messages of the long history for each of the short one."""
 _MARKS = """
 import sys
 from time import perf_counter, process_time
@@ -66,13 +66,13 @@ connection.close()
     + _TOLD
 )
 STEPS = ("import", "open", "append", "all")
-"""What a child tells, in its order."""
+"""A child's measurements, in their order."""
 
 
-def _starts(setting: Setting) -> dict[str, Measured]:
+def _starts(setting: Setting) -> dict[str, Measurement]:
     sizes = setting.sizes
     lengths = {"short": max(sizes.history // TIMES, 2), "long": sizes.history}
-    sides: dict[str, Callable[[], list[Spent]]] = {}
+    sides: dict[str, Callable[[], list[Timing]]] = {}
     for name, length in lengths.items():
         ours, theirs = setting.directory / f"engine-{name}", setting.directory / f"sqlite-{name}"
         with eventlog.open(ours) as store:
@@ -81,25 +81,25 @@ def _starts(setting: Setting) -> dict[str, Measured]:
             sqlite.turns(small_turns(length // 2), "s")
         sides[f"engine-{name}"] = _side(_ENGINE, ours)
         sides[f"sqlite-{name}"] = _side(_SQLITE, theirs)
-    found = in_turn(sides, sizes.rounds * 4)
-    step = {(side, name): _step(all_, place) for side, all_ in found.items() for place, name in enumerate(STEPS)}
+    samples = in_turn(sides, sizes.rounds * 4)
+    step = {(side, name): _step(all_, place) for side, all_ in samples.items() for place, name in enumerate(STEPS)}
     sides_now = {"everdelta": "engine", SQLITE: "sqlite"}
     for name in STEPS:
         rows = {title: step[f"{side}-long", name] for title, side in sides_now.items()}
-        put_down(setting.notes, f"fresh process: {name}", rows)
+        add_rows(setting.notes, f"fresh process: {name}", rows)
     both = {name: beside(f"fresh.{name}", step["engine-long", name], step["sqlite-long", name]) for name in STEPS}
     flat = {name: beside(f"fresh.{name}.flat", step["engine-long", name], step["engine-short", name]) for name in STEPS}
     return both["open"] | both["append"] | both["all"] | flat["open"] | flat["append"]
 
 
-def _side(code: str, path: Path) -> Callable[[], list[Spent]]:
-    return lambda: [Spent(*pair) for pair in child(code, str(path))]
+def _side(code: str, path: Path) -> Callable[[], list[Timing]]:
+    return lambda: [Timing(*pair) for pair in child(code, str(path))]
 
 
-def _step(found: Samples, place: int) -> Samples:
-    """Of all that children told, one step."""
+def _step(samples: Samples, place: int) -> Samples:
+    """Return one step of the children's measurements."""
     step = Samples()
-    step.add(map(Spent, found.times[place :: len(STEPS)], found.cpu[place :: len(STEPS)]))
+    step.add(map(Timing, samples.times[place :: len(STEPS)], samples.cpu[place :: len(STEPS)]))
     return step
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.figures import Figure, Measured, Notes, Target
+from benchmarks.figures import Figure, Measurement, Notes, Target
 from benchmarks.measure import Samples
 
-__all__ = ["beside", "figures_of", "put_down"]
+__all__ = ["add_rows", "beside", "figures_of"]
 
 SLOW = 0.99
-"""What the slow end is: the time that so many works do not exceed."""
+"""Share of the times below the slow end."""
 
 
 def figures_of(id: str, title: str, against: str, *, slow: Target | None = None) -> tuple[Figure, ...]:
-    """The two figures of a latency, its median and its slow end.
+    """Return the two figures of a latency, its median and its slow end.
 
     `slow` is the target of the slow end.
     """
@@ -24,15 +24,15 @@ def figures_of(id: str, title: str, against: str, *, slow: Target | None = None)
     )
 
 
-def beside(id: str, ours: Samples, theirs: Samples) -> dict[str, Measured]:
-    """What the figures of `figures_of` say, in milliseconds."""
+def beside(id: str, ours: Samples, theirs: Samples) -> dict[str, Measurement]:
+    """Return the values for the figures of `figures_of`, in milliseconds."""
     return {
-        id: Measured(ours.median * 1e3, theirs.median * 1e3),
-        f"{id}.p99": Measured(ours.percentile(SLOW) * 1e3, theirs.percentile(SLOW) * 1e3),
+        id: Measurement(ours.median * 1e3, theirs.median * 1e3),
+        f"{id}.p99": Measurement(ours.percentile(SLOW) * 1e3, theirs.percentile(SLOW) * 1e3),
     }
 
 
-def put_down(notes: Notes, table: str, sides: Mapping[str, Samples]) -> None:
+def add_rows(notes: Notes, table: str, sides: Mapping[str, Samples]) -> None:
     """Add a row for each side, by its title.
 
     Processor time is that of the process that did the work, all its threads included.

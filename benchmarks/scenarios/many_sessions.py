@@ -1,7 +1,7 @@
-"""One durable turn in each of many sessions, round and round, against turns in one.
+"""One durable turn in each of many sessions, round and round, beside turns in one.
 
-A server either keeps the handle and the lease of every session, or begins anew for each request: both are measured, each with
-sessions of its own.
+A server either holds the handle and lease of every session, or begins anew for each request. Both
+are measured, each with sessions of its own.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from typing import TypeVar
 
 import eventlog
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Measured, Setting
+from benchmarks.figures import Case, Measurement, Setting
 from benchmarks.history import begun, seasoned, small_turns
-from benchmarks.measure import Spent, in_turn, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.measure import Timing, in_turn, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SQLITE, SqliteSessions
 from benchmarks.workloads import Turn, turns
 
 __all__ = ["CASES"]
 
 HISTORY = 4
-"""Turns of each session before."""
+"""Turns of each session beforehand."""
 SHARE = 10
-"""One session for so many of those that are listed elsewhere."""
+"""Sessions listed elsewhere for each session here."""
 WARM_UP = 3
 T = TypeVar("T")
 SIDES = {"kept": "everdelta, leases kept", "anew": "everdelta, a lease for each turn", "sqlite": "plain SQLite FULL"}
 
 
-def _in_ring(ring: Sequence[T], count: int, take: Callable[[T, Turn], object]) -> Callable[[], list[Spent]]:
-    """A turn in the next session each time."""
+def _in_ring(ring: Sequence[T], count: int, work_on: Callable[[T, Turn], object]) -> Callable[[], list[Timing]]:
+    """Return work that takes a turn in the next session each time."""
     works = zip(cycle(ring), turns(count, seed=12), strict=False)
 
-    def side() -> list[Spent]:
+    def side() -> list[Timing]:
         one, turn = next(works)
-        return [spent(lambda: take(one, turn))]
+        return [spent(lambda: work_on(one, turn))]
 
     return side
 
 
-def _round_and_round(setting: Setting) -> dict[str, Measured]:
+def _round_and_round(setting: Setting) -> dict[str, Measurement]:
     most = max(setting.sizes.sessions // SHARE, 4)
     counts = (1, *sorted({most // 20, most // 5} - {0, 1}), most)
     path = seasoned(setting.directory / "store")
     history = list(small_turns(HISTORY))
     with eventlog.open(path) as store, SqliteSessions(setting.directory / "sqlite") as sqlite:
         sqlite.fill()
-        kept, anew = ([begun(store, history) for _ in range(most)] for _ in range(2))
-        for name in kept:
+        held, anew = ([begun(store, history) for _ in range(most)] for _ in range(2))
+        for name in held:
             sqlite.turns(history, name)
 
         def take_anew(name: str, turn: Turn) -> None:
@@ -62,25 +62,25 @@ def _round_and_round(setting: Setting) -> dict[str, Measured]:
             sqlite.turn(turn, name)
 
         with ExitStack() as leases:
-            handles = [store.session(name) for name in kept]
+            handles = [store.session(name) for name in held]
             for handle in handles:
                 leases.enter_context(handle.lease())
-            sides: dict[str, Callable[[], list[Spent]]] = {}
+            sides: dict[str, Callable[[], list[Timing]]] = {}
             for count in counts:
                 sides[f"kept {count}"] = _in_ring(handles[:count], most + WARM_UP, take_turn)
                 sides[f"anew {count}"] = _in_ring(anew[:count], most + WARM_UP, take_anew)
-                sides[f"sqlite {count}"] = _in_ring(kept[:count], most + WARM_UP, take_row)
-            found = in_turn(sides, most, warm_up=WARM_UP)
+                sides[f"sqlite {count}"] = _in_ring(held[:count], most + WARM_UP, take_row)
+            samples = in_turn(sides, most, warm_up=WARM_UP)
     for count in (1, most):
-        rows = {title: found[f"{name} {count}"] for name, title in SIDES.items()}
-        put_down(setting.notes, f"a turn, {count:,} sessions in turn", rows)
+        rows = {title: samples[f"{name} {count}"] for name, title in SIDES.items()}
+        add_rows(setting.notes, f"a turn, {count:,} sessions in turn", rows)
     for name, title in SIDES.items():
-        setting.notes.curve("sessions", title, {count: found[f"{name} {count}"].median * 1e3 for count in counts})
+        setting.notes.curve("sessions", title, {count: samples[f"{name} {count}"].median * 1e3 for count in counts})
     return {
-        **beside("many.kept", found[f"kept {most}"], found[f"sqlite {most}"]),
-        **beside("many.anew", found[f"anew {most}"], found[f"sqlite {most}"]),
-        **beside("many.kept.flat", found[f"kept {most}"], found["kept 1"]),
-        **beside("many.anew.flat", found[f"anew {most}"], found["anew 1"]),
+        **beside("many.kept", samples[f"kept {most}"], samples[f"sqlite {most}"]),
+        **beside("many.anew", samples[f"anew {most}"], samples[f"sqlite {most}"]),
+        **beside("many.kept.flat", samples[f"kept {most}"], samples["kept 1"]),
+        **beside("many.anew.flat", samples[f"anew {most}"], samples["anew 1"]),
     }
 
 

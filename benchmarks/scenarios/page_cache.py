@@ -1,6 +1,7 @@
-"""Dropping files from the system's page cache, and asking how much of them is still there.
+"""Drop files from the system's page cache, and count the pages that are still cached.
 
-What is dropped is read from the disk again; a virtual disk's host may still have it in its own memory, which nothing here can tell.
+Dropped pages are read from the disk again. The host of a virtual disk may have them in its own
+memory, which cannot be observed here.
 """
 
 from __future__ import annotations
@@ -11,21 +12,21 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Cached", "cached", "drop"]
+__all__ = ["PageCount", "cached", "drop"]
 
 
-class Cached(NamedTuple):
-    """Pages of files: those in the page cache, and all."""
+class PageCount(NamedTuple):
+    """Pages of files: cached, and all."""
 
     there: int
     all: int
 
 
-def drop(directory: Path) -> Cached:
-    """Drop the pages of every file below; returns what is cached nevertheless.
+def drop(directory: Path) -> PageCount:
+    """Drop the pages of every file in a directory; return the pages that are still cached.
 
-    Pages that a process has mapped cannot be dropped, so what uses the files is closed first; changed pages are written to the disk before.  Where the system has no way to
-    drop pages, all of them are told to be there.
+    Pages that a process has mapped cannot be dropped, so the files must be closed; changed pages
+    are written to the disk first. On a system that cannot drop pages, all of them count as cached.
     """
     there = every = 0
     for path in sorted(directory.rglob("*")):
@@ -35,21 +36,21 @@ def drop(directory: Path) -> Cached:
                 os.fsync(descriptor)
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                found = cached(descriptor)
+                pages = cached(descriptor)
             finally:
                 os.close(descriptor)
-            there += found.there
-            every += found.all
-    return Cached(there, every)
+            there += pages.there
+            every += pages.all
+    return PageCount(there, every)
 
 
-def cached(descriptor: int) -> Cached:
-    """Ask `mincore` how many pages of an open file are cached; all, where there is none."""
+def cached(descriptor: int) -> PageCount:
+    """Count the cached pages of an open file with `mincore`; all pages where it is missing."""
     size = os.fstat(descriptor).st_size
     every = -(-size // mmap.PAGESIZE)
     mincore = getattr(ctypes.CDLL(None, use_errno=True), "mincore", None)
     if not every or mincore is None:
-        return Cached(every, every)
+        return PageCount(every, every)
     flags = (ctypes.c_ubyte * every)()
     with mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
         start = ctypes.c_char.from_buffer(mapped)
@@ -57,4 +58,4 @@ def cached(descriptor: int) -> Cached:
         del start  # a map that is exported cannot be closed
     if failed:
         raise OSError(ctypes.get_errno(), "mincore failed")
-    return Cached(sum(flag & 1 for flag in flags), every)
+    return PageCount(sum(flag & 1 for flag in flags), every)

@@ -13,11 +13,11 @@ from benchmarks.workloads import Turn
 __all__ = ["SQLITE", "SqliteSessions"]
 
 SQLITE = "SQLite FULL, a row for each message"
-"""What figures call this side."""
+"""Name of this side in figures."""
 
 
 class SqliteSessions(TwoRows):
-    """Conversations by their names; every method is one durable transaction."""
+    """Conversations by name; every method is one durable transaction."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -25,7 +25,7 @@ class SqliteSessions(TwoRows):
         self._decode = msgspec.json.Decoder().decode
 
     def user(self, text: str, session: str) -> None:
-        """Say something: one row."""
+        """Add a user message: one row."""
         self.add([self.row(session, "user", [{"type": "text", "text": text}])])
 
     def turns(self, work: Iterable[Turn], session: str) -> None:
@@ -46,14 +46,14 @@ class SqliteSessions(TwoRows):
 
     def newest(self, session: str) -> int:
         """The number of the newest message."""
-        found = self.connection.execute("SELECT max(id) FROM message WHERE session = ?", (session,)).fetchone()
-        return int(found[0])
+        row = self.connection.execute("SELECT max(id) FROM message WHERE session = ?", (session,)).fetchone()
+        return int(row[0])
 
     def erase(self, session: str) -> None:
         """Delete a conversation."""
         self.connection.execute("DELETE FROM message WHERE session = ?", (session,))
 
     def vacuum(self) -> None:
-        """Give the space of deleted rows back."""
+        """Free the space of deleted rows."""
         self.connection.execute("VACUUM")
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,4 +1,4 @@
-"""Two processes that say something durable in turn, in a session each and in one."""
+"""Two processes that append durable messages in turn, to a session each and to one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 import eventlog
 from benchmarks.children import Worker
-from benchmarks.figures import Case, Measured, Setting
+from benchmarks.figures import Case, Measurement, Setting
 from benchmarks.history import begun, small_turns
-from benchmarks.measure import Spent, in_turn, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.measure import Timing, in_turn, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 
 __all__ = ["CASES", "says", "says_in_sqlite"]
 
 TEXT = "Go on, and say what you have found so far in one sentence."
 HISTORY = 10
-"""Turns of each session before."""
+"""Turns of each session beforehand."""
 WARM_UP = 5
 SIDES = {
     "own": "everdelta, a session each",
@@ -29,25 +29,25 @@ SIDES = {
 
 
 @contextmanager
-def says(path: str, session: str) -> Generator[Callable[[object], Spent]]:
-    """In a worker: a durable user message for each question."""
+def says(path: str, session: str) -> Generator[Callable[[object], Timing]]:
+    """In a worker: append a durable user message for each question."""
     with eventlog.open(path) as store:
         handle = store.session(session)
         yield lambda _: spent(lambda: handle.user(TEXT))
 
 
 @contextmanager
-def says_in_sqlite(path: str, session: str) -> Generator[Callable[[object], Spent]]:
-    """In a worker: a durable row for each question."""
+def says_in_sqlite(path: str, session: str) -> Generator[Callable[[object], Timing]]:
+    """In a worker: add a durable row for each question."""
     with SqliteSessions(Path(path)) as sqlite:
         yield lambda _: spent(lambda: sqlite.user(TEXT, session))
 
 
-def _in_turn(workers: Sequence[Worker]) -> Callable[[], list[Spent]]:
-    return lambda: [Spent(*worker.ask()) for worker in workers]
+def _in_turn(workers: Sequence[Worker]) -> Callable[[], list[Timing]]:
+    return lambda: [Timing(*worker.ask()) for worker in workers]
 
 
-def _alternating(setting: Setting) -> dict[str, Measured]:
+def _alternating(setting: Setting) -> dict[str, Measurement]:
     places = {name: setting.directory / name for name in ("own", "one", "alone", "sqlite")}
     sessions: dict[str, list[str]] = {}
     for name in ("own", "one", "alone"):
@@ -70,14 +70,14 @@ def _alternating(setting: Setting) -> dict[str, Measured]:
             "alone": _in_turn([alone, alone]),
             "sqlite": _in_turn(theirs),
         }
-        found = in_turn(sides, setting.sizes.turns, warm_up=WARM_UP)
-    put_down(
-        setting.notes, "a user message, two processes in turn", {title: found[name] for name, title in SIDES.items()}
+        samples = in_turn(sides, setting.sizes.turns, warm_up=WARM_UP)
+    add_rows(
+        setting.notes, "a user message, two processes in turn", {title: samples[name] for name, title in SIDES.items()}
     )
     return {
-        **beside("two.own", found["own"], found["sqlite"]),
-        **beside("two.one", found["one"], found["sqlite"]),
-        **beside("two.alone", found["own"], found["alone"]),
+        **beside("two.own", samples["own"], samples["sqlite"]),
+        **beside("two.one", samples["one"], samples["sqlite"]),
+        **beside("two.alone", samples["own"], samples["alone"]),
     }
 
 

@@ -1,7 +1,8 @@
-"""Reading the newest page and the head of a session while a writer keeps folds going.
+"""Read the newest page and the head of a session while a writer causes folds.
 
-The baseline is a store to which nothing is written.  The writer appends records of 64 KB to another session as quickly as it can, once in a process of its own, and once in a thread
-beside the reader.  That folds go on is seen by the file that they write.
+The baseline is a store to which nothing is written. The writer appends records of 64 KB to another
+session as quickly as it can, once in a process of its own and once in a thread beside the reader.
+The size of the file that folds write shows that they happen.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from threading import Event, Thread
 
 import eventlog
 from benchmarks.children import Worker
-from benchmarks.figures import Case, Figure, Measured, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting
 from benchmarks.history import begun, small_turns
-from benchmarks.measure import Samples, Spent, in_turn, spent
-from benchmarks.scenarios.latency import beside, figures_of, put_down
+from benchmarks.measure import Samples, Timing, in_turn, spent
+from benchmarks.scenarios.latency import add_rows, beside, figures_of
 from benchmarks.scenarios.sqlite_sessions import SqliteSessions
 from projections.transcript.transcript import Transcript
 
@@ -30,7 +31,7 @@ HISTORY = 200
 PAGE = 50
 """Messages of the newest page."""
 RECORD = 64 << 10
-"""Characters of what the writer appends: 64 of them are a fold."""
+"""Characters of the writer's record: 64 of them are a fold."""
 WARM_UP = 5
 SIDES = {
     "idle": "everdelta, nothing is written",
@@ -43,7 +44,7 @@ SIDES = {
 
 @contextmanager
 def _endless(write: Callable[[], object]) -> Generator[Callable[[], int]]:
-    """A thread that writes on and on, and has begun to; yields what says how often."""
+    """Run a thread that writes without end; yield a function that returns its count."""
     stopping, begun = Event(), Event()
     done = 0
 
@@ -66,14 +67,14 @@ def _endless(write: Callable[[], object]) -> Generator[Callable[[], int]]:
 
 @contextmanager
 def writes(path: str) -> Generator[Callable[[object], int]]:
-    """In a worker: write until it ends; answers how often it has."""
+    """In a worker: write without end; answer with the count."""
     with eventlog.open(path) as store, _endless(_writer(store)) as done:
         yield lambda _: done()
 
 
 @contextmanager
 def writes_in_sqlite(path: str) -> Generator[Callable[[object], int]]:
-    """In a worker: write rows of the same size until it ends."""
+    """In a worker: write rows of the same size without end; answer with the count."""
     with SqliteSessions(Path(path)) as sqlite, _endless(lambda: sqlite.user(_record(), "writer")) as done:
         yield lambda _: done()
 
@@ -87,10 +88,10 @@ def _writer(store: eventlog.Store) -> Callable[[], None]:
     return lambda: session.record_custom("benchmark", json.dumps(_record()))
 
 
-def _reading(setting: Setting) -> dict[str, Measured]:
+def _reading(setting: Setting) -> dict[str, Measurement]:
     count = setting.sizes.turns
     ours, theirs = setting.directory / "engine", setting.directory / "sqlite"
-    found: dict[str, Samples] = {}
+    samples: dict[str, Samples] = {}
     folds: set[int] = set()
     with eventlog.open(ours) as store, SqliteSessions(theirs) as sqlite:
         session = store.session(begun(store, small_turns(HISTORY)))
@@ -107,12 +108,12 @@ def _reading(setting: Setting) -> dict[str, Measured]:
         data = ours / "lmdb" / "data.mdb"
 
         def read(works: dict[str, Callable[[], object]], name: str) -> None:
-            def side(work: Callable[[], object]) -> list[Spent]:
+            def side(work: Callable[[], object]) -> list[Timing]:
                 folds.add(data.stat().st_mtime_ns)
                 return [spent(work)]
 
             sides = {f"{name}.{what}": partial(side, work) for what, work in works.items()}
-            found.update(in_turn(sides, count, warm_up=WARM_UP))
+            samples.update(in_turn(sides, count, warm_up=WARM_UP))
 
         read(reads | others, "idle")
         with Worker(writes_in_sqlite, str(theirs)):
@@ -126,17 +127,17 @@ def _reading(setting: Setting) -> dict[str, Measured]:
             read(reads, "within")
         within = len(folds) - 1
     for what, table in (("page", f"newest {PAGE} messages"), ("head", "head of a session")):
-        rows = {title: found[f"{name}.{what}"] for name, title in SIDES.items()}
-        put_down(setting.notes, f"{table}, while something is written", rows)
+        rows = {title: samples[f"{name}.{what}"] for name, title in SIDES.items()}
+        add_rows(setting.notes, f"{table}, while something is written", rows)
     return {
-        **beside("folding.page", found["apart.page"], found["idle.page"]),
-        **beside("folding.page.within", found["within.page"], found["idle.page"]),
-        **beside("folding.page.sqlite", found["apart.page"], found["apart.sqlite.page"]),
-        **beside("folding.head", found["apart.head"], found["idle.head"]),
-        **beside("folding.head.within", found["within.head"], found["idle.head"]),
-        **beside("folding.head.sqlite", found["apart.head"], found["apart.sqlite.head"]),
-        "folding.folds": Measured(apart, 2 * count),
-        "folding.folds.within": Measured(within, 2 * count),
+        **beside("folding.page", samples["apart.page"], samples["idle.page"]),
+        **beside("folding.page.within", samples["within.page"], samples["idle.page"]),
+        **beside("folding.page.sqlite", samples["apart.page"], samples["apart.sqlite.page"]),
+        **beside("folding.head", samples["apart.head"], samples["idle.head"]),
+        **beside("folding.head.within", samples["within.head"], samples["idle.head"]),
+        **beside("folding.head.sqlite", samples["apart.head"], samples["apart.sqlite.head"]),
+        "folding.folds": Measurement(apart, 2 * count),
+        "folding.folds.within": Measurement(within, 2 * count),
     }
 
 

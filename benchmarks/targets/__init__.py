@@ -1,4 +1,4 @@
-"""What the engine has to reach, as ratios in one run.
+"""Nine targets of the engine, as ratios in one run.
 
-A file for each of nine targets, whose figures are `target.N.…`.
+Each target has a file, whose figures are `target.N.…`.
 """

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import eventlog
 from benchmarks.engine import EngineChat
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
-from benchmarks.measure import Samples, in_turn, kept, timed
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
+from benchmarks.measure import Samples, disk_bytes, in_turn, timed
 from benchmarks.peers.base import Chat, Peer
 from benchmarks.peers.registry import LIMITS, present
 from benchmarks.targets.opening import cold_view, compact_and_go_on
@@ -22,13 +22,13 @@ __all__ = ["CASES"]
 
 WARM_UP = 2
 LOADS = 3
-"""Times each side's conversation is loaded."""
+"""Loads of each side's conversation."""
 ENGINE = Peer("everdelta", "everdelta", durable=True, chat=EngineChat)
 VIEW = "everdelta, view after a compaction"
 
 
-def _beside_peers(setting: Setting) -> dict[str, Measured]:
-    """Turns and loads of everyone at each length, in turn; puts down the curves."""
+def _beside_peers(setting: Setting) -> dict[str, Measurement]:
+    """Measure turns and loads of all sides at each length, in turn; add the curves."""
     everyone = [ENGINE, *(peer for peer in present(setting.notes) if peer.chat is not None)]
     took: dict[str, dict[int, float]] = {peer.id: {} for peer in everyone}
     loaded: dict[str, dict[int, float]] = {VIEW: {}, **{peer.id: {} for peer in everyone}}
@@ -36,11 +36,11 @@ def _beside_peers(setting: Setting) -> dict[str, Measured]:
     for length in setting.sizes.peer_lengths:
         here = [peer for peer in everyone if setting.sizes.patient or peer.quick is None or length <= peer.quick]
         places = {peer.id: setting.directory / f"{peer.id}-{length}" for peer in here}
-        for name, found in _turns_of(here, places, length, setting.sizes.peer_turns).items():
-            took[name][length] = found.median * 1e3
-        size |= {name: {**size[name], length: kept(place) / 1e6} for name, place in places.items()}
-        for name, found in in_turn(_loading(here, places, setting.directory, length), LOADS, warm_up=0).items():
-            loaded[name][length] = found.median * 1e3
+        for name, samples in _turns_of(here, places, length, setting.sizes.peer_turns).items():
+            took[name][length] = samples.median * 1e3
+        size |= {name: {**size[name], length: disk_bytes(place) / 1e6} for name, place in places.items()}
+        for name, samples in in_turn(_loading(here, places, setting.directory, length), LOADS, warm_up=0).items():
+            loaded[name][length] = samples.median * 1e3
     for peer in everyone:
         setting.notes.curve("turn", peer.title, took[peer.id])
         setting.notes.curve("load", peer.title, loaded[peer.id])
@@ -51,9 +51,9 @@ def _beside_peers(setting: Setting) -> dict[str, Measured]:
         loaded[peer.id][last] for peer in everyone if peer.id not in {*LIMITS, ENGINE.id} and last in loaded[peer.id]
     )
     return {
-        "target.2.turn": Measured(took[ENGINE.id][last], took["sqlite-full"][last]),
-        "target.5.cold": Measured(loaded[VIEW][last], fastest),
-        "target.5.load": Measured(loaded[ENGINE.id][last], fastest),
+        "target.2.turn": Measurement(took[ENGINE.id][last], took["sqlite-full"][last]),
+        "target.5.cold": Measurement(loaded[VIEW][last], fastest),
+        "target.5.load": Measurement(loaded[ENGINE.id][last], fastest),
     }
 
 
@@ -85,7 +85,7 @@ def _turning(work: Iterator[Turn], write: Callable[[Turn], object]) -> Callable[
 def _loading(
     here: Iterable[Peer], places: dict[str, Path], directory: Path, length: int
 ) -> dict[str, Callable[[], list[float]]]:
-    """Each time from a store that was just opened; opening it is not counted, for anyone."""
+    """Load from a store that was just opened; opening is not counted."""
     compacted = directory / f"compacted-{length}"
     chat = EngineChat(compacted)
     chat.seed(turns(length // 2, seed=4))

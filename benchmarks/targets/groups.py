@@ -1,12 +1,13 @@
 """Target 3: group commit, 64 callers each waiting for its own append.
 
-Against the disk they write to, and against a bare hand-off.
+Compared with the disk, and with a bare hand-over between threads:
 
-* The raw writes: the engine's own journal writes of a run, noted as they go by, are done again by themselves: the same sizes, each with
-  its `fdatasync`, into a file of the same kind.  What the engine adds to that is its ratio.  What a hand-off between threads alone adds to
-  it, nothing else being done, is measured beside it.
-* The hand-off limit: a queue, a thread, and a plain lock for each waiter, with a commit that is a sleep of 0.3 ms.  The engine is held against
-  it with its own `fdatasync` replaced by the same sleep, so that the disk plays no part.
+* The raw writes: the journal writes of a run are recorded and repeated by themselves, the same
+  sizes, each with its `fdatasync`, into a file of the same kind. The ratio is what the engine adds.
+  What a bare hand-over between threads adds is measured beside it.
+* The hand-over limit: a queue, a thread, and a plain lock for each waiter, with a commit that is a
+  sleep of 0.3 ms. For this comparison the engine's `fdatasync` is replaced by the same sleep, so
+  that the disk does not count.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from statistics import median
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.groups import SMALL, run_tasks, run_threads
 from benchmarks.hand_off import HandOff
 from benchmarks.limits import RawFile
@@ -34,35 +35,35 @@ if TYPE_CHECKING:
 __all__ = ["CASES"]
 
 COMMIT = 0.0003
-"""Seconds of a commit that is only waited for."""
+"""Seconds of a commit that is a sleep."""
 RECORD = 80
-"""Bytes that the engine's journal holds for each of these appends, about."""
+"""Approximate bytes in the engine's journal for each of these appends."""
 
 
-class NotingIO(JournalIO):
-    """The journal's way to the disk, with the size of each flushed write noted."""
+class RecordingIO(JournalIO):
+    """The journal's I/O, with the size of each flushed write recorded."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self._unflushed = 0
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Write, and note."""
+        """Write, and record the size."""
         self._unflushed += memoryview(data).nbytes
         return super().pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
-        """Flush, and note what was flushed."""
+        """Flush, and record the bytes that were flushed."""
         self.sizes.append(self._unflushed)
         self._unflushed = 0
         super().fdatasync(fd)
 
 
 class SleepingIO(JournalIO):
-    """The journal's way to nowhere: a flush is a sleep."""
+    """The journal's I/O with a sleep for each flush."""
 
     def fdatasync(self, fd: int) -> None:
-        """Wait as long as a commit takes."""
+        """Sleep as long as a commit takes."""
         del fd
         time.sleep(COMMIT)
 
@@ -92,7 +93,7 @@ class Engine:
 
 
 def _again(path: Path, sizes: Sequence[int]) -> float:
-    """Do noted writes by themselves: seconds for all of them."""
+    """Repeat recorded writes by themselves; return the seconds for all."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         zeros = bytes(1 << 20)
@@ -111,10 +112,10 @@ def _again(path: Path, sizes: Sequence[int]) -> float:
         path.unlink()
 
 
-def _against_disk(setting: Setting) -> dict[str, Measured]:
+def _against_disk(setting: Setting) -> dict[str, Measurement]:
     sizes = setting.sizes
     each = sizes.appends * sizes.callers
-    io = NotingIO()
+    io = RecordingIO()
     engine = Engine(setting.directory / "log", sizes.callers, io)
     writes = RawFile(setting.directory / "bare")
     bare_sizes: list[int] = []
@@ -152,12 +153,14 @@ def _against_disk(setting: Setting) -> dict[str, Measured]:
         bare.close()
         writes.close()
     return {
-        f"target.3.{name}": Measured(1 / found.median, 1 / median(raw[name][1:]))  # the first belongs to the warm-up
-        for name, found in samples.items()
+        f"target.3.{name}": Measurement(
+            1 / side_samples.median, 1 / median(raw[name][1:])
+        )  # the first belongs to the warm-up
+        for name, side_samples in samples.items()
     }
 
 
-def _against_hand_off(setting: Setting) -> dict[str, Measured]:
+def _against_hand_off(setting: Setting) -> dict[str, Measurement]:
     sizes = setting.sizes
     each = sizes.appends * sizes.callers
     engine = Engine(setting.directory / "sleeping", sizes.callers, SleepingIO())
@@ -178,7 +181,7 @@ def _against_hand_off(setting: Setting) -> dict[str, Measured]:
         engine.close()
         limit.close()
     return {
-        f"target.3.{name}.handoff": Measured(1 / samples[name].median, 1 / samples[f"{name}.limit"].median)
+        f"target.3.{name}.handoff": Measurement(1 / samples[name].median, 1 / samples[f"{name}.limit"].median)
         for name in ("threads", "tasks")
     }
 
@@ -191,9 +194,9 @@ CASES = (
         "target.3.disk",
         (
             Figure("target.3.threads", "durable appends of 64 threads", "/s", RAW, Target(">=", 0.4)),
-            Figure("target.3.threads.bare", "the same of a bare queue and thread", "/s", RAW),
+            Figure("target.3.threads.bare", "commits of 64 threads by a bare queue and thread", "/s", RAW),
             Figure("target.3.tasks", "durable appends of 64 asyncio tasks", "/s", RAW, Target(">=", 0.7)),
-            Figure("target.3.tasks.bare", "the same of a bare queue and thread", "/s", RAW),
+            Figure("target.3.tasks.bare", "commits of 64 asyncio tasks by a bare queue and thread", "/s", RAW),
         ),
         _against_disk,
     ),

@@ -1,9 +1,8 @@
 """Target 8: memory, each figure in a process of its own.
 
-Opening a view of a long history, and importing a large file.
-
-What a process took at most is the kernel's `VmHWM`; where there is no such figure the case says zero.  The view's own share is what comes on top
-of opening and viewing a session of one turn in the same process, which loads all the code there is.
+Measured while a view of a long history is opened, and while a large file is imported. The peak is
+the kernel's `VmHWM`; where it is missing the case reports zero. The view's own share is the
+difference to opening and viewing a session of one turn in the same process, which loads all code.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 
 import eventlog
 from benchmarks.children import child
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, compacted, extend, small_turns
 from benchmarks.workloads import generated_session, turns
 from projections.view.model_view import LiveView, ModelView
@@ -60,7 +59,7 @@ print(json.dumps(top()))
 )
 
 
-def _view(setting: Setting) -> dict[str, Measured]:
+def _view(setting: Setting) -> dict[str, Measurement]:
     small, path = setting.directory / "small", setting.directory / "long"
     with eventlog.open(small) as store:
         begun(store, small_turns(1))
@@ -73,13 +72,13 @@ def _view(setting: Setting) -> dict[str, Measured]:
         live.advance()
         live.save()
         size = len(msgspec.msgpack.encode(list(ModelView.of(session).messages)))
-    return {"target.8.view": Measured(child(_VIEW, str(small), str(path)) / 1e6, size / 1e6)}
+    return {"target.8.view": Measurement(child(_VIEW, str(small), str(path)) / 1e6, size / 1e6)}
 
 
-def _import(setting: Setting) -> dict[str, Measured]:
+def _import(setting: Setting) -> dict[str, Measurement]:
     file: Path = generated_session(setting.directory / "large.jsonl", setting.sizes.import_bytes // RECORD)
     taken = child(_IMPORT, str(setting.directory / "imported"), str(file))
-    return {"target.8.import": Measured(taken / 1e6, MOST)}
+    return {"target.8.import": Measurement(taken / 1e6, MOST)}
 
 
 CASES = (

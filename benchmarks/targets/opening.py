@@ -8,7 +8,7 @@ from time import perf_counter
 
 import eventlog
 from benchmarks.engine import take_turn
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, compacted, small_turns
 from benchmarks.measure import Samples, in_turn
 from benchmarks.workloads import turns
@@ -17,11 +17,11 @@ from projections.view.model_view import LiveView, ModelView
 __all__ = ["CASES", "cold_view", "compact_and_go_on"]
 
 TAIL = 4
-"""Turns after the compaction: what the view holds beside the summary."""
+"""Turns after the compaction: the view holds them and the summary."""
 
 
 def compact_and_go_on(session: eventlog.Session) -> None:
-    """Compact a session, keep the view's checkpoint as a window keeps it, and take some turns."""
+    """Compact a session, store the view's checkpoint as a window does, and take some turns."""
     compacted(session)
     live = LiveView(session)
     live.advance()
@@ -32,7 +32,7 @@ def compact_and_go_on(session: eventlog.Session) -> None:
 
 
 def cold_view(path: Path) -> tuple[float, float]:
-    """Seconds for session and view in a store just opened, and those with opening it."""
+    """Return the seconds for session and view in a store just opened, and with opening it."""
     start = perf_counter()
     with eventlog.open(path) as store:
         name = next(iter(store.sessions())).id
@@ -44,7 +44,7 @@ def cold_view(path: Path) -> tuple[float, float]:
     return end - opened, end - start
 
 
-def _by_events(setting: Setting) -> dict[str, Measured]:
+def _by_events(setting: Setting) -> dict[str, Measurement]:
     whole: dict[int, Samples] = {length: Samples() for length in setting.sizes.events}
 
     def side(length: int) -> Callable[[], list[float]]:
@@ -64,7 +64,7 @@ def _by_events(setting: Setting) -> dict[str, Measured]:
     setting.notes.curve("open", "session and view", {int(name): it.median * 1e3 for name, it in samples.items()})
     setting.notes.curve("open", "with opening the store", {length: it.median * 1e3 for length, it in whole.items()})
     short, long = (samples[str(setting.sizes.events[place])].median * 1e3 for place in (0, -1))
-    return {"target.5.flat": Measured(long, short)}
+    return {"target.5.flat": Measurement(long, short)}
 
 
 CASES = (

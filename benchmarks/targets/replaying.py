@@ -1,14 +1,11 @@
-"""Target 6: replay of a whole history into the model-visible view.
-
-Against decoding its events with bare msgspec.
-"""
+"""Target 6: replay of a whole history into the view, beside decoding with bare msgspec."""
 
 from __future__ import annotations
 
 import msgspec
 
 import eventlog
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, small_turns
 from benchmarks.measure import in_turn, timed
 from eventlog.codec.batch import Batch
@@ -22,34 +19,34 @@ from projections.view.model_view import ModelViewProjection
 __all__ = ["CASES"]
 
 EVENTS = 100_000
-"""Events of the history, at most: all of them are held as objects, too."""
+"""Most events of the history: all of them are objects in memory, too."""
 CHUNK = 1_000
 """Events that bare msgspec decodes at a time."""
 PROJECTION = ModelViewProjection()
 
 
 class OneByOne(ModelViewProjection):
-    """The fold with every delta an object, and folded by itself.
+    """The projection with every delta as an object, applied by itself.
 
-    A projection that has no rule for runs does so.
+    A projection without a rule for runs works like this.
     """
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
-        """Take in the deltas of a run."""
+        """Apply the deltas of a run one by one."""
         times = run.times(time - run.start)
         for number, (at, delta) in enumerate(zip(times, run.deltas(), strict=True), version):
             state = self.apply(state, delta, number, at)
         return state
 
     def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
-        """Take in the events of an append."""
+        """Apply the events of an append one by one."""
         return one_by_one(self, state, batch, version)
 
 
 ONE_BY_ONE = OneByOne()
 
 
-def _replays(setting: Setting) -> dict[str, Measured]:
+def _replays(setting: Setting) -> dict[str, Measurement]:
     path = setting.directory / "history"
     with eventlog.open(path) as store:
         name = begun(store, small_turns(min(EVENTS, setting.sizes.events[-1]) // EVENTS_A_TURN))
@@ -68,10 +65,10 @@ def _replays(setting: Setting) -> dict[str, Measured]:
             },
             setting.sizes.rounds,
         )
-    rate = {name: count / found.median for name, found in samples.items()}
+    rate = {name: count / side_samples.median for name, side_samples in samples.items()}
     return {
-        "target.6.runs": Measured(rate["runs"], rate["bare"]),
-        "target.6.deltas": Measured(rate["deltas"], rate["bare"]),
+        "target.6.runs": Measurement(rate["runs"], rate["bare"]),
+        "target.6.deltas": Measurement(rate["deltas"], rate["bare"]),
     }
 
 
@@ -82,7 +79,9 @@ CASES = (
         "target.6",
         (
             Figure("target.6.runs", "replay from the log, runs of deltas whole", "events/s", BARE, Target(">=", 2)),
-            Figure("target.6.deltas", "the same, an object for each delta", "events/s", BARE, Target(">=", 0.35)),
+            Figure(
+                "target.6.deltas", "replay from the log, an object for each delta", "events/s", BARE, Target(">=", 0.35)
+            ),
         ),
         _replays,
     ),

@@ -1,6 +1,6 @@
-"""Target 4: bytes kept, with all that lies in the directory of a closed store.
+"""Target 4: bytes on the disk in the directory of a closed store.
 
-Pages, indexes, journal, locks.
+Pages, indexes, journal and locks included.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from random import Random
 import lmdb
 
 import eventlog
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
-from benchmarks.measure import kept
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
+from benchmarks.measure import disk_bytes
 from benchmarks.sessions import known_files, session_files, stream_files
 from benchmarks.workloads import DELTA_CHARACTERS, in_deltas, prose
 from eventlog.importers import import_file
@@ -26,24 +26,24 @@ __all__ = ["CASES", "free_pages"]
 
 LONG_ANSWER = 4096
 SHORT_ANSWER = 1024
-"""Bytes of text from which on an answer counts as long, and as short."""
+"""Bytes from which on an answer counts as long; below, as short."""
 ANSWERS = 100
 """Answers of each length that are streamed."""
 DAY = 86_400 * 100
 """Deltas of a day at 100 a second."""
 SIMULATED_ANSWER = 2_000
 LEASE_TTL = 10**12
-"""Milliseconds: simulated time passes too quickly for a lease to be renewed."""
+"""Milliseconds: simulated time passes too quickly to renew a lease."""
 
 
-def _imported(path: Path, files: Sequence[Path]) -> Measured:
+def _imported(path: Path, files: Sequence[Path]) -> Measurement:
     with eventlog.open(path) as store:
         for file in files:
             import_file(store, file)
-    return Measured(kept(path) / 1e6, sum(file.stat().st_size for file in files) / 1e6)
+    return Measurement(disk_bytes(path) / 1e6, sum(file.stat().st_size for file in files) / 1e6)
 
 
-def _recordings(setting: Setting) -> dict[str, Measured]:
+def _recordings(setting: Setting) -> dict[str, Measurement]:
     sessions = session_files(setting)
     if setting.recorded is not None:
         sessions = [
@@ -54,71 +54,71 @@ def _recordings(setting: Setting) -> dict[str, Measured]:
         "target.4.sessions": _imported(path, sessions),
         "target.4.streams": _imported(setting.directory / "streams", stream_files(setting)),
     }
-    return {**measured, "target.4.journal": Measured(kept(path / "journal") / 1e6)}
+    return {**measured, "target.4.journal": Measurement(disk_bytes(path / "journal") / 1e6)}
 
 
 def _answers(setting: Setting) -> list[str]:
-    """What assistants said in the recorded sessions; prose where there are none."""
-    found: list[str] = []
+    """Return the assistants' texts of the recorded sessions, or prose."""
+    texts: list[str] = []
     if setting.recorded is not None:
         with eventlog.open("memory:") as store:
             for path in session_files(setting):
                 import_file(store, path)
             for info in list(store.sessions()):
-                for said in Transcript(store.session(info.id)).oldest_first():
-                    found += [part.text for part in said.parts if part.kind in ("text", "reasoning", "tool")]
-    return found or [prose(Random(number), 2 * LONG_ANSWER) for number in range(ANSWERS)]
+                for message in Transcript(store.session(info.id)).oldest_first():
+                    texts += [part.text for part in message.parts if part.kind in ("text", "reasoning", "tool")]
+    return texts or [prose(Random(number), 2 * LONG_ANSWER) for number in range(ANSWERS)]
 
 
 def _cut_to(texts: Sequence[str], least: int, most: int) -> list[str]:
-    """Answers of `least` to `most` bytes, from texts that are at least so long."""
+    """Return answers of `least` to `most` bytes, from texts that are at least as long."""
     sizes = Random(9)
     long = [text for text in dict.fromkeys(texts) if len(text) >= least and text.isprintable() | ("\n" in text)]
     return [text[: sizes.randrange(least, most)] for text in long[:ANSWERS]]
 
 
 def _streamed(path: Path, answers: Sequence[str]) -> float:
-    """Bytes that streaming adds to a store, for each byte of the answers' text.
+    """Return the bytes that streaming adds to a store, for each byte of the answers' text.
 
-    Without the journal: its first file is there before, and given up after.
+    The journal does not count: its first file exists before and is dropped afterwards.
     """
     clock = _clock()
 
     def stream(texts: Sequence[str]) -> int:
         with eventlog.open(path, clock=lambda: next(clock), lease_ttl=LEASE_TTL) as store:
-            known = next(iter(store.sessions()), None)
-            session = store.create_session() if known is None else store.session(known.id)
+            first = next(iter(store.sessions()), None)
+            session = store.create_session() if first is None else store.session(first.id)
             for text in texts:
                 with session.assistant(model="bench/mark") as reply:
                     append = reply.stream_text().append
                     for delta in in_deltas(text):
                         append(delta)
                     reply.finish()
-        return kept(path) - kept(path / "journal")
+        return disk_bytes(path) - disk_bytes(path / "journal")
 
     before = stream(answers[:1])
-    rest = answers[1:] or answers
-    return (stream(rest) - before) / sum(len(text.encode("utf-8", "replace")) for text in rest)
+    others = answers[1:] or answers
+    return (stream(others) - before) / sum(len(text.encode("utf-8", "replace")) for text in others)
 
 
 def _clock() -> Iterator[int]:
-    """A clock that passes as deltas come: 5 to 40 ms from one look to the next."""
+    """Return a clock that passes as deltas come: 5 to 40 ms from one look to the next."""
     random = Random(10)
     return accumulate(map(random.randrange, repeat(5), repeat(40)), initial=1_767_225_600_000)  # for any thread
 
 
-def _seals(setting: Setting) -> dict[str, Measured]:
+def _seals(setting: Setting) -> dict[str, Measurement]:
     texts = _answers(setting)
     long = _cut_to(texts, LONG_ANSWER, 3 * LONG_ANSWER)
     short = _cut_to(texts, SHORT_ANSWER, LONG_ANSWER)
     return {
-        "target.4.seals.long": Measured(_streamed(setting.directory / "long", long), 1.0),
-        "target.4.seals.short": Measured(_streamed(setting.directory / "short", short), 1.0),
+        "target.4.seals.long": Measurement(_streamed(setting.directory / "long", long), 1.0),
+        "target.4.seals.short": Measurement(_streamed(setting.directory / "short", short), 1.0),
     }
 
 
 def free_pages(path: Path) -> tuple[int, int]:
-    """Free pages and all pages of a store that is closed."""
+    """Return free pages and all pages of a closed store."""
     environment = lmdb.open(str(path / "lmdb"), readonly=True, max_dbs=len(TREES), lock=False, lib_version=LIB_VERSION)
     try:
         every = int(environment.info()["last_pgno"]) + 1
@@ -131,10 +131,10 @@ def free_pages(path: Path) -> tuple[int, int]:
         environment.close()
 
 
-def _a_day(setting: Setting) -> dict[str, Measured]:
-    """Answers of 2,000 deltas in a new session each hour, for a day.
+def _a_day(setting: Setting) -> dict[str, Measurement]:
+    """Stream answers of 2,000 deltas in a new session each hour, for a day.
 
-    As long as its deltas last; folded as they go.
+    Folds happen while the deltas come.
     """
     path = setting.directory / "day"
     answers = max(int(DAY * setting.sizes.day / SIMULATED_ANSWER), 1)
@@ -149,7 +149,7 @@ def _a_day(setting: Setting) -> dict[str, Measured]:
                     append(delta)
                 reply.finish()
     free, every = free_pages(path)
-    return {"target.4.free": Measured(max(free, 0), every)}
+    return {"target.4.free": Measurement(max(free, 0), every)}
 
 
 CASES = (
@@ -172,7 +172,13 @@ CASES = (
                 "its plain text",
                 Target("<=", 0.65),
             ),
-            Figure("target.4.seals.short", "the same of 1 to 4 KB", "B/B", "its plain text", Target("<=", 0.75)),
+            Figure(
+                "target.4.seals.short",
+                "an answer of 1 to 4 KB with its deltas and their times",
+                "B/B",
+                "its plain text",
+                Target("<=", 0.75),
+            ),
         ),
         _seals,
     ),

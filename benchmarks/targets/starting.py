@@ -1,8 +1,7 @@
-"""Target 9: what starting costs, each time in a new process.
+"""Target 9: start-up in a new process: import, the command line's help, first token count.
 
-Importing, the command line's help, the first token count.
-
-Importing is told in processor time, which a busy machine stretches less; the other two are what a person waits.
+Importing is measured in processor time, which a busy machine stretches less. The other two are the
+time that a user waits.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from benchmarks.children import child, run_time
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.measure import in_turn
 
 __all__ = ["CASES"]
 
 HELP = 200.0
-"""Milliseconds of `eventlog --help`."""
+"""Milliseconds that `eventlog --help` may take."""
 COUNT = 0.25
-"""Seconds until the first token count."""
+"""Seconds that the first token count may take."""
 
 _IMPORTING = """
 from time import process_time
@@ -34,14 +33,14 @@ TokenCounter.for_model("").count("How many tokens is this? " * {times})
 print(perf_counter() - start)
 """
 MANY = 24_000
-"""Times that the text of the first count is repeated to make one of 600 KB."""
+"""Repetitions of the text of the first count that make 600 KB."""
 
 
 def _importing(names: str) -> Callable[[], list[float]]:
     return lambda: [child(_IMPORTING.format(names=names))]
 
 
-def _starts(setting: Setting) -> dict[str, Measured]:
+def _starts(setting: Setting) -> dict[str, Measurement]:
     samples = in_turn(
         {
             "engine": _importing("eventlog, projections"),
@@ -53,10 +52,10 @@ def _starts(setting: Setting) -> dict[str, Measured]:
         setting.sizes.rounds,
     )
     return {
-        "target.9.import": Measured(samples["engine"].median * 1e3, samples["libraries"].median * 1e3),
-        "target.9.help": Measured(samples["help"].median * 1e3, HELP),
-        "target.9.count": Measured(samples["count"].median, COUNT),
-        "target.9.count.long": Measured(samples["long"].median, COUNT),
+        "target.9.import": Measurement(samples["engine"].median * 1e3, samples["libraries"].median * 1e3),
+        "target.9.help": Measurement(samples["help"].median * 1e3, HELP),
+        "target.9.count": Measurement(samples["count"].median, COUNT),
+        "target.9.count.long": Measurement(samples["long"].median, COUNT),
     }
 
 
@@ -74,7 +73,10 @@ CASES = (
             Figure("target.9.help", "eventlog --help, from nothing", "ms", f"{HELP:.0f} ms", Target("<=", 1)),
             Figure("target.9.count", "the first token count of a process", "s", f"{COUNT} s", Target("<=", 1)),
             Figure(
-                "target.9.count.long", "the same, of a text of 600 KB, for which tiktoken is loaded", "s", f"{COUNT} s"
+                "target.9.count.long",
+                "the first token count, of a text of 600 KB, for which tiktoken is loaded",
+                "s",
+                f"{COUNT} s",
             ),
         ),
         _starts,

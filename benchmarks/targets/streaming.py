@@ -1,6 +1,6 @@
-"""Target 1: an answer of 2,000 deltas, kept while it streams.
+"""Target 1: an answer of 2,000 deltas, stored while it streams.
 
-At full speed, and at the pace of a model.
+Measured at full speed, and at the pace of a model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import count
 
 import eventlog
 from benchmarks.engine import opened
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.history import seasoned
 from benchmarks.measure import in_turn, timed, written
 from benchmarks.peers.base import Peer, Streamer
@@ -24,25 +24,25 @@ __all__ = ["CASES", "STREAMED"]
 STREAMED = 2_000
 """Deltas of one answer."""
 DURABLE = 50
-"""Deltas of one answer where each is a durable commit, in a run that is not patient."""
+"""Deltas of an answer where each is a durable commit, in a run that is not patient."""
 ANSWERS = 20
 """Answers whose written bytes are counted."""
 SESSIONS = 4
-"""Sessions that stream side by side, at a model's pace."""
+"""Sessions that stream at the same time, at a model's pace."""
 PACE = 100
-"""Deltas a second of each of them."""
+"""Deltas a second of each session."""
 INTERVAL = 0.1
 """Seconds between flushes."""
 FLUSH = 4096
-"""Bytes that a flush may write, whatever the number of sessions …"""
+"""Bytes that a flush may write for the store …"""
 FLUSH_SESSION = 1024
 """… and for each session in it."""
 OPENCODE = 38
-"""Times its text that OpenCode writes for an answer, and it keeps no deltas."""
+"""Bytes that OpenCode writes for each byte of an answer, without storing its deltas."""
 
 
 def _answer(session: eventlog.Session, texts: Sequence[str]) -> float:
-    """Stream one answer; the seconds from the first delta to the durable end of the message."""
+    """Stream one answer; return the seconds until the end of its message is durable."""
     with session.assistant(model="bench/mark") as reply:
         append = reply.stream_text().append
         session.flush()
@@ -54,7 +54,7 @@ def _answer(session: eventlog.Session, texts: Sequence[str]) -> float:
 
 
 def _streamed(stream: Streamer, texts: Sequence[str]) -> float:
-    """The same for a peer."""
+    """Stream one answer to a peer; return the seconds until it is finished."""
 
     def work() -> None:
         for text in texts:
@@ -65,12 +65,10 @@ def _streamed(stream: Streamer, texts: Sequence[str]) -> float:
     return seconds
 
 
-def _at_full_speed(setting: Setting) -> dict[str, Measured]:
-    """The engine and every peer that can keep deltas, in turn.
+def _at_full_speed(setting: Setting) -> dict[str, Measurement]:
+    """Measure the engine and every peer that can store deltas, in turn.
 
-    Those that wait for the disk at each delta are measured once only.
-
-    The peers' times are put down per delta.
+    Peers that wait for the disk at each delta are measured once. Their times are per delta.
     """
     texts = deltas(STREAMED)
     peers = [peer for peer in present(setting.notes) if peer.streamer is not None]
@@ -93,20 +91,20 @@ def _at_full_speed(setting: Setting) -> dict[str, Measured]:
             samples = in_turn(sides | quick, setting.sizes.rounds)
     samples |= in_turn({peer.id: side(peer) for peer in peers if peer.id not in quick}, 1, warm_up=0)
     titles = {"everdelta": "everdelta"} | {peer.id: peer.title for peer in peers}
-    for name, found in samples.items():
+    for name, side_samples in samples.items():
         length = counts.get(name, STREAMED)
-        setting.notes.curve("stream", titles[name], {STREAMED: found.median / length * 1e6})
-    return {"target.1.time": Measured(samples["everdelta"].median * 1e3, samples["sqlite-normal"].median * 1e3)}
+        setting.notes.curve("stream", titles[name], {STREAMED: side_samples.median / length * 1e6})
+    return {"target.1.time": Measurement(samples["everdelta"].median * 1e3, samples["sqlite-normal"].median * 1e3)}
 
 
 def _deltas_of(peer: Peer, setting: Setting) -> int:
     return DURABLE if peer.durable and not setting.sizes.patient else STREAMED
 
 
-def _bytes_written(setting: Setting) -> dict[str, Measured]:
-    """All bytes that are written from opening a store in use to closing it.
+def _bytes_written(setting: Setting) -> dict[str, Measurement]:
+    """Count all bytes written from opening a store in use to closing it.
 
-    For some answers: journal, folding, LMDB's pages.
+    For some answers: journal, folding, LMDB pages.
     """
     texts = deltas(STREAMED)
     path = seasoned(setting.directory / "bytes")
@@ -115,11 +113,11 @@ def _bytes_written(setting: Setting) -> dict[str, Measured]:
         session = store.create_session(title="bytes")
         for _ in range(ANSWERS):
             _answer(session, texts)
-    return {"target.1.bytes": Measured((written() - before) / ANSWERS, len("".join(texts).encode()))}
+    return {"target.1.bytes": Measurement((written() - before) / ANSWERS, len("".join(texts).encode()))}
 
 
-def _paced(setting: Setting) -> dict[str, Measured]:
-    """Sessions that stream side by side, ten deltas to a flush of the store's own thread."""
+def _paced(setting: Setting) -> dict[str, Measurement]:
+    """Measure sessions that stream side by side, ten deltas to a flush of the store's thread."""
     hurry = setting.sizes.hurry
     texts = deltas(STREAMED)
     path = seasoned(setting.directory / "paced")
@@ -141,8 +139,8 @@ def _paced(setting: Setting) -> dict[str, Measured]:
             reply.finish()
     text_bytes = len("".join(texts).encode()) * SESSIONS
     return {
-        "target.1.paced.flush": Measured(streamed / flushes, FLUSH + SESSIONS * FLUSH_SESSION),
-        "target.1.paced.bytes": Measured(written() - start, text_bytes),
+        "target.1.paced.flush": Measurement(streamed / flushes, FLUSH + SESSIONS * FLUSH_SESSION),
+        "target.1.paced.bytes": Measurement(written() - start, text_bytes),
     }
 
 

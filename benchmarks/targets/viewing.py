@@ -8,7 +8,7 @@ import msgspec
 
 import eventlog
 from benchmarks.engine import opened
-from benchmarks.figures import Case, Figure, Measured, Setting, Target
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.history import begun, small_turns
 from benchmarks.measure import in_turn, timed
 from benchmarks.workloads import turns
@@ -20,9 +20,9 @@ __all__ = ["CASES"]
 NEXT = 10.0
 """Microseconds that the next view may take."""
 ROUNDS = 50
-"""Events after which the view is asked for."""
+"""Events, each followed by a view."""
 REQUEST_TURNS = 130
-"""Turns whose view has some 600 KB, 150,000 tokens at four bytes each."""
+"""Turns of a view of about 600 KB: 150,000 tokens of four bytes each."""
 
 
 def _following(session: eventlog.Session, *, warm: bool = False) -> Callable[[], list[float]]:
@@ -38,7 +38,7 @@ def _following(session: eventlog.Session, *, warm: bool = False) -> Callable[[],
     return one_more
 
 
-def _next(setting: Setting) -> dict[str, Measured]:
+def _next(setting: Setting) -> dict[str, Measurement]:
     lengths = setting.sizes.lengths
     with opened(setting.directory, "next") as store:
         names = {length: begun(store, small_turns(length // 2)) for length in lengths}
@@ -46,21 +46,21 @@ def _next(setting: Setting) -> dict[str, Measured]:
         samples = in_turn(sides, ROUNDS, warm_up=2)
         longest = store.session(names[lengths[-1]])
         warm = in_turn({"warm": _following(longest, warm=True)}, ROUNDS, warm_up=2)["warm"]
-    micro = {int(name): found.median * 1e6 for name, found in samples.items()}
+    micro = {int(name): side_samples.median * 1e6 for name, side_samples in samples.items()}
     setting.notes.curve("next", "everdelta", micro)
     return {
-        "target.7.next": Measured(micro[lengths[-1]], NEXT),
-        "target.7.next.flat": Measured(micro[lengths[-1]], micro[lengths[0]]),
-        "target.7.next.warm": Measured(warm.median * 1e6, NEXT),
+        "target.7.next": Measurement(micro[lengths[-1]], NEXT),
+        "target.7.next.flat": Measurement(micro[lengths[-1]], micro[lengths[0]]),
+        "target.7.next.warm": Measurement(warm.median * 1e6, NEXT),
     }
 
 
-def _rendered(setting: Setting) -> dict[str, Measured]:
+def _rendered(setting: Setting) -> dict[str, Measurement]:
     with opened(setting.directory, "render") as store:
         session = store.session(begun(store, turns(REQUEST_TURNS, seed=8)))
         live = LiveView(session)
         messages = live.advance().messages
-        plain = chat_messages(messages)
+        request = chat_messages(messages)
         encoder = ChatEncoder()
         encoder.encode(messages)
 
@@ -70,7 +70,7 @@ def _rendered(setting: Setting) -> dict[str, Measured]:
             return [timed(lambda: encoder.encode(later))]
 
         def bare() -> list[float]:
-            return [timed(lambda: msgspec.json.encode(plain))]
+            return [timed(lambda: msgspec.json.encode(request))]
 
         rounds = setting.sizes.rounds * 4
         samples = in_turn(
@@ -82,11 +82,11 @@ def _rendered(setting: Setting) -> dict[str, Measured]:
             {"replay": lambda: [timed(lambda: ChatEncoder().encode(ModelView.of(session).messages))], "bare": bare},
             setting.sizes.rounds,
         )
-    milli = {name: found.median * 1e3 for name, found in samples.items()}
+    milli = {name: side_samples.median * 1e3 for name, side_samples in samples.items()}
     return {
-        "target.7.render.cold": Measured(milli["cold"], milli["bare"]),
-        "target.7.render.end": Measured(milli["end"], milli["bare"]),
-        "target.7.render.replay": Measured(replayed["replay"].median * 1e3, replayed["bare"].median * 1e3),
+        "target.7.render.cold": Measurement(milli["cold"], milli["bare"]),
+        "target.7.render.end": Measurement(milli["end"], milli["bare"]),
+        "target.7.render.replay": Measurement(replayed["replay"].median * 1e3, replayed["bare"].median * 1e3),
     }
 
 
@@ -103,8 +103,14 @@ CASES = (
                 "10 µs",
                 Target("<=", 1),
             ),
-            Figure("target.7.next.flat", "the same", "µs", "in a session of 100 messages", Target("<=", 2)),
-            Figure("target.7.next.warm", "the same, the caches not cold from the commit before it", "µs", "10 µs"),
+            Figure(
+                "target.7.next.flat",
+                "next view after one more message, longest session",
+                "µs",
+                "in a session of 100 messages",
+                Target("<=", 2),
+            ),
+            Figure("target.7.next.warm", "next view, longest session, with warm caches", "µs", "10 µs"),
         ),
         _next,
     ),
@@ -118,8 +124,19 @@ CASES = (
                 BARE,
                 Target("<=", 2.5),
             ),
-            Figure("target.7.render.end", "the same when only the end changed", "ms", BARE, Target("<=", 0.25)),
-            Figure("target.7.render.replay", "the same from the log, the history folded too", "ms", BARE),
+            Figure(
+                "target.7.render.end",
+                "a view of 600 KB rendered to OpenAI's JSON, only its end changed",
+                "ms",
+                BARE,
+                Target("<=", 0.25),
+            ),
+            Figure(
+                "target.7.render.replay",
+                "a view of 600 KB rendered to OpenAI's JSON, replayed from the log",
+                "ms",
+                BARE,
+            ),
         ),
         _rendered,
     ),

@@ -1,6 +1,7 @@
-"""The command line `eventlog`: looking at a store, filling it from files, branching.
+"""The command line `eventlog`: look at a store, fill it from files, and maintain it.
 
-Not a library: what it can do, `eventlog` and `projections` can do.
+`README.md` beside this file lists the commands. Programs use the packages `eventlog` and
+`projections` instead.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line of this process and exit; `projections/cli/exits.py` lists the exit codes."""
+    """Run the command line of this process and exit with the code of the command."""
     from projections.cli.guard import guarded
 
     sys.exit(guarded(_run))

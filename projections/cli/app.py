@@ -1,7 +1,6 @@
-"""The command line as a whole: its commands, the global options, and what becomes of an error.
+"""The application: its global options, its commands, and the exit code of an error.
 
-The commands are in `commands/`, by noun (`registry.py`); heavy modules are imported where a command needs them, so
-that `eventlog --help` is quick.
+Each command imports heavy modules when it runs, so that `eventlog --help` is quick.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import typer
 
 from projections.cli import output
 from projections.cli.exits import Exit, classify
-from projections.cli.registry import Commands, plain
+from projections.cli.registry import CommandGroup, new_app
 
 __all__ = ["application", "run"]
 
@@ -24,13 +23,13 @@ _GLOBAL = ("--store", "--key-file")
 
 
 def application() -> typer.Typer:
-    """The commands."""
-    app = plain(
+    """Return the application with all commands."""
+    app = new_app(
         name="eventlog",
-        cls=Commands,
-        help="Store, look at and replay LLM-agent conversations.",
-        epilog="--store and --key-file may also stand behind the command.  Exit codes: 0 done, 1 faults found, 2 wrong call, "
-        "3 not found, 4 data damaged, 5 busy, 6 storage failed, 7 compaction failed.",
+        cls=CommandGroup,
+        help="Store, inspect and replay conversations of LLM agents.",
+        epilog="--store and --key-file may also follow the command. Exit codes: 0 done, 1 faults found, "
+        "2 wrong call, 3 not found, 4 data damaged, 5 busy, 6 storage failed, 7 compaction failed.",
         no_args_is_help=True,
     )
     app.callback()(_globals)
@@ -64,73 +63,73 @@ def _globals(
         typer.Option(
             "--key-file",
             metavar="FILE",
-            help="File with the keys of an encrypted store, outside of it; a store that is made is encrypted with it "
+            help="Key file of an encrypted store, outside of its directory; a new store is encrypted with it "
             "[environment: EVENTLOG_KEY_FILE].",
         ),
     ] = None,
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version),
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version),
     ] = False,
 ) -> None:
-    """Store, look at and replay LLM-agent conversations."""
+    """Store, inspect and replay conversations of LLM agents."""
     del store, key_file, version
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command and return its exit code."""
     output.prepare()
     try:
-        result: Any = application()(args=_hoisted(arguments), prog_name="eventlog", standalone_mode=False)
+        result: Any = application()(args=_globals_first(arguments), prog_name="eventlog", standalone_mode=False)
         if result == Exit.INTERRUPTED:
-            return _ended(KeyboardInterrupt())
+            return _report(KeyboardInterrupt())
         return result if isinstance(result, int) else Exit.OK
-    except Exception as error:  # noqa: BLE001  # whatever it is, it ends as one line and an exit code
-        return _ended(error)
+    except Exception as error:  # noqa: BLE001  # every error ends as one line and an exit code
+        return _report(error)
     except KeyboardInterrupt as error:
-        return _ended(error)
+        return _report(error)
 
 
-def _hoisted(arguments: Sequence[str]) -> list[str]:
-    """The arguments with `--store PATH` and `--key-file FILE` moved to the front, where the global options stand."""
+def _globals_first(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--store` and `--key-file` before the command."""
     front: list[str] = []
-    rest: list[str] = []
+    others: list[str] = []
     queue = list(arguments)
     while queue:
         argument = queue.pop(0)
         if argument == "--":
-            rest += [argument, *queue]
+            others += [argument, *queue]
             break
         if argument in _GLOBAL and queue:
             front += [argument, queue.pop(0)]
         elif argument.startswith(tuple(f"{option}=" for option in _GLOBAL)):
             front.append(argument)
         else:
-            rest.append(argument)
-    return front + rest
+            others.append(argument)
+    return front + others
 
 
-def _ended(error: BaseException) -> int:
-    """Say in one line what went wrong, and return the exit code."""
+def _report(error: BaseException) -> int:
+    """Print an error in one line and return its exit code."""
     if os.environ.get("EVENTLOG_DEBUG"):
         import traceback
 
         sys.stderr.write(output.safe("".join(traceback.format_exception(error))))
     usage = getattr(error, "format_message", None)
     if usage is not None:
-        return _misused(error, usage())
+        return _report_usage(error, usage())
     if isinstance(error, typer.Abort):
         error = KeyboardInterrupt()
     code, text = classify(error)
     if code is Exit.PIPE:
-        _let_go_of_output()
+        _discard_output()
     else:
         output.note(f"eventlog: {text}")
     return code
 
 
-def _misused(error: BaseException, message: str) -> int:
-    """An error of the command-line library: options and arguments that do not fit."""
+def _report_usage(error: BaseException, message: str) -> int:
+    """Print an error of the command-line library: an option or argument that does not fit."""
     context: typer.Context | None = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "eventlog"
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -141,8 +140,8 @@ def _misused(error: BaseException, message: str) -> int:
     return Exit.USAGE
 
 
-def _let_go_of_output() -> None:
-    """Let the interpreter flush into nothing when it exits, now that nobody reads."""
+def _discard_output() -> None:
+    """Direct standard output to the null device, which takes the interpreter's last flush."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
     os.close(nothing)

@@ -1,8 +1,7 @@
-"""What a command prints: text that does no harm on a terminal, tables, JSON, notes, progress.
+"""Output of commands: text that is safe on a terminal, tables, JSON, notes, progress.
 
-Rich is loaded only to draw on a terminal; into a pipe or a file goes plain text, tables as lines of tab-separated cells.
-JSON is one document and a newline, or one document a line.  Not here: exit codes and error lines (`exits.py`), and what
-there is to say.
+Rich is loaded only to draw on a terminal. Pipes and files get plain text, and tables as lines of
+tab-separated cells. JSON is one document and a newline, or one document a line.
 """
 
 from __future__ import annotations
@@ -14,19 +13,18 @@ import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 __all__ = [
+    "answer",
     "block",
     "document",
     "heading",
     "line",
     "marked",
-    "moment",
     "note",
     "note_warnings",
     "prepare",
@@ -37,26 +35,24 @@ __all__ = [
 ]
 
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
-"""Control characters (escape sequences begin with one), line separators, overrides of the writing direction, and what
-is no character.  Tab and newline are the two that are left."""
+"""Control characters but tab and newline, line separators, overrides of the writing direction, and
+surrogates."""
 _HARMFUL_IN_A_LINE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
 )
-"""These two as well, and the marks that move what stands beside them: in a line other things stand beside a name."""
+"""Tab and newline as well, and marks of writing direction: a line has other text beside a name."""
 _HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
-"""The same beyond ASCII: JSON has escaped the others already."""
-DAY = 86_400_000
-"""Milliseconds."""
+"""Harmful characters that JSON does not escape."""
 _PIECE = 1 << 18
 """Characters that are written at a time."""
 NARROW = 12
-"""Characters that a column which may break is given at least, if it has them."""
-ENDLESS = 100_000
-"""More columns than any table has: to measure one as if the terminal had no edge."""
+"""Least width of a column that may wrap."""
+UNLIMITED = 100_000
+"""Columns to measure a table with, as if the terminal had no edge."""
 
 
-def _shown(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x20:
         return chr(0x2400 + code)
     if code == 0x7F:
@@ -65,36 +61,26 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def safe(text: str, *, one_line: bool = False) -> str:
-    """The text with everything that could steer a terminal made visible; with `one_line` line ends and tabs, too."""
+    """Return the text with control characters made visible.
+
+    With `one_line` newlines and tabs are made visible, too.
+    """
     if one_line:
-        return _HARMFUL_IN_A_LINE.sub(_shown, text)
-    return _HARMFUL.sub(_shown, text.replace("\r\n", "\n"))
+        return _HARMFUL_IN_A_LINE.sub(_visible, text)
+    return _HARMFUL.sub(_visible, text.replace("\r\n", "\n"))
 
 
 def marked(text: str, mark: str) -> str:
-    """The text with a mark before each of its lines."""
+    """Return the text with a mark before each of its lines."""
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     return "\n".join(mark + line for line in lines)
 
 
-def moment(milliseconds: int) -> str:
-    """A time for people: UTC, and marked so, to the second.
-
-    Times on the first day of 1970 are made up by imports of records that have none, and shown as unknown; what no
-    calendar has is shown as its number.
-    """
-    if 0 <= milliseconds < DAY:
-        return "unknown"
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"
-
-
 def prepare() -> None:
-    """Let no character that the terminal's encoding lacks, and no standard stream that is closed, stop a command.
+    """Make the standard streams safe to use.
 
-    A closed stream is replaced by one that goes nowhere, before the store's files could take its number.
+    Characters that the encoding lacks are replaced. A closed stream is replaced by the null device,
+    before a file of the store could get its file descriptor.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -106,29 +92,29 @@ def prepare() -> None:
 
 
 def terminal() -> bool:
-    """Whether standard output is a terminal."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
 def line(text: str = "") -> None:
-    """Print one line, whatever is in the text."""
+    """Print one line; newlines in the text are made visible."""
     sys.stdout.write(safe(text, one_line=True) + "\n")
 
 
 def block(text: str, mark: str = "") -> None:
-    """Print what may have lines of its own: what was said; with a mark before each line.  Piece by piece, however long it is."""
+    """Print a text of any length and any number of lines, with a mark before each line."""
     end = len(text)
     if mark and text.endswith("\n"):
         end -= 2 if text.endswith("\r\n") else 1
     sys.stdout.write(mark)
     for piece in _pieces(text, end):
-        plain = safe(piece)
-        sys.stdout.write(plain.replace("\n", "\n" + mark) if mark else plain)
+        printable = safe(piece)
+        sys.stdout.write(printable.replace("\n", "\n" + mark) if mark else printable)
     sys.stdout.write("\n")
 
 
 def _pieces(text: str, end: int) -> Iterator[str]:
-    """The text up to `end` in pieces, none of which ends between a carriage return and its line feed."""
+    """Yield the text up to `end` in pieces, none of which ends within a CR LF."""
     begin = 0
     while begin < end:
         stop = min(begin + _PIECE, end)
@@ -139,19 +125,19 @@ def _pieces(text: str, end: int) -> Iterator[str]:
 
 
 def heading(text: str) -> None:
-    """Print a line that stands out on a terminal."""
+    """Print a line, in bold on a terminal."""
     text = safe(text, one_line=True)
     sys.stdout.write(f"\x1b[1m{text}\x1b[0m\n" if terminal() else text + "\n")
 
 
 def note(text: str) -> None:
-    """Print a line beside the output, on standard error."""
+    """Print a line on standard error."""
     sys.stdout.flush()
     sys.stderr.write(safe(text, one_line=True) + "\n")
 
 
 def note_warnings() -> None:
-    """Have what the engine logs noted, too: it names sessions."""
+    """Print the engine's warnings as notes."""
     import logging
 
     class Noting(logging.Handler):
@@ -163,20 +149,29 @@ def note_warnings() -> None:
         logger.addHandler(Noting(logging.WARNING))
 
 
-def document(value: Any, *, indent: int | None = None) -> None:
-    """Print one JSON document.  Lone surrogates, and what a terminal might obey, stay exact as escapes.
+def answer(value: Any, *lines: str, json: bool) -> None:
+    """Print the JSON document, or without `json` the lines for people."""
+    if json:
+        document(value)
+        return
+    for text in lines:
+        line(text)
 
-    Long texts are printed piece by piece.
+
+def document(value: Any, *, indent: int | None = None) -> None:
+    """Print one JSON document, long texts piece by piece.
+
+    Lone surrogates and characters that steer a terminal are printed as JSON escapes.
     """
-    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    encode = json.JSONEncoder(ensure_ascii=plain).encode
+    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    encode = json.JSONEncoder(ensure_ascii=ascii_only).encode
     for piece in _json(value, encode, "\n" if indent is not None else "", " " * (indent or 0)):
-        sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", piece))
+        sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", piece))
     sys.stdout.write("\n")
 
 
 def _json(value: Any, encode: Callable[[Any], str], newline: str, indent: str) -> Iterator[str]:
-    """The JSON of a value in pieces, none of them of more than a piece of a text; `newline` is "" for a document on one line."""
+    """Yield the JSON of a value in pieces; `newline` is "" for a document on one line."""
     if isinstance(value, str) and len(value) > _PIECE:
         yield '"'
         for begin in range(0, len(value), _PIECE):
@@ -204,8 +199,9 @@ def table(
 ) -> None:
     """Print a table; `None` is an empty cell.
 
-    On a terminal the columns in `numbers` are aligned to the right, those in `folded` may break, and empty ones are left
-    out; one that is too narrow is given a paragraph for each row.  Elsewhere it has every column, so that scripts can count on them.
+    On a terminal the columns in `numbers` are aligned to the right, the columns in `folded` may
+    wrap, and empty columns are left out. A terminal that is too narrow gets a paragraph for each
+    row. A pipe or file gets every column, so that scripts can rely on them.
     """
     cells = [["" if cell is None else safe(str(cell), one_line=True) for cell in row] for row in rows]
     names = [safe(name, one_line=True) for name in columns]
@@ -217,22 +213,22 @@ def table(
 
     console = Console(file=sys.stdout, highlight=False)
     shown = [number for number in range(len(columns)) if any(row[number] for row in cells)]
-    kept = [[row[number] for number in shown] for row in ([*names], *cells)]
+    visible = [[row[number] for number in shown] for row in ([*names], *cells)]
     right = [columns[number] in numbers for number in shown]
     breaks = [columns[number] in folded for number in shown]
-    narrow = [[cell[:NARROW] if fold else cell for cell, fold in zip(row, breaks, strict=True)] for row in kept]
-    endless = console.options.update(max_width=ENDLESS)
-    least = console.measure(_drawn(narrow, right, [False] * len(shown)), options=endless).maximum
+    narrow = [[cell[:NARROW] if fold else cell for cell, fold in zip(row, breaks, strict=True)] for row in visible]
+    unlimited = console.options.update(max_width=UNLIMITED)
+    least = console.measure(_drawn(narrow, right, [False] * len(shown)), options=unlimited).maximum
     if least > console.width:
-        _entries(kept)
+        _print_paragraphs(visible)
     else:
-        console.print(_drawn(kept, right, breaks))
+        console.print(_drawn(visible, right, breaks))
 
 
-def _entries(rows: Sequence[Sequence[str]]) -> None:
-    """The rows of a table for which the terminal is too narrow: a paragraph for each, a line for each cell that says something.
+def _print_paragraphs(rows: Sequence[Sequence[str]]) -> None:
+    """Print each row as a paragraph, with a line for each cell that is not empty.
 
-    The terminal breaks what is longer: better than a number or an id that lacks its end.
+    The terminal wraps longer lines, so that no number and no id is cut.
     """
     names, *entries = rows
     if len(names) == 2:
@@ -241,15 +237,15 @@ def _entries(rows: Sequence[Sequence[str]]) -> None:
             sys.stdout.write(f"{first:<{width}}  {second}\n")
         return
     width = max(map(len, names), default=0)
-    for first, *rest in entries:
+    for first, *cells in entries:
         heading(first)
-        for name, cell in zip(names[1:], rest, strict=True):
+        for name, cell in zip(names[1:], cells, strict=True):
             if cell:
                 sys.stdout.write(f"  {name:<{width}}  {cell}\n")
 
 
 def _drawn(rows: Sequence[Sequence[str]], right: Sequence[bool], breaks: Sequence[bool]) -> RichTable:
-    """The rows, the first of which are the headers, as Rich draws them; nothing in a cell is read as markup."""
+    """Return the table for Rich; the first row has the headers, and cells are no markup."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -265,9 +261,9 @@ def _drawn(rows: Sequence[Sequence[str]], right: Sequence[bool], breaks: Sequenc
 
 @contextmanager
 def progress(what: str, *, unit: str = "") -> Generator[Callable[[int, int | None], None]]:
-    """Yield a function to be told `(done, total)`: a bar on standard error if that is a terminal, else nothing.
+    """Show a progress bar on standard error if that is a terminal; yields its `on_progress`.
 
-    `unit` "bytes" shows sizes and speed.
+    `on_progress(done, total)` moves the bar. The unit "bytes" shows sizes and speed.
     """
     if not sys.stderr.isatty():
         yield lambda _done, _total: None

@@ -1,7 +1,8 @@
-"""The commands by name: the module that has each, and the sentence that help shows of it.
+"""The commands by name and group, with the sentence that `eventlog --help` shows of each.
 
-A module is loaded when its command is called, so that a call does not pay for the others.  The sentences are those that the
-commands' own help begins with (`tests/projections/cli/test_program.py` compares them).
+Command NAME is the function `run` of `commands/NAME.py`, which is loaded when NAME is called: a
+call does not pay for the other commands. The sentence is the first line of that function's
+docstring; a test compares the two.
 """
 
 from __future__ import annotations
@@ -9,142 +10,112 @@ from __future__ import annotations
 import sys
 from collections import UserDict
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
-from projections.cli.exits import OutputGone
+from projections.cli.exits import PipeFault
 
-__all__ = ["COMMANDS", "Commands", "Entry", "plain"]
+__all__ = ["COMMANDS", "GROUPS", "CommandGroup", "new_app"]
 
-
-class Entry(NamedTuple):
-    """Where a command is, and what it does."""
-
-    module: str
-    help: str
-
-
-COMMANDS = {
-    "import": Entry("import_", "Import recorded sessions and streams; makes the store if there is none."),
-    "export": Entry("export", "Write a session to a file or to standard output."),
-    "sessions": Entry(
-        "sessions", "List the sessions of the store, the latest activity first; pages (--limit, --after) go by id."
-    ),
-    "events": Entry("sessions", "Print a session's events in order, also those that were inherited or rolled back."),
-    "show": Entry("show", "Print a session's transcript."),
-    "view": Entry("view", "Print the messages the model would be sent."),
-    "rollback": Entry(
-        "history", "Make the session what it was right after version V, also if an earlier rollback hid that."
-    ),
-    "fork": Entry(
-        "history", "Begin a session that continues this one as it was right after version V, and print its id."
-    ),
-    "window": Entry(
-        "window",
-        "Show what fills the window: tokens by kind, tool, message and part, and what would be pruned or compacted next.",
-    ),
-    "prune": Entry("compact", "Clear old tool results from the view, if the policy finds that worth it."),
-    "compact": Entry("compact", "Let a summary stand for the older messages in the view, whatever the window holds."),
-    "undo": Entry("compact", "Take back the newest prune, compaction or rollback that is in force."),
-    "recall": Entry(
-        "recall",
-        "Print the whole of a part or a message, also one that was truncated, pruned or covered by a compaction.",
-    ),
-    "stats": Entry("verify", "Count what a session holds and what it spent, or what the store holds."),
-    "verify": Entry("verify", "Check that everything can be read, and that every event is the one that was committed."),
-    "head": Entry(
-        "head", "Print the digest of the store's history, to be kept where nobody who can write the store can write."
-    ),
-    "prove": Entry("head", "Prove that an event is in the history of the store, for somebody who has only its head."),
-    "audit": Entry(
-        "audit", "Rebuild what every model step was sent, and compare it with the digest that was recorded then."
-    ),
-    "diff": Entry(
-        "audit",
-        "Show what changed between two views of a session, in words and in tokens: added, pruned, compacted, rolled back.",
-    ),
-    "timeline": Entry(
-        "audit",
-        "Show what happened in a session and when: messages, steps and the window's fill, prunes, compactions, rollbacks, forks, cost.",
-    ),
-    "backup": Entry("backup", "Copy the store into the directory TO while it is being written."),
-    "restore": Entry("backup", "Make a new store of a backup, as it was when event P was its newest."),
-    "vacuum": Entry(
-        "backup", "Write the store anew without the events of erased sessions, so that their space is free."
-    ),
-    "erase": Entry(
-        "erase", "Erase a session: nothing of it can be read any more, and `vacuum` takes it out of the files."
-    ),
-    "expire": Entry(
-        "erase",
-        "Erase whole sessions, those longest without an event first, until what is left is within all limits given.",
-    ),
-    "redact": Entry(
-        "redact", "Hide what a part says in every view of every version, in this session and in all its forks."
-    ),
-    "scrub": Entry(
-        "redact", "Take what was redacted and erased out of every file of the store, which is written anew."
-    ),
-    "repair": Entry(
-        "repair",
-        "Save all that is sound of a damaged store into a new one, and list every loss by session and version.",
-    ),
-    "upgrade": Entry("upgrade", "Bring the store to this program's format, if it is of an earlier one that can be."),
-    "demo": Entry("demo", "Show what it does, on a small recorded session."),
+GROUPS = {
+    "First steps": {
+        "demo": "Show the engine at work on a small recorded session.",
+        "import": "Import recorded sessions and streams into the store.",
+        "export": "Write a session to a file or to standard output.",
+    },
+    "Read": {
+        "sessions": "List the sessions of the store, the latest activity first.",
+        "show": "Print the transcript of a session.",
+        "events": "Print every event of a session in order.",
+        "recall": "Print a part or message in full, also if it left the view.",
+        "timeline": "Print what happened in a session, and when.",
+        "stats": "Count what a session or the store holds, and what it cost.",
+    },
+    "The model's view": {
+        "view": "Print the messages that the model would be sent.",
+        "diff": "Show what changed between two views of a session.",
+        "audit": "Rebuild the request of each model step and check its digest.",
+    },
+    "The context window": {
+        "window": "Show what fills the context window and what would leave it next.",
+        "prune": "Clear old tool results from the view where that is worth it.",
+        "compact": "Replace the older messages in the view by a summary.",
+    },
+    "Go back": {
+        "rollback": "Return a session to an earlier version.",
+        "fork": "Start a new session that continues this one.",
+        "undo": "Undo the newest prune, compaction or rollback in force.",
+    },
+    "Check": {
+        "verify": "Check that every event is readable and as it was committed.",
+        "head": "Print the digest of the store's history, to keep elsewhere.",
+        "prove": "Prove that an event is in the store's history.",
+    },
+    "Maintain": {
+        "backup": "Copy the store to a directory while programs write to it.",
+        "restore": "Make a new store from a backup.",
+        "repair": "Save what is sound of a damaged store into a new store.",
+        "vacuum": "Rewrite the store without erased sessions, to free space.",
+        "upgrade": "Bring the store to the format of this program.",
+    },
+    "Erase": {
+        "erase": "Erase a session, so that it can no longer be read.",
+        "expire": "Erase the least recently used sessions, down to given limits.",
+        "redact": "Hide a part in every view of its session and its forks.",
+        "scrub": "Remove redacted and erased content from every file.",
+    },
 }
-"""In the order of the help."""
+"""The groups in the order of the help."""
+COMMANDS = {name: sentence for commands in GROUPS.values() for name, sentence in commands.items()}
 
 
-def plain(**settings: Any) -> typer.Typer:
-    """An application as all of these are: without colours, completion or errors of the library's own."""
+def new_app(**settings: Any) -> typer.Typer:
+    """Return an application without the library's own colours, completion and error output."""
     return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
 
 
-class _Lazy(UserDict[str, Any]):
-    """The commands, made when they are asked for."""
+class _LazyCommands(UserDict[str, Any]):
+    """The commands, each loaded on first access."""
 
     def __init__(self) -> None:
         super().__init__(dict.fromkeys(COMMANDS))
 
     def __getitem__(self, name: str) -> Any:
         if self.data[name] is None:
-            app = plain()
-            import_module(f"projections.cli.commands.{COMMANDS[name].module}").register(app)
-            self.data.update(typer.main.get_group(app).commands)
+            app = new_app()
+            module = "import_" if name == "import" else name
+            app.command(name)(import_module(f"projections.cli.commands.{module}").run)
+            self.data[name] = typer.main.get_command(app)
         return self.data[name]
 
 
-class Commands(TyperGroup):
-    """The group of all commands; tells apart that the output is gone, which the library would end as an error."""
+class CommandGroup(TyperGroup):
+    """The group of all commands; reports a closed output as a `PipeFault` of this program."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.commands = _Lazy()
+        self.commands = _LazyCommands()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names."""
+        """Return the names."""
         del ctx
         return list(COMMANDS)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands without loading any."""
         del ctx
-        limit = formatter.width - 6 - max(map(len, COMMANDS))
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, TyperCommand(name=name, help=entry.help).get_short_help_str(limit))
-                    for name, entry in COMMANDS.items()
-                ]
-            )
+        longest = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{longest}}", sentence) for name, sentence in commands.items()])
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
+        """Run the named command."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError as error:
-            raise OutputGone from error
+            raise PipeFault from error
         return result

@@ -1,8 +1,9 @@
-"""Where the store is, and which session is meant.
+"""The store and the session that a command is about.
 
-The store is named by `--store`, else by the environment variable EVENTLOG_STORE, else it is the directory `eventlog` in
-the user's data directory (`$XDG_DATA_HOME`, by default `~/.local/share`).  Reading opens it read-only and never makes one.
-The keys of an encrypted store are in the file named by `--key-file`, else by EVENTLOG_KEY_FILE; a store that is made with one is encrypted.
+The store is the directory that `--store` names, else EVENTLOG_STORE, else `eventlog` in the user's
+data directory (`$XDG_DATA_HOME`, by default `~/.local/share`). Reading opens it read-only and
+never makes one. The keys of an encrypted store are in the file that `--key-file` names, else
+EVENTLOG_KEY_FILE; a new store is encrypted with them.
 """
 
 from __future__ import annotations
@@ -21,21 +22,32 @@ if TYPE_CHECKING:
 
     from eventlog import Session, Store
 
-__all__ = ["KEY_VARIABLE", "VARIABLE", "key_file", "named_store", "reading", "session_of", "store_path", "writing"]
+__all__ = [
+    "KEY_VARIABLE",
+    "VARIABLE",
+    "key_file",
+    "named_store",
+    "reading",
+    "reading_session",
+    "session_of",
+    "store_path",
+    "writing",
+    "writing_session",
+]
 
 VARIABLE = "EVENTLOG_STORE"
 KEY_VARIABLE = "EVENTLOG_KEY_FILE"
-_SHOWN = 5
-"""How many candidates an ambiguous session id is answered with."""
+_CANDIDATES = 5
+"""How many candidates the error for an ambiguous id lists."""
 
 
 def named_store(context: typer.Context) -> Path | None:
-    """The store that was named by option or environment; None if neither was."""
+    """Return the store that an option or the environment names; None if neither does."""
     return _named(context, "store", VARIABLE)
 
 
 def key_file(context: typer.Context) -> Path | None:
-    """The file with the keys of the store; None if none was named."""
+    """Return the file with the keys of the store; None if none is named."""
     return _named(context, "key_file", KEY_VARIABLE)
 
 
@@ -48,7 +60,7 @@ def _named(context: typer.Context, option: str, variable: str) -> Path | None:
 
 
 def store_path(context: typer.Context) -> Path:
-    """The store to use."""
+    """Return the directory of the store to use."""
     named = named_store(context)
     if named is not None:
         return named
@@ -58,7 +70,7 @@ def store_path(context: typer.Context) -> Path:
 
 @contextmanager
 def reading(context: typer.Context) -> Generator[Store]:
-    """The store, opened to be read."""
+    """Open the store to read it."""
     output.note_warnings()
     with _opened(context, store_path(context), read_only=True) as store:
         yield store
@@ -66,7 +78,7 @@ def reading(context: typer.Context) -> Generator[Store]:
 
 @contextmanager
 def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
-    """The store, opened to be written; it must be there unless `make` is true."""
+    """Open the store to write it; it must exist unless `make` is true."""
     from eventlog.errors import NotFoundError
     from eventlog.open_log import place_of
 
@@ -79,8 +91,25 @@ def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
 
 
 @contextmanager
+def reading_session(context: typer.Context, name: str) -> Generator[Session]:
+    """Open the store to read it, and find the session."""
+    with reading(context) as store:
+        yield session_of(store, name)
+
+
+@contextmanager
+def writing_session(context: typer.Context, name: str) -> Generator[Session]:
+    """Open the store to write it, and find the session."""
+    with writing(context) as store:
+        yield session_of(store, name)
+
+
+@contextmanager
 def _opened(context: typer.Context, path: Path, *, read_only: bool) -> Generator[Store]:
-    """The store; where something is not found in it, its pages are walked first: damage there may hide an entry."""
+    """Open the store; check its pages before reporting that an entry is not found.
+
+    Damage in a page may hide the entry.
+    """
     import eventlog
     from eventlog.errors import NotFoundError
 
@@ -88,26 +117,30 @@ def _opened(context: typer.Context, path: Path, *, read_only: bool) -> Generator
         try:
             yield store
         except NotFoundError as error:
-            wrong = store.log.probe()
-            if wrong:
-                raise eventlog.errors.DamagedError(f"{wrong[0]}; repair the store into a new one") from error
+            damage = store.log.probe()
+            if damage:
+                raise eventlog.errors.DamagedError(f"{damage[0]}; repair the store into a new one") from error
             raise
 
 
 def session_of(store: Store, name: str) -> Session:
-    """The session of this id, or the only one whose id begins with `name`, or the one that all others of these begin with."""
+    """Return the session with this id, or the one whose id begins with it.
+
+    Where several ids begin so, the shortest is meant if all others begin with it, as those of
+    sidechains do; else a `UsageFault` lists the candidates.
+    """
     if store.log.head(name) is not None:
         return store.session(name)
-    found: list[str] = []
+    candidates: list[str] = []
     for info in store.sessions(after=name):
         if not info.id.startswith(name):
             break
-        found.append(info.id)
-        if len(found) > _SHOWN and not info.id.startswith(found[0]):
+        candidates.append(info.id)
+        if len(candidates) > _CANDIDATES and not info.id.startswith(candidates[0]):
             break
-    if not all(other.startswith(found[0]) for other in found):
-        listed = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
+    if not all(other.startswith(candidates[0]) for other in candidates):
+        listed = ", ".join(candidates[:_CANDIDATES]) + (", …" if len(candidates) > _CANDIDATES else "")
         from eventlog.errors import brief
 
         raise UsageFault(f"more than one session begins with {brief(name)}: {listed}; give more of the id")
-    return store.session(found[0] if found else name)
+    return store.session(candidates[0] if candidates else name)

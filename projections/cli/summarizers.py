@@ -1,6 +1,6 @@
-"""Who writes the summary of a compaction, as named on the command line: the offline digest, or an endpoint.
+"""The summarizer that a command line names: the offline digest, or an HTTP endpoint.
 
-Everything that can be wrong with what was named is found here, before anything is written.
+A wrong choice is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -16,34 +16,39 @@ if TYPE_CHECKING:
     from projections.window import Summarizer, SummaryRequest
     from projections.window.compaction.summarizer import Piece
 
-__all__ = ["DIGEST", "Chosen", "choose", "watched"]
+__all__ = ["DIGEST", "SummarizerChoice", "choose_summarizer", "with_progress"]
 
 DIGEST = "digest"
 API_KEY = "OPENAI_API_KEY"
 
 
-class Chosen(NamedTuple):
-    """A summariser, and the model to be recorded with its summaries, if it was named."""
+class SummarizerChoice(NamedTuple):
+    """A summarizer, and the model to record with its summaries, if there is one."""
 
     summarizer: Summarizer
     model: Model | None
 
 
-def choose(named: str, model: str | None, key_variable: str | None, session_model: Model | None) -> Chosen:
-    """The summariser of this name.  `session_model` is asked when no other model is named; `UsageFault` says what is missing."""
-    if named == DIGEST:
+def choose_summarizer(
+    name: str, model: str | None, key_variable: str | None, session_model: Model | None
+) -> SummarizerChoice:
+    """Return the summarizer of this name; raises `UsageFault` if something is missing.
+
+    An endpoint is asked for `model`, else for the session's.
+    """
+    if name == DIGEST:
         for option, value in (("--summary-model", model), ("--api-key-env", key_variable)):
             if value is not None:
                 raise UsageFault(f"{option} is for an endpoint: give --summarizer URL, too")
         from projections.window.compaction.digest import digest
 
-        return Chosen(digest, None)
-    if not named.lower().startswith(("http://", "https://")):
+        return SummarizerChoice(digest, None)
+    if not name.lower().startswith(("http://", "https://")):
         raise UsageFault(f"--summarizer is {DIGEST!r}, or the http(s) address of an OpenAI-compatible endpoint")
-    return _over_http(named, model, key_variable, session_model)
+    return _over_http(name, model, key_variable, session_model)
 
 
-def _over_http(url: str, model: str | None, key_variable: str | None, session_model: Model | None) -> Chosen:
+def _over_http(url: str, model: str | None, key_variable: str | None, session_model: Model | None) -> SummarizerChoice:
     from importlib.util import find_spec
 
     from eventlog.session.inputs import model_of
@@ -58,20 +63,20 @@ def _over_http(url: str, model: str | None, key_variable: str | None, session_mo
     asked = model_of(model) or session_model
     if asked is None:
         raise UsageFault("the session has no model to ask: give --summary-model")
-    return Chosen(HttpSummarizer(url, model or asked.name, api_key_variable=key_variable or API_KEY), asked)
+    return SummarizerChoice(HttpSummarizer(url, model or asked.name, api_key_variable=key_variable or API_KEY), asked)
 
 
-def watched(summarizer: Summarizer, told: Callable[[int, int | None], None]) -> Summarizer:
-    """The same summariser; `told` learns how many characters of the summary have come."""
+def with_progress(summarizer: Summarizer, on_progress: Callable[[int, int | None], None]) -> Summarizer:
+    """Return the summarizer with `on_progress` called with the characters received so far."""
 
-    def watching(request: SummaryRequest) -> Iterator[Piece]:
+    def counting(request: SummaryRequest) -> Iterator[Piece]:
         from projections.window.compaction.summarizer import pieces
 
+        characters = 0
         for piece in pieces(summarizer, request):
             if isinstance(piece, str):
-                watching_at[0] += len(piece)
-                told(watching_at[0], None)
+                characters += len(piece)
+                on_progress(characters, None)
             yield piece
 
-    watching_at = [0]
-    return watching
+    return counting

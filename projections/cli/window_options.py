@@ -1,10 +1,13 @@
-"""The options of all commands about a session's window, and the window that they ask for.
+"""Options of commands about the context window, and the window that they ask for.
 
-What is given goes before what the session recorded, for this one command: nothing of it is recorded.
+An option overrides what the session recorded, for this one command; nothing of it is recorded.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import typer
@@ -16,27 +19,14 @@ if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.window import ContextWindow
 
-__all__ = [
-    "CONTEXT",
-    "INPUT",
-    "INSIDE",
-    "MODEL",
-    "OUTPUT",
-    "POLICY",
-    "PRESET",
-    "UNKNOWN",
-    "Given",
-    "PresetName",
-    "model_named",
-    "window_of",
-]
+__all__ = ["INSIDE", "POLICY", "UNKNOWN", "WindowOptions", "model_named", "window_of", "with_window_options"]
 
 UNKNOWN = "the size of the model's window is unknown; give --context"
-"""Said where numbers would depend on it."""
+"""Shown where numbers would depend on the size."""
 
 
-def _known(name: str | None) -> str | None:
-    """The name of a planner, if it is one."""
+def _planner_name(name: str | None) -> str | None:
+    """Return the name of a planner; raises `UsageFault` for another name."""
     if name is not None:
         from projections.window.prune.planner import PLANNERS
 
@@ -48,53 +38,24 @@ def _known(name: str | None) -> str | None:
 
 
 PresetName: TypeAlias = Literal["default", "opencode-1.18"]
-PRESET: TypeAlias = Annotated[
-    PresetName | None,
-    typer.Option("--preset", help="The context policy [default: the one that the session recorded, else default]."),
-]
 POLICY: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--policy",
         metavar="NAME",
-        help="What chooses the results to prune: recency, superseded, cost-aware or opencode "
-        "[default: as the context policy says].",
-        callback=_known,
-    ),
-]
-CONTEXT: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--context", min=0, metavar="N", help="The model's window in tokens, 0 for unlimited [default: as recorded]."
-    ),
-]
-OUTPUT: TypeAlias = Annotated[
-    int | None,
-    typer.Option("--output", min=1, metavar="N", help="The model's longest answer in tokens [default: as recorded]."),
-]
-INPUT: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--input", min=1, metavar="N", help="The model's longest request in tokens, if it has such a limit of its own."
-    ),
-]
-MODEL: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="ID",
-        help="The model to be sent to, as provider/name; the name alone will do for one that the session has "
-        "[default: as recorded].",
+        help="Which planner chooses the results to prune: recency, superseded, cost-aware or opencode "
+        "[default: that of the context policy].",
+        callback=_planner_name,
     ),
 ]
 INSIDE: TypeAlias = Annotated[
     bool,
-    typer.Option("--inside", help="As inside a loop: the newest steps are protected, not the newest turns."),
+    typer.Option("--inside", help="As inside a loop: protect the newest steps instead of the newest turns."),
 ]
 
 
-class Given(NamedTuple):
-    """What was given on the command line."""
+class WindowOptions(NamedTuple):
+    """Values of the options that say which window is meant; None for those not given."""
 
     preset: PresetName | None = None
     context: int | None = None
@@ -103,45 +64,104 @@ class Given(NamedTuple):
     model: str | None = None
 
 
-NOTHING = Given()
-"""The window as the session recorded it."""
+_OPTIONS: dict[str, Any] = {
+    "preset": Annotated[
+        PresetName | None,
+        typer.Option("--preset", help="The context policy [default: as recorded, else default]."),
+    ],
+    "context": Annotated[
+        int | None,
+        typer.Option(
+            "--context",
+            min=0,
+            metavar="N",
+            help="Size of the model's window in tokens, 0 for unlimited [default: as recorded].",
+        ),
+    ],
+    "output": Annotated[
+        int | None,
+        typer.Option("--output", min=1, metavar="N", help="Longest answer in tokens [default: as recorded]."),
+    ],
+    "input": Annotated[
+        int | None,
+        typer.Option(
+            "--input", min=1, metavar="N", help="Longest request in tokens, if the model limits it separately."
+        ),
+    ],
+    "model": Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="ID",
+            help="Model of the next request, as provider/name, or the name of a model that the session has "
+            "[default: as recorded].",
+        ),
+    ],
+}
+"""The annotation of each field of `WindowOptions`."""
 
 
-def window_of(session: Session, given: Given = NOTHING, **options: Any) -> ContextWindow:
-    """The session's window with what was given; `options` are more of `ContextWindow`."""
+def with_window_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `WindowOptions`, in the place of its parameter `window`."""
+    parameters: list[Parameter] = []
+    for parameter in signature(command, eval_str=True).parameters.values():
+        if parameter.name != "window":
+            parameters.append(parameter)
+            continue
+        for name, annotation in _OPTIONS.items():
+            option = Parameter(f"window_{name}", Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+            parameters.append(option)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        window = WindowOptions(**{name: values.pop(f"window_{name}") for name in _OPTIONS})
+        command(**values, window=window)
+
+    described: Any = run
+    described.__signature__ = signature(command).replace(parameters=parameters)
+    described.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+_RECORDED = WindowOptions()
+
+
+def window_of(session: Session, options: WindowOptions = _RECORDED, **settings: Any) -> ContextWindow:
+    """Return the session's window with these options; `settings` are more of `ContextWindow`."""
     from eventlog.values import Limits
     from projections.window import ContextWindow
 
-    model = None if given.model is None else model_named(session, given.model)
-    window = ContextWindow(session, given.preset, model=model, **options)
-    numbers = {"context": given.context, "output": given.output, "input": given.input}
+    model = None if options.model is None else model_named(session, options.model)
+    window = ContextWindow(session, options.preset, model=model, **settings)
+    numbers = {"context": options.context, "output": options.output, "input": options.input}
     if all(value is None for value in numbers.values()):
         return window
-    known = window.limits
-    if given.context is None and known is None:
+    recorded = window.limits
+    if options.context is None and recorded is None:
         raise UsageFault("--output and --input need --context: the session has not recorded the model's window")
-    base = known or Limits()
+    base = recorded or Limits()
     limits = Limits(*(getattr(base, name) if value is None else value for name, value in numbers.items()))
-    return ContextWindow(session, given.preset, model=model, limits=limits, **options)
+    return ContextWindow(session, options.preset, model=model, limits=limits, **settings)
 
 
 def model_named(session: Session, name: str) -> Model:
-    """The model of this name; without a provider, the one of the session that is called so.
+    """Return the model `provider/name`, or the session's model with this name alone.
 
-    One that nobody had would turn all reasoning into text, which is hardly meant by whoever left the provider out.
+    A name alone that the session does not have is refused: for a model that wrote nothing, the view
+    would show all reasoning as text.
     """
     from eventlog.values import Model
     from projections.view.model_view import models_of
 
-    provider, slash, rest = name.partition("/")
+    provider, slash, own_name = name.partition("/")
     if slash:
-        return Model(provider, rest)
-    known = models_of(session)
-    found = [model for model in known if model.name == name]
-    if len(found) == 1:
-        return found[0]
+        return Model(provider, own_name)
+    models = models_of(session)
+    matching = [model for model in models if model.name == name]
+    if len(matching) == 1:
+        return matching[0]
     from eventlog.errors import cut
 
-    there = ", ".join(map(str, found or known)) or "none"
-    said = f"more than one model is called {cut(name)}" if found else f"the session has no model {cut(name)}"
-    raise UsageFault(f"{said} (it has {there}); give --model as provider/name")
+    listed = ", ".join(map(str, matching or models)) or "none"
+    problem = f"more than one model is called {cut(name)}" if matching else f"the session has no model {cut(name)}"
+    raise UsageFault(f"{problem} (it has {listed}); give --model as provider/name")

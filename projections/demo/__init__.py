@@ -1,6 +1,6 @@
-"""A small recorded session, and playing it: what was recorded is streamed once more, delta by delta, through a live handle.
+"""A small recorded session, and a player that streams it again through a live session.
 
-Not the command that shows it (`projections/cli/commands/demo.py`).  Where the recording is from, and its licence, is in `README.md`.
+`README.md` says where the recording is from, and its licence.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from eventlog import Reply, Session, TextStream, ToolCall, Usage
 from eventlog import events as ev
 from eventlog.values import Reasoning, Text, Tool
 
-__all__ = ["Heard", "answer_path", "play", "prompt"]
+__all__ = ["Listener", "answer_path", "play", "prompt"]
 
-Heard: TypeAlias = Callable[[Literal["reasoning", "call", "text", "result"], str], None]
-"""Is told of each piece as it goes by."""
+Listener: TypeAlias = Callable[[Literal["reasoning", "call", "text", "result"], str], None]
+"""Called with the kind and the text of each delta."""
 
 
 def answer_path() -> Path:
-    """The recorded stream of the answer."""
+    """Return the file with the recorded stream of the answer."""
     return Path(str(files("projections.demo") / "answer.sse"))
 
 
 def prompt() -> str:
-    """What the user had asked."""
+    """Return the user's question."""
     return (files("projections.demo") / "prompt.txt").read_text(encoding="utf-8").strip()
 
 
-def play(recorded: Session, live: Session, heard: Heard) -> int:
-    """Stream the assistant messages of one session into another, as an agent would; returns the number of deltas."""
-    player = _Player(recorded, live, heard)
+def play(recorded: Session, live: Session, on_delta: Listener) -> int:
+    """Stream the assistant messages of a session into another; return the number of deltas."""
+    player = _Player(recorded, live, on_delta)
     with ExitStack() as stack:
-        for found in recorded.events():
-            player.take(found.event, stack)
+        for each in recorded.events():
+            player.play(each.event, stack)
     return player.deltas
 
 
 class _Player:
     """Turns recorded events into commands on a live session."""
 
-    def __init__(self, recorded: Session, live: Session, heard: Heard) -> None:
+    def __init__(self, recorded: Session, live: Session, on_delta: Listener) -> None:
         self._text = recorded.text
         self._live = live
-        self._heard = heard
+        self._on_delta = on_delta
         self._reply: Reply | None = None
         self._streams: dict[str, tuple[Literal["text", "reasoning"], TextStream]] = {}
         self._calls: dict[str, ToolCall] = {}
         self._usage: Usage | None = None
         self.deltas = 0
 
-    def take(self, event: ev.Event, stack: ExitStack) -> None:
-        """Do what the event says was done."""
+    def play(self, event: ev.Event, stack: ExitStack) -> None:
+        """Run the command that the event records."""
         match event:
             case ev.AssistantMessageStarted():
                 self._reply = stack.enter_context(self._live.assistant(event.model))
@@ -83,7 +83,7 @@ class _Player:
                 self._calls[event.part] = self._reply.tool(
                     tool, call_id=call, provider_executed=provider_executed, metadata=metadata
                 )
-                self._heard("call", f"{tool} ")
+                self._on_delta("call", f"{tool} ")
             case _:
                 self._reply.part(event.kind)
 
@@ -93,11 +93,11 @@ class _Player:
         self.deltas += 1
         if event.part in self._calls:
             self._calls[event.part].stream_input(event.text)
-            self._heard("call", event.text)
+            self._on_delta("call", event.text)
         else:
             kind, stream = self._streams[event.part]
             stream.append(event.text)
-            self._heard(kind, event.text)
+            self._on_delta(kind, event.text)
 
     def _tool(self, event: ev.Event) -> None:
         match event:
@@ -106,7 +106,7 @@ class _Player:
             case ev.ToolCompleted():
                 output = self._text(event.output)
                 self._calls[event.part].succeed(output, title=event.title, metadata=event.metadata)
-                self._heard("result", output)
+                self._on_delta("result", output)
             case ev.ToolFailed():
                 self._calls[event.part].fail(self._text(event.error), interrupted=event.interrupted)
             case _:

@@ -1,6 +1,7 @@
-"""Sessions as event JSONL, lossless: what `eventlog/importers/event_jsonl/format.py` describes, and reads again.
+"""Export sessions as event JSONL, without loss; the importer `event_jsonl` reads it.
 
-Streams: never more than one append or one body is held.
+`eventlog/importers/event_jsonl/format.py` describes the format. At most one append or one body is
+in memory.
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from eventlog.integrity.fork_anchor import portable
 from eventlog.log.contract import Commit
 from eventlog.session.session import Session, Sessions
 from eventlog.values import Body
-from projections.reports.session_tree import Member, exported
+from projections.reports.session_tree import ExportRange, export_ranges
 
 __all__ = ["jsonl_lines"]
 
 LINE_EVENTS = 1_000
-"""Events in a line, at most; an append of more goes on in the next."""
+"""Events in a line, at most; a larger append continues on the next line."""
 LINE_CHARACTERS = 1 << 20
 """Characters of a body in a line, at most."""
 
 
 def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
-    """The lines of the file, each with its line feed.
+    """Yield the lines of the file, each with its line feed.
 
-    Sessions that this one was forked from come before it, as far as it inherits them.  With `tree` its forks and sub-sessions, and
-    theirs, come along.  `DamagedError` where the store cannot be read.
+    The sessions that this one was forked from come before it, up to what it inherits. `tree`
+    includes its forks and sub-sessions, and theirs. Raises `DamagedError` where the store cannot be
+    read.
     """
     sessions = events = 0
     yield line_of({"eventlog": VERSION, "schema": SCHEMA})
-    for member in exported(session, tree=tree):
+    for member in export_ranges(session, tree=tree):
         sessions += 1
         for line, count in _stream(member):
             events += count
@@ -41,18 +43,18 @@ def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
     yield line_of({"end": {"sessions": sessions, "events": events}})
 
 
-def _stream(member: Member) -> Iterator[tuple[bytes, int]]:
-    """The lines of one session, each with its number of events."""
+def _stream(member: ExportRange) -> Iterator[tuple[bytes, int]]:
+    """Yield the lines of one session, each with its number of events."""
     session, upto = member
     base = session.version - session.info.events
     yield line_of({"session": session.id, "first": base + 1}), 0
-    known: set[bytes] = set()
+    written: set[bytes] = set()
     for commit in session.store.log.read(session.id, base, upto):
-        yield from _append(session.store, commit, base, upto, known)
+        yield from _append(session.store, commit, base, upto, written)
 
 
-def _append(store: Sessions, commit: Commit, base: int, upto: int, known: set[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The lines of one append: the bodies that are new in it, then its events."""
+def _append(store: Sessions, commit: Commit, base: int, upto: int, written: set[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield the lines of one append: its new bodies, then its events."""
     first = commit.first
     entries: list[tuple[int, object]] = []
     time = 0
@@ -63,8 +65,8 @@ def _append(store: Sessions, commit: Commit, base: int, upto: int, known: set[by
             yield line_of({"version": first, "time": time, "events": entries, "more": True}), len(entries)
             first, entries, time = recorded.version, [], recorded.time
         for body in bodies_of(recorded.event):
-            if body.digest not in known:
-                known.add(body.digest)
+            if body.digest not in written:
+                written.add(body.digest)
                 yield from ((line, 0) for line in _body(store, commit.session, body))
         entries.append((recorded.time - time, portable(recorded.event)))
     if entries:

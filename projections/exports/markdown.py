@@ -1,47 +1,46 @@
-"""A session as Markdown: the transcript for people, with marks for what is pruned, covered, removed, open or failed.
+"""Export a session as Markdown: a transcript for people.
 
-Not lossless, and not for machines.  What was said is quoted as it stands, texts as Markdown, reasoning as a quotation, calls
-and their output in fences longer than any in them.  Streams in bounded memory.
+Texts are Markdown as they are, reasoning is quoted, and calls and their output are in fences longer
+than any in them. Marks show what is pruned, covered, removed, open or failed. The export is not
+lossless. It streams in bounded memory.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
 from projections.formats.text import sendable
-from projections.reports.session_tree import below
+from projections.reports.session_tree import descendants
+from projections.reports.wording import moment
 from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
 
 SILENT = {"step-start", "step-finish", "snapshot"}
-"""Parts that people need not read."""
+"""Kinds of parts that are omitted."""
 _FENCES = re.compile("`{3,}")
-_MARKS = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
-DAY = 86_400_000
 
 
 def markdown_of(session: Session, *, tree: bool = False) -> str:
-    """The whole transcript as one text."""
+    """Return the whole transcript as one text."""
     return "".join(markdown_blocks(session, tree=tree))
 
 
 def markdown_blocks(session: Session, *, tree: bool = False) -> Iterator[str]:
-    """The transcript piece by piece; with `tree` those of its forks and sub-sessions after it.
+    """Yield the transcript piece by piece; `tree` appends those of its forks and sub-sessions.
 
-    A fork's transcript begins where its own messages do, as its parent's has the others.
+    The transcript of a fork then begins with its own messages: its parent's has the inherited ones.
     """
     store = session.store
     if not tree:
         yield from _session(session, inherited=True)
         return
-    for number, info in enumerate(below(store, session.id)):
+    for number, info in enumerate(descendants(store, session.id)):
         if number:
             yield "\n---\n\n"
         yield from _session(store.session(info.id), inherited=number == 0)
@@ -51,19 +50,19 @@ def _session(session: Session, *, inherited: bool) -> Iterator[str]:
     info = session.info
     base = 0 if inherited else session.version - info.events
     yield from _head(info)
-    yield from _reversed(_message(said) for said in _own(session, base))
+    yield from _reversed(_message(message) for message in _own(session, base))
 
 
 def _own(session: Session, base: int) -> Iterator[TranscriptMessage]:
-    """The session's messages, newest first, as far as they began after `base`."""
-    for said in Transcript(session).newest_first():
-        if said.version <= base:
+    """Yield the messages that began after version `base`, newest first."""
+    for message in Transcript(session).newest_first():
+        if message.version <= base:
             return
-        yield said
+        yield message
 
 
 def _reversed(texts: Iterator[str]) -> Iterator[str]:
-    """The texts in reverse, kept in a file meanwhile: a transcript is read from its end."""
+    """Yield the texts in reverse, from a temporary file: transcripts are read from the end."""
     with TemporaryFile() as file:
         places: list[tuple[int, int]] = []
         for text in texts:
@@ -99,21 +98,21 @@ def _head(info: SessionInfo) -> Iterator[str]:
     yield "\n"
 
 
-def _message(said: TranscriptMessage) -> str:
-    marks = [name for name in ("synthetic", "removed") if getattr(said, name)]
-    marks += ["summary"] if said.summary else []
-    marks += ["covered by a compaction"] if said.covered else []
-    marks += ["unfinished"] if said.role == "assistant" and said.finished is None else []
-    who = [said.role, said.agent, "" if said.model is None else str(said.model), _moment(said.created)]
+def _message(message: TranscriptMessage) -> str:
+    marks = [name for name in ("synthetic", "removed") if getattr(message, name)]
+    marks += ["summary"] if message.summary else []
+    marks += ["covered by a compaction"] if message.covered else []
+    marks += ["unfinished"] if message.role == "assistant" and message.finished is None else []
+    who = [message.role, message.agent, "" if message.model is None else str(message.model), _moment(message.created)]
     pieces = [f"## {_line(' · '.join(word for word in who if word))}{_marked(marks)}\n\n"]
-    pieces += [text for part in said.parts if part.kind not in SILENT and (text := _part(part))]
-    if said.error is not None:
-        pieces.append(f"> **{_line(said.error.name)}**: {_line(said.error.message)}\n\n")
+    pieces += [text for part in message.parts if part.kind not in SILENT and (text := _part(part))]
+    if message.error is not None:
+        pieces.append(f"> **{_line(message.error.name)}**: {_line(message.error.message)}\n\n")
     return sendable("".join(pieces))
 
 
 def _part(part: TranscriptPart) -> str:
-    marks = _marked([name for name in _MARKS if getattr(part, name)])
+    marks = _marked(part.marks)
     text = part.text.strip("\n")
     if part.kind == "text":
         return f"{text}{marks}\n\n" if text or marks else ""
@@ -124,8 +123,8 @@ def _part(part: TranscriptPart) -> str:
         return _tool(part, marks)
     if part.kind == "compaction":
         return f"*compaction*{marks}\n\n"
-    said = " ".join(word for word in (part.title, part.mime, part.filename or "", part.text) if word)
-    return f"*{part.kind}* {_line(said)}{marks}\n\n"
+    description = " ".join(word for word in (part.title, part.mime, part.filename or "", part.text) if word)
+    return f"*{part.kind}* {_line(description)}{marks}\n\n"
 
 
 def _tool(part: TranscriptPart, marks: str) -> str:
@@ -138,7 +137,7 @@ def _tool(part: TranscriptPart, marks: str) -> str:
 
 
 def _fenced(text: str, kind: str = "") -> str:
-    """The text between fences that are longer than any it has."""
+    """Return the text between fences that are longer than any in it."""
     longest = max(map(len, _FENCES.findall(text)), default=2)
     fence = "`" * (longest + 1)
     body = text.rstrip("\n")
@@ -154,10 +153,4 @@ def _line(text: str) -> str:
 
 
 def _moment(milliseconds: int) -> str:
-    """UTC to the second; "" for the made-up times of records that had none."""
-    if 0 <= milliseconds < DAY:
-        return ""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (ValueError, OverflowError, OSError):
-        return f"{milliseconds} ms"
+    return moment(milliseconds, zone=" UTC", unknown="")

@@ -1,11 +1,12 @@
-"""A session as OpenCode's export JSON, which `opencode import` takes: the document of version 1.18.
+"""Export a session as OpenCode's export JSON of version 1.18, for `opencode import`.
 
-A session that was imported from such an export, and not touched since, comes back JSON-equal.  What was added or changed natively is told
-in OpenCode's words, with defaults for what OpenCode needs and we do not have (project, slug, paths); what OpenCode has no
-word for (settings, pins, digests, the deltas one by one) is not in it.  The effective history counts: what was rolled back is left out.
+A session that was imported from such an export, and not changed since, is exported JSON-equal.
+Native messages and changes are in OpenCode's form, with defaults for what it requires (project,
+slug, paths). What OpenCode has no form for (settings, pins, digests, single deltas) is omitted, and
+so is what a rollback hides.
 
-Ids that are not OpenCode's, and those of a fork (OpenCode copies messages into one), are made anew (`opencode_ids.py`).  Holds
-the document in memory.
+Ids that are not OpenCode's are replaced, and so are those of a fork, because OpenCode copies the
+messages of the parent into it. The document is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.importers.opencode.emit import Timed, tokens_record
 from eventlog.importers.opencode.importer import restore
 from eventlog.importers.opencode.messages import oddity
+from eventlog.importers.opencode.values import Record
 from eventlog.session.session import Session
 from eventlog.values import Origin
-from projections.exports.opencode_ids import renamed, session_id
-from projections.exports.opencode_messages import CHANGES, Known, Record, Timed, change, record_of, tokens_record
+from projections.exports.opencode_ids import rename, session_id
+from projections.exports.opencode_messages import CHANGES, SessionDefaults, change, record_of
 from projections.reports.usage import total, usage_by_model
 from projections.view.part_rendering import Resolver
 
@@ -34,11 +37,11 @@ __all__ = ["VERSION", "opencode_export", "opencode_json", "opencode_pieces"]
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, indent=2)
 VERSION = "1.18.33"
-"""The version of OpenCode whose export this is."""
+"""The version of OpenCode that the document names."""
 
 
-class _Told(NamedTuple):
-    """An event in its place; a run of deltas is one for each text that it adds to."""
+class _PlacedEvent(NamedTuple):
+    """An event with its version and time; a run of deltas is one event for each field."""
 
     version: int
     time: int
@@ -46,12 +49,12 @@ class _Told(NamedTuple):
 
 
 def opencode_json(session: Session) -> bytes:
-    """The document as UTF-8 text; lone surrogates as escapes."""
+    """Return the document as UTF-8 text, lone surrogates as escapes."""
     return b"".join(opencode_pieces(session))
 
 
 def opencode_pieces(session: Session) -> Iterator[bytes]:
-    """The document as pieces of UTF-8 text; lone surrogates as escapes."""
+    """Yield the document as pieces of UTF-8 text, lone surrogates as escapes."""
     document = opencode_export(session)
     _make_finite(document)
     for piece in _ENCODER.iterencode(document):
@@ -60,7 +63,7 @@ def opencode_pieces(session: Session) -> Iterator[bytes]:
 
 
 def _make_finite(value: Any) -> None:
-    """Put the nearest number that JSON has in the place of an infinite one, and null where there is none."""
+    """Replace infinite numbers by the largest finite ones, and NaN by null."""
     holder: Any = value
     places: Iterable[Any] = holder if is_object(value) else range(len(holder)) if is_array(value) else ()
     for place in places:
@@ -72,109 +75,114 @@ def _make_finite(value: Any) -> None:
 
 
 def opencode_export(session: Session) -> Record:
-    """The document."""
-    told = [*_told(session.spans())]
-    bound = _imported(told)
+    """Return the document."""
+    events = [*_placed_events(session.spans())]
+    bound = _imported_version(events)
     exact: Record | None = None
     if bound:
-        exact = restore([(found.time, found.event) for found in told if found.version <= bound], session.text)
+        exact = restore([(placed.time, placed.event) for placed in events if placed.version <= bound], session.text)
         if bound == session.version and session.info.fork_of is None:
             return exact
-    document = _document(session, told, bound, exact)
-    renamed(document, fresh=session.info.fork_of is not None)
+    document = _document(session, events, bound, exact)
+    rename(document, fresh=session.info.fork_of is not None)
     return document
 
 
-def _told(spans: Iterable[Span]) -> Iterator[_Told]:
+def _placed_events(spans: Iterable[Span]) -> Iterator[_PlacedEvent]:
     for span in spans:
         if not isinstance(span.item, DeltaRun):
-            yield _Told(span.first, span.time, span.item)
+            yield _PlacedEvent(span.first, span.time, span.item)
             continue
         for (part, field), text in span.item.joined().items():
-            yield _Told(span.last, span.time, ev.PartDelta(part, field, text))
+            yield _PlacedEvent(span.last, span.time, ev.PartDelta(part, field, text))
 
 
-def _imported(told: list[_Told]) -> int:
-    """The version up to which the events are those of an import from OpenCode, 0 if none are."""
-    origin: Origin | None = getattr(told[0].event, "origin", None)
+def _imported_version(events: list[_PlacedEvent]) -> int:
+    """Return the last version that an import from OpenCode added; 0 if there is none."""
+    origin: Origin | None = getattr(events[0].event, "origin", None)
     if origin is None or origin.format != "opencode":
         return 0
-    kept = (found.version for found in told if isinstance(found.event, ev.ForeignKept))
-    return max(kept, default=0)
+    imported = (placed.version for placed in events if isinstance(placed.event, ev.ForeignKept))
+    return max(imported, default=0)
 
 
 class _Messages:
     """The events of each message, in order, by its id."""
 
-    def __init__(self, told: Iterable[_Told], text: Resolver) -> None:
+    def __init__(self, events: Iterable[_PlacedEvent], text: Resolver) -> None:
         self.text = text
-        self.of: dict[str, list[_Told]] = {}
+        self.of: dict[str, list[_PlacedEvent]] = {}
         self.removed: dict[str, int] = {}
-        """Removed messages, and at which version."""
+        """Version at which each removed message was removed."""
         self._owner: dict[str, str] = {}
-        for found in told:
-            self._take(found)
+        for placed in events:
+            self._add(placed)
 
-    def _take(self, found: _Told) -> None:
-        event = found.event
+    def _add(self, placed: _PlacedEvent) -> None:
+        event = placed.event
         if isinstance(event, ev.MessageRemoved):
-            self.removed[event.message] = found.version
+            self.removed[event.message] = placed.version
         elif isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
-            self.of[event.message] = [found]
+            self.of[event.message] = [placed]
         elif isinstance(event, (ev.Pruned, ev.Restored)):
             for part in event.parts:
                 owner = self._owner.get(part)
                 if owner is not None:
-                    self.of[owner].append(found._replace(event=type(event)((part,))))
+                    self.of[owner].append(placed._replace(event=type(event)((part,))))
         else:
             name: str | None = getattr(event, "part", None)
             message: str | None = getattr(event, "message", None)
             message = message if message is not None else self._owner.get(name or "")
             if message in self.of:
-                self.of[message].append(found)
+                self.of[message].append(placed)
                 if name is not None:
                     self._owner[name] = message
 
 
-def _document(session: Session, told: list[_Told], bound: int, exact: Record | None) -> Record:
+def _document(session: Session, events: list[_PlacedEvent], bound: int, exact: Record | None) -> Record:
     text = session.text
-    whole = _Messages((found for found in told if found.version <= bound), text)
-    hidden = [_Told(session.version, 0, ev.PartRedacted(part)) for part in session.inherited_redactions()]
-    effective = _Messages([*_told(session.history()), *hidden], text)
-    known = _known(session, told)
+    whole = _Messages((placed for placed in events if placed.version <= bound), text)
+    hidden = [_PlacedEvent(session.version, 0, ev.PartRedacted(part)) for part in session.inherited_redactions()]
+    effective = _Messages([*_placed_events(session.history()), *hidden], text)
+    defaults = _defaults(session, events)
     records: dict[str, Record] = {}
     if exact is not None:
         imported: list[Any] = exact["messages"]
         records = {record["info"]["id"]: record for record in imported if oddity(record, ()) is None}
     messages: list[Record] = []
-    said = any(found.version > bound and isinstance(found.event, ev.UserMessageAdded) for found in told)
-    for name, events in effective.of.items():
-        if effective.removed.get(name, 0) > (bound if not said else 0):
+    # A new user message makes a revert final.
+    continued = any(placed.version > bound and isinstance(placed.event, ev.UserMessageAdded) for placed in events)
+    for name, own in effective.of.items():
+        if effective.removed.get(name, 0) > (0 if continued else bound):
             continue
-        late = [
-            found for found in events if found.version > bound
-        ]  # a revert is final once somebody says something new
-        record = records.get(name) if len(events) - len(late) == len(whole.of.get(name, ())) else None
-        if said:
-            late = [found for found in events if found.version > bound or isinstance(found.event, ev.PartRemoved)]
-        messages.append(_record(record, events, late, known, text))
-    info = _info(session, told, known, {} if exact is None else exact["info"])
-    if said:
+        late = [placed for placed in own if placed.version > bound]
+        record = records.get(name) if len(own) - len(late) == len(whole.of.get(name, ())) else None
+        if continued:
+            late = [placed for placed in own if placed.version > bound or isinstance(placed.event, ev.PartRemoved)]
+        messages.append(_record(record, own, late, defaults, text))
+    info = _info(session, events, defaults, {} if exact is None else exact["info"])
+    if continued:
         info.pop("revert", None)
     return {**(exact or {}), "info": info, "messages": messages}
 
 
-def _record(exact: Record | None, events: list[_Told], late: list[_Told], known: Known, text: Resolver) -> Record:
-    """The record of a message: the imported one with what came later, or one made of its events."""
-    changes = [(found.time, found.event) for found in (events if exact is None else late)]
+def _record(
+    exact: Record | None,
+    events: list[_PlacedEvent],
+    late: list[_PlacedEvent],
+    defaults: SessionDefaults,
+    text: Resolver,
+) -> Record:
+    """Return the imported record with later changes, or a record made from the events."""
+    changes = [(placed.time, placed.event) for placed in (events if exact is None else late)]
     if exact is None or not all(isinstance(event, CHANGES) for _, event in changes):
-        items: list[Timed] = [(found.time, found.event) for found in events]
-        record = record_of(items, known, text)
+        items: list[Timed] = [(placed.time, placed.event) for placed in events]
+        record = record_of(items, defaults, text)
         if exact is not None:
             record = _merged(exact, record)
     else:
         record = deepcopy(exact)
-        known.saw(record["info"])
+        defaults.update(record["info"])
     for time, event in changes:
         if isinstance(event, CHANGES):
             change(record, time, event, text)
@@ -182,7 +190,7 @@ def _record(exact: Record | None, events: list[_Told], late: list[_Told], known:
 
 
 def _merged(exact: Record, record: Record) -> Record:
-    """The newer record with what only the imported one has."""
+    """Return the newer record with what only the imported one has."""
     imported: list[Any] = exact["parts"]
     parts: dict[object, Record] = {part.get("id"): part for part in imported if is_object(part)}
     return {
@@ -192,15 +200,17 @@ def _merged(exact: Record, record: Record) -> Record:
     }
 
 
-def _known(session: Session, told: list[_Told]) -> Known:
-    first = next((found.event for found in told if isinstance(found.event, ev.SessionStarted)), None)
+def _defaults(session: Session, events: list[_PlacedEvent]) -> SessionDefaults:
+    first = next((placed.event for placed in events if isinstance(placed.event, ev.SessionStarted)), None)
     directory, agent, model = ("", "", None) if first is None else (first.directory, first.agent, first.model)
-    named = (getattr(found.event, "model", None) for found in told)
-    return Known(session_id(session.id), directory, agent, model or next((found for found in named if found), None))
+    named = (getattr(placed.event, "model", None) for placed in events)
+    return SessionDefaults(
+        session_id(session.id), directory, agent, model or next((placed for placed in named if placed), None)
+    )
 
 
-def _info(session: Session, told: list[_Told], known: Known, exact: Record) -> Record:
-    """The session's own record: the imported one as far as there is one, and what is true now."""
+def _info(session: Session, events: list[_PlacedEvent], defaults: SessionDefaults, exact: Record) -> Record:
+    """Return the record of the session: the imported one, brought up to date."""
     info, shown = deepcopy(exact), session.info
     spent = total(usage_by_model(session.spans()))
     info.update(
@@ -211,16 +221,16 @@ def _info(session: Session, told: list[_Told], known: Known, exact: Record) -> R
     )
     info.setdefault("slug", session_id(session.id).removeprefix("ses_").lower())
     info.setdefault("projectID", "global")
-    info.setdefault("directory", known.directory)
+    info.setdefault("directory", defaults.directory)
     info.setdefault("version", VERSION)
-    info.setdefault("agent", known.agent)
-    info.setdefault("model", {"id": known.model.name, "providerID": known.model.provider})
+    info.setdefault("agent", defaults.agent)
+    info.setdefault("model", {"id": defaults.model.name, "providerID": defaults.model.provider})
     info.pop("parentID", None)
     if shown.parent is not None:
         info["parentID"] = session_id(shown.parent)
     info["time"] = {**info.get("time", {}), "created": shown.created, "updated": shown.updated}
     info["time"].pop("archived", None)
     if shown.archived:
-        archived = (found.time for found in told if isinstance(found.event, ev.SessionArchived))
+        archived = (placed.time for placed in events if isinstance(placed.event, ev.SessionArchived))
         info["time"]["archived"] = max(archived, default=shown.updated)
     return info

@@ -1,7 +1,8 @@
-"""Ids that OpenCode takes: with its prefixes, and in the order of the messages and parts, by which OpenCode sorts.
+"""Ids for OpenCode: with its prefixes, and in the order by which OpenCode sorts.
 
-Ids that fit are kept; else all of a document's message or part ids are made anew, from the session and the old
-id and so always the same: `msg_` or `prt_`, twelve hexadecimal digits that grow, fourteen of a hash.
+If all message ids of a document fit, they stay; else all are replaced, and likewise the part ids. A
+new id is `msg_` or `prt_`, twelve growing hexadecimal digits, and fourteen of a hash of the session
+and the old id, so it never changes.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-__all__ = ["NOBODY", "renamed", "session_id"]
+__all__ = ["NO_PARENT", "rename", "session_id"]
 
 Record: TypeAlias = dict[str, Any]
-NOBODY = "msg_" + "0" * 26
-"""The parent of an answer that nobody asked for: OpenCode needs one."""
+NO_PARENT = "msg_" + "0" * 26
+"""Parent of an answer without a question; OpenCode requires a parent."""
 _BITS = 48
-"""What fits into twelve hexadecimal digits; OpenCode lets its times run over, too."""
+"""Bits in twelve hexadecimal digits; OpenCode lets its times overflow, too."""
 
 
 def session_id(name: str) -> str:
-    """The id of a session, if need be with OpenCode's prefix."""
+    """Return the id of a session with OpenCode's prefix."""
     return name if name.startswith("ses") else "ses_" + _hash("", name, 26)
 
 
-def renamed(document: Record, *, fresh: bool) -> None:
-    """Give messages and parts ids that OpenCode takes; `fresh`: others than those of the session that this one continues."""
+def rename(document: Record, *, fresh: bool) -> None:
+    """Give messages and parts ids that OpenCode accepts.
+
+    With `fresh` all are replaced: a fork must not share ids with its parent.
+    """
     messages: list[Record] = document["messages"]
     session: str = document["info"]["id"]
     infos: list[Record] = [message["info"] for message in messages]
@@ -33,13 +37,13 @@ def renamed(document: Record, *, fresh: bool) -> None:
     names = _names("msg_", session, [(info, info["id"]) for info in infos], fresh or not _fit("msg", [infos]))
     in_order = [message["parts"] for message in messages]
     own = _names("prt_", session, [(info, part["id"]) for info, part in parts], fresh or not _fit("prt", in_order))
-    asked = NOBODY
+    question = NO_PARENT
     for info in infos:
         info["id"], info["sessionID"] = names[info["id"]], session
         if info["role"] == "user":
-            asked = info["id"]
+            question = info["id"]
         else:
-            info["parentID"] = names.get(info["parentID"], asked)
+            info["parentID"] = names.get(info["parentID"], question)
     for info, part in parts:
         part.update(id=own[part["id"]], sessionID=session, messageID=info["id"])
         if "tail_start_id" in part:
@@ -55,7 +59,7 @@ def renamed(document: Record, *, fresh: bool) -> None:
 
 
 def _fit(prefix: str, rows: list[list[Record]]) -> bool:
-    """Whether the ids can stay: of OpenCode's kind, each there once, and in order within each row."""
+    """Return whether the ids have the prefix, are unique, and in order within each row."""
     ids = [record["id"] for row in rows for record in row]
     return (
         all(name.startswith(prefix) for name in ids)
@@ -65,17 +69,17 @@ def _fit(prefix: str, rows: list[list[Record]]) -> bool:
 
 
 def _order(record: Record) -> tuple[int, str]:
-    """By what OpenCode sorts: messages by their time first, parts by their ids alone."""
+    """Return OpenCode's sort key: of messages time and id, of parts the id."""
     return (record["time"]["created"] if "role" in record else 0), record["id"]
 
 
-def _names(prefix: str, session: str, found: list[tuple[Record, str]], fresh: bool) -> dict[str, str]:
-    """The new id of each old one."""
+def _names(prefix: str, session: str, records: list[tuple[Record, str]], fresh: bool) -> dict[str, str]:
+    """Return the new id of each old one."""
     if not fresh:
-        return {name: name for _, name in found}
+        return {name: name for _, name in records}
     names: dict[str, str] = {}
     number = 0
-    for info, name in found:
+    for info, name in records:
         number = max(number + 1, info["time"]["created"] << 12)
         names[name] = f"{prefix}{number & ((1 << _BITS) - 1):012x}{_hash(session, name, 14)}"
     return names

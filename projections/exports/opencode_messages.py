@@ -1,35 +1,32 @@
-"""One message of ours as a record of OpenCode's export: what OpenCode 1.18 needs, with defaults for what we do not know.
+"""A message as a record of OpenCode's export, with defaults for what it requires.
 
-Not the document (`opencode.py`) and not the ids (`opencode_ids.py`).  The words are those of `eventlog/importers/opencode/emit.py`,
-which tells events that look as the importer makes them; here others are brought into that form, and later changes applied.
+`eventlog/importers/opencode/emit.py` makes the record from events of the form that the importer
+makes. Here native events are brought into that form, and later changes are applied to the record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.importers.common.json_lines import is_object
-from eventlog.importers.opencode.emit import message_of
-from eventlog.importers.opencode.values import ERRORS
+from eventlog.importers.opencode.emit import Timed, message_of, model_record, tokens_record
+from eventlog.importers.opencode.values import ERRORS, Record
 from eventlog.values import Model, Reasoning, Tokens
 from projections.view.part_rendering import REDACTED, Resolver
 
-__all__ = ["CHANGES", "Known", "Record", "Timed", "change", "record_of", "tokens_record"]
-
-Record: TypeAlias = dict[str, Any]
-Timed: TypeAlias = tuple[int, ev.Event]
+__all__ = ["CHANGES", "SessionDefaults", "change", "record_of"]
 
 CHANGES = (ev.PartEdited, ev.PartRemoved, ev.PartRedacted, ev.Pruned, ev.Restored)
-"""What changes a record afterwards, whoever made it."""
+"""Events that change a record later."""
 
 
-class Known:
-    """What the session says where a message does not: its directory, and the newest agent, model and user message."""
+class SessionDefaults:
+    """Values for messages without their own: directory, newest agent, model and user message."""
 
     def __init__(self, session: str, directory: str, agent: str, model: Model | None) -> None:
         self.session = session
@@ -39,8 +36,8 @@ class Known:
         self.user = ""
         self.created = 0
 
-    def saw(self, info: Record) -> None:
-        """Take in a message's info."""
+    def update(self, info: Record) -> None:
+        """Take newer values from a message's info."""
         self.created = max(self.created, info["time"]["created"])
         self.agent = info.get("agent") or self.agent
         if info["role"] == "user":
@@ -48,35 +45,41 @@ class Known:
             self.model = Model(info["model"]["providerID"], info["model"]["modelID"])
 
 
-def record_of(items: Sequence[Timed], known: Known, text: Resolver) -> Record:
-    """The record of a message from its events, the first of which added it; changes are left for `change`."""
-    record = message_of([*_simple(items, text)], known.session, text)
+def record_of(items: Sequence[Timed], defaults: SessionDefaults, text: Resolver) -> Record:
+    """Return the record of a message from its events, the first of which added it.
+
+    `change` applies the `CHANGES` among them.
+    """
+    record = message_of([*_as_imported(items, text)], defaults.session, text)
     info: Record = record["info"]
-    info["time"]["created"] = max(known.created, info["time"]["created"])
-    info["agent"] = info.get("agent") or known.agent
+    info["time"]["created"] = max(defaults.created, info["time"]["created"])
+    info["agent"] = info.get("agent") or defaults.agent
     if info["role"] == "user":
-        info.setdefault("model", _model(known.model))
-        _asked(info)
+        info.setdefault("model", model_record(defaults.model))
+        _user(info)
     else:
-        _assistant(info, known)
-        _spent(record, [event for _, event in items if isinstance(event, ev.UsageRecorded)])
+        _assistant(info, defaults)
+        _add_usage(record, [event for _, event in items if isinstance(event, ev.UsageRecorded)])
     if "error" in info:
         info["error"] = _error(info["error"])
     for part in record["parts"]:
         _part(part, info["time"])
-    known.saw(info)
+    defaults.update(info)
     return record
 
 
-def _simple(items: Iterable[Timed], text: Resolver) -> Iterator[Timed]:
-    """The events as the importer would have made them: no live output, what the view shows of an output, texts as deltas."""
+def _as_imported(items: Iterable[Timed], text: Resolver) -> Iterator[Timed]:
+    """Yield the events in the form that the importer makes.
+
+    Live output is omitted, a truncated output is replaced by its preview, and texts become deltas.
+    """
     for time, event in items:
         match event:
             case ev.PartDelta(field="output") | ev.UsageRecorded():
                 continue
-            case ev.PartStarted(kind=Reasoning(text=said)) if said:
+            case ev.PartStarted(kind=Reasoning(text=content)) if content:
                 yield time, replace(event, kind=Reasoning())
-                yield time, ev.PartDelta(event.part, "text", text(said))
+                yield time, ev.PartDelta(event.part, "text", text(content))
             case ev.ToolRunning():
                 yield time, event
                 if event.title or event.metadata is not None:
@@ -88,8 +91,8 @@ def _simple(items: Iterable[Timed], text: Resolver) -> Iterator[Timed]:
                     yield time, event
 
 
-def _asked(info: Record) -> None:
-    """Leave out what an embedder asked for in other words than OpenCode's."""
+def _user(info: Record) -> None:
+    """Remove requested tools and formats that OpenCode has no words for."""
     if "tools" in info:
         info["tools"] = {name: on for name, on in as_object(info["tools"]).items() if isinstance(on, bool)}
     form = as_object(info.get("format"))
@@ -97,23 +100,26 @@ def _asked(info: Record) -> None:
         info.pop("format", None)
 
 
-def _assistant(info: Record, known: Known) -> None:
-    info["parentID"] = info.get("parentID") or known.user
+def _assistant(info: Record, defaults: SessionDefaults) -> None:
+    info["parentID"] = info.get("parentID") or defaults.user
     info["mode"] = info.get("mode") or info["agent"]
     if "modelID" not in info:
-        info.update(_model(known.model))
+        info.update(model_record(defaults.model))
     path = info["path"]
-    info["path"] = {"cwd": path["cwd"] or known.directory, "root": path["root"] or path["cwd"] or known.directory}
+    info["path"] = {"cwd": path["cwd"] or defaults.directory, "root": path["root"] or path["cwd"] or defaults.directory}
 
 
-def _spent(record: Record, used: list[ev.UsageRecorded]) -> None:
-    """Tokens and cost: those of a step on its part; on the message the last step's tokens, and the cost of all."""
+def _add_usage(record: Record, used: list[ev.UsageRecorded]) -> None:
+    """Set tokens and cost: of each step on its part, of the message on its info.
+
+    The message has the tokens of its last step, and the cost of all steps.
+    """
     finished: dict[str, Record] = {part["id"]: part for part in record["parts"] if part["type"] == "step-finish"}
     steps: dict[str | None, tuple[Tokens, Decimal]] = {}
     last = [*finished][-1] if finished else None
     for event in used:
         step = event.step if event.step in finished else last
-        tokens, cost = steps.pop(step, (Tokens(), Decimal(0)))  # the newest to the end
+        tokens, cost = steps.pop(step, (Tokens(), Decimal(0)))  # moves to the end
         steps[step] = (_sum(tokens, event.usage.tokens), cost + (event.usage.cost or 0))
     for name, part in finished.items():
         tokens, cost = steps.get(name, (Tokens(), Decimal(0)))
@@ -135,19 +141,8 @@ def _sum(one: Tokens, other: Tokens) -> Tokens:
     )
 
 
-def tokens_record(tokens: Tokens) -> Record:
-    """Token counts in OpenCode's words."""
-    told: Record = {
-        "input": tokens.input,
-        "output": tokens.output,
-        "reasoning": tokens.reasoning,
-        "cache": {"read": tokens.cache_read, "write": tokens.cache_write},
-    }
-    return told if tokens.total is None else {"total": tokens.total, **told}
-
-
 def _part(part: Record, time: Record) -> None:
-    """Put in what OpenCode needs of a part."""
+    """Add what OpenCode requires of a part."""
     if part["type"] == "tool":
         _tool(part["state"], time["created"])
     elif part["type"] == "retry":
@@ -160,7 +155,7 @@ def _part(part: Record, time: Record) -> None:
 
 
 def _source(part: Record) -> None:
-    """Complete where a file or mention comes from, or leave it out if OpenCode has no such kind."""
+    """Complete the source of a file or mention; remove one that OpenCode has no kind for."""
     source: Record | None = part.get("source")
     if source is None:
         return
@@ -190,12 +185,12 @@ def _tool(state: Record, created: int) -> None:
 
 
 def as_object(value: Any) -> Record:
-    """A copy of a JSON object; OpenCode takes no other value in its place."""
+    """Return a copy of a JSON object, or an object with the value: OpenCode needs an object."""
     return {**value} if is_object(value) else {"value": value}
 
 
 def _error(error: Record, *, retryable: bool = False) -> Record:
-    """An error with the members that OpenCode's kinds of error have; another kind becomes an unknown one."""
+    """Return an error with the members of its kind; one that OpenCode lacks becomes unknown."""
     name, data = error["name"], as_object(error["data"])
     if retryable and name != "APIError":
         data.setdefault("message", name)
@@ -212,14 +207,10 @@ def _error(error: Record, *, retryable: bool = False) -> Record:
     return {"name": name, "data": data}
 
 
-def _model(model: Model) -> Record:
-    return {"providerID": model.provider, "modelID": model.name}
-
-
 def change(record: Record, time: int, event: ev.Event, text: Resolver) -> None:
     """Apply one of `CHANGES` to a record."""
     names = event.parts if isinstance(event, (ev.Pruned, ev.Restored)) else (getattr(event, "part", ""),)
-    for part in [found for found in record["parts"] if found["id"] in names]:
+    for part in [each for each in record["parts"] if each["id"] in names]:
         state: Record = part.get("state", {})
         match event:
             case ev.PartRemoved():
@@ -239,12 +230,12 @@ def change(record: Record, time: int, event: ev.Event, text: Resolver) -> None:
 
 
 def _redact(part: Record) -> None:
-    """Leave nothing of a part but that it was there; of a step or compaction nothing is left to take."""
+    """Remove the content of a part; a step or compaction has only a snapshot."""
     if part["type"] in {"step-start", "step-finish", "compaction"}:
         part.pop("snapshot", None)
         return
-    known = {"id", "sessionID", "messageID", "type", "time", "callID", "tool", "mime", "state"}
-    for name in part.keys() - known:
+    neutral = {"id", "sessionID", "messageID", "type", "time", "callID", "tool", "mime", "state"}
+    for name in part.keys() - neutral:
         del part[name]
     kind = part["type"]
     if kind in {"text", "reasoning"}:
@@ -254,13 +245,13 @@ def _redact(part: Record) -> None:
         del part["mime"]
     elif kind == "tool":
         state: Record = part["state"]
-        told: Record = {"status": state["status"], "input": Record()}
-        told.update({"time": state["time"]} if "time" in state else {"raw": ""})
+        redacted: Record = {"status": state["status"], "input": Record()}
+        redacted.update({"time": state["time"]} if "time" in state else {"raw": ""})
         if state["status"] == "completed":
-            told.update(output=REDACTED, title="", metadata=Record())
+            redacted.update(output=REDACTED, title="", metadata=Record())
         elif state["status"] == "error":
-            told["error"] = REDACTED
-        part["state"] = told
+            redacted["error"] = REDACTED
+        part["state"] = redacted
     else:
         part.pop("time", None)
         part.update(type="text", text=REDACTED)

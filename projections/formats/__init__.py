@@ -1,1 +1,1 @@
-"""The view in the forms that providers and other programs take, one file per format."""
+"""Views in the forms of providers and SDKs; a module for each format."""

@@ -1,9 +1,12 @@
-"""The view as `ModelMessage` JSON of the AI SDK (version 5): messages of system, user, assistant and tool with content parts.
+"""A view as `ModelMessage` JSON of the AI SDK (version 5).
 
-Not a client.  Providers' rules are the AI SDK's own business; here only: every call has one result, call ids are
-unique in the list (`calls.py`), no text is empty, and provider metadata goes back as `providerOptions`.  The result of a tool
-that the provider ran stands in the assistant message, as JSON if it is JSON; files in results are `media` of a `content`
-output, which takes bytes only, so one that is elsewhere is named in a text.
+The AI SDK itself obeys the rules of providers. These messages obey the rules of the AI SDK:
+
+* Every call has one result, and call ids are unique in the list.
+* No text is empty. Provider metadata is sent as `providerOptions`.
+* The result of a tool that the provider ran is in the assistant message, as JSON if it is JSON.
+* Files in results are `media` of a `content` output, which accepts bytes only; a text names a file
+  at an address.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from projections.formats.calls import CallIds, Names, Rendered
-from projections.formats.files import data_of, named
+from projections.formats.calls import CallIds, Names, RenderCache
+from projections.formats.files import data_of, placeholder
 from projections.formats.metadata import is_array, is_object, parsed
 from projections.formats.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
@@ -27,28 +30,27 @@ _LONGEST_ID = 256
 
 
 def model_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> list[Part]:
-    """The system segments, then the view."""
-    found = _system(system)
-    found.extend(made for some in Rendered(_messages).of(messages, _ids()) for made in some)
-    return found
+    """Return the messages: the system segments, then the view."""
+    rendered = RenderCache(_messages).of(messages, _ids())
+    return [*_system(system), *(message for group in rendered for message in group)]
 
 
 def encode_model_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-    """The same as a JSON array."""
+    """Return the messages as a JSON array."""
     return msgspec.json.encode(model_messages(messages, system))
 
 
 class ModelMessageEncoder:
-    """Encodes one view after another, each message of them once."""
+    """Encodes one view after another; each message is encoded once."""
 
-    __slots__ = ("_rendered",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._rendered = Rendered(_encoded)
+        self._cache = RenderCache(_encoded)
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-        """The JSON array: equal to `encode_model_messages`, joined from what is known of the view before."""
-        pieces = [msgspec.json.encode(_system(system))[1:-1], *self._rendered.of(messages, _ids())]
+        """Return the JSON array, equal to that of `encode_model_messages`."""
+        pieces = [msgspec.json.encode(_system(system))[1:-1], *self._cache.of(messages, _ids())]
         return b"[" + b",".join(piece for piece in pieces if piece) + b"]"
 
 
@@ -66,12 +68,12 @@ def _system(system: Sequence[str]) -> list[Part]:
 
 def _messages(message: NeutralMessage, names: Names) -> list[Part]:
     served = message.role == "assistant"
-    content = [part for found in message.parts for part in _part(found, names, served=served)]
+    content = [item for part in message.parts for item in _part(part, names, served=served)]
     return [{"role": message.role, "content": content}] if content else []
 
 
 def _part(part: NeutralPart, names: Names, *, served: bool) -> list[Part]:
-    """What stands for a part; `served` says that results are those of tools that the provider ran."""
+    """Return the content of a part; `served` says that the provider ran the tool of a result."""
     match part:
         case Text():
             return [_with(part.metadata, type="text", text=sendable(part.text))] if part.text else []
@@ -95,7 +97,7 @@ def _part(part: NeutralPart, names: Names, *, served: bool) -> list[Part]:
 
 
 def _with(metadata: str | None, **fields: Any) -> Part:
-    """The part with its provider's metadata, if that is an object of objects."""
+    """Return the part with its provider's metadata, if that is an object of objects."""
     options = parsed(metadata)
     if is_object(options) and options and all(map(is_object, options.values())):
         fields["providerOptions"] = options
@@ -110,12 +112,12 @@ def _file(file: File) -> Part:
 
 
 def _call(call: Call, names: Names) -> Part:
-    given = parsed(call.input)
+    arguments = parsed(call.input)
     fields: Part = {
         "type": "tool-call",
         "toolCallId": names[call.call],
         "toolName": sendable(call.tool),
-        "input": {} if given is None else given,
+        "input": {} if arguments is None else arguments,
     }
     if call.provider_executed:
         fields["providerExecuted"] = True
@@ -127,8 +129,8 @@ def _output(result: Result, *, served: bool) -> Part:
     if result.error:
         return {"type": "error-text", "value": text}
     if result.files:
-        said = [{"type": "text", "text": text}] if text else []
-        return {"type": "content", "value": [*said, *map(_media, result.files)]}
+        texts = [{"type": "text", "text": text}] if text else []
+        return {"type": "content", "value": [*texts, *map(_media, result.files)]}
     value = parsed(text) if served else None
     return {"type": "json", "value": value} if is_object(value) or is_array(value) else {"type": "text", "value": text}
 
@@ -136,5 +138,5 @@ def _output(result: Result, *, served: bool) -> Part:
 def _media(file: File) -> Part:
     data = data_of(file)
     if data is None:
-        return {"type": "text", "text": named(file)}
+        return {"type": "text", "text": placeholder(file)}
     return {"type": "media", "data": data.base64, "mediaType": data.mime}

@@ -1,17 +1,19 @@
-"""The view as a request of Anthropic's Messages API: `system` blocks, and `messages` of user and assistant in turn.
+"""A view as a request of Anthropic's Messages API: `system` blocks and `messages`.
 
-Not a client; tool schemas and sampling are the caller's.  What the API refuses is avoided here, whatever
-the view's own constraints are:
+Tool schemas and sampling are the caller's. The request obeys the rules of the API:
 
-* user and assistant alternate, the user begins: neighbours of one role become one message, and `OPENING` stands before a
-  conversation that begins with the assistant;
-* a call is answered in the message that follows, results before anything else; a message's calls stand after its other blocks;
-* call ids are of `[A-Za-z0-9_-]` and unique in the request (`calls.py`), tool names likewise;
-* no text is blank; a last assistant message (a prefill) does not end with white space, nor any with thinking;
-* thinking goes back with its signature, or as `redacted_thinking`; without either it is the thinking of another provider or of an answer that broke
-  off, and is left out;
-* a tool that Anthropic ran is told by its own blocks, in the same message, if the result has the form that belongs to the tool; a
-  result that was cleared or redacted, or comes from another provider, becomes an ordinary call with its result in the next message.
+* User and assistant alternate, beginning with the user. Neighbours of one role become one message,
+  and `OPENING` precedes a conversation that begins with the assistant.
+* A call is answered in the next message, with results first. The calls of a message follow its
+  other blocks.
+* Call ids and tool names consist of `[A-Za-z0-9_-]`; call ids are unique in the request.
+* No text is blank. A last assistant message (a prefill) does not end with white space, and no
+  message ends with thinking.
+* Thinking is sent with its signature, or as `redacted_thinking`. Other thinking, of another model
+  or of an interrupted answer, is omitted.
+* A tool that Anthropic ran has its own blocks in the same message, if its result has the form that
+  belongs to the tool. Otherwise (cleared, redacted, of another provider) it is an ordinary call
+  with its result in the next message.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from projections.formats.calls import CallIds, Names, Rendered
-from projections.formats.files import data_of, file_id_of, is_web, named, text_of
+from projections.formats.calls import CallIds, Names, RenderCache
+from projections.formats.files import data_of, file_id_of, is_web, placeholder, text_of
 from projections.formats.metadata import is_array, is_object, of_provider, parsed, tool_name
 from projections.formats.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
@@ -34,9 +36,9 @@ Role: TypeAlias = Literal["user", "assistant"]
 
 OPENING = "(The conversation begins with the assistant.)"
 CONTINUE = "Continue."
-"""What the user says after a last assistant message, for models that take no prefill."""
+"""User message after a last assistant message, for models that accept no prefill."""
 FAILED = "The tool failed."
-"""The text of a failure that has none: the API refuses an empty one."""
+"""Text of an error without a text, which the API refuses."""
 
 _IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
 _LONGEST_NAME = 128
@@ -71,11 +73,11 @@ _SERVER_TOOLS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("tool_search_tool_search_result", "tool_search_tool_result_error"),
     ),
 }
-"""The tools that Anthropic runs: the type of their result block, and the types that the content of it has."""
+"""By tool that Anthropic runs: the type of its result block, and the types of its content."""
 
 
-class Turn(NamedTuple):
-    """Blocks of one role that stand for one neutral message, or a part of it."""
+class RoleBlocks(NamedTuple):
+    """Blocks of one role, made from a neutral message or from a part of it."""
 
     role: Role
     blocks: list[Block]
@@ -84,8 +86,11 @@ class Turn(NamedTuple):
 def anthropic_request(
     messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True
 ) -> dict[str, Any]:
-    """The part of a request that the view decides.  `prefill` says whether the model takes a last assistant message."""
-    turns = [turn for found in Rendered(_turns).of(messages, _ids()) for turn in found]
+    """Return the part of a request that the view decides.
+
+    `prefill` says whether the model accepts a last assistant message.
+    """
+    turns = [turn for rendered in RenderCache(_role_blocks).of(messages, _ids()) for turn in rendered]
     joined: list[Block] = []
     for role, blocks in _alternating(turns, prefill=prefill):
         if joined and joined[-1]["role"] == role:
@@ -96,26 +101,26 @@ def anthropic_request(
 
 
 def encode_anthropic(messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
-    """The same as JSON."""
+    """Return the request as JSON."""
     return msgspec.json.encode(anthropic_request(messages, system, prefill=prefill))
 
 
 class AnthropicEncoder:
-    """Encodes one view after another, each message of them once."""
+    """Encodes one view after another; each message is encoded once."""
 
-    __slots__ = ("_rendered",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._rendered = Rendered(_encoded)
+        self._cache = RenderCache(_encoded)
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
-        """The JSON of a request: equal to `encode_anthropic`, joined from what is known of the view before."""
-        found = [pair for pairs in self._rendered.of(messages, _ids()) for pair in pairs]
-        known = {id(turn.blocks): encoded for turn, encoded in found}
+        """Return the JSON of a request, equal to that of `encode_anthropic`."""
+        rendered = [pair for pairs in self._cache.of(messages, _ids()) for pair in pairs]
+        encodings = {id(turn.blocks): encoded for turn, encoded in rendered}
         pieces = [b'{"system":', msgspec.json.encode(_system(system)), b',"messages":[']
         before: Role | None = None
-        for role, blocks in _alternating([turn for turn, _ in found], prefill=prefill):
-            encoded = known.get(id(blocks)) or msgspec.json.encode(blocks)[1:-1]
+        for role, blocks in _alternating([turn for turn, _ in rendered], prefill=prefill):
+            encoded = encodings.get(id(blocks)) or msgspec.json.encode(blocks)[1:-1]
             if role == before:
                 pieces += [b",", encoded]
             else:
@@ -130,36 +135,36 @@ def _ids() -> CallIds:
     return CallIds("[A-Za-z0-9_-]+", _LONGEST_ID)
 
 
-def _encoded(message: NeutralMessage, names: Names) -> list[tuple[Turn, bytes]]:
-    return [(turn, msgspec.json.encode(turn.blocks)[1:-1]) for turn in _turns(message, names)]
+def _encoded(message: NeutralMessage, names: Names) -> list[tuple[RoleBlocks, bytes]]:
+    return [(turn, msgspec.json.encode(turn.blocks)[1:-1]) for turn in _role_blocks(message, names)]
 
 
 def _system(system: Sequence[str]) -> list[Block]:
     return [{"type": "text", "text": sendable(segment)} for segment in system if segment.strip()]
 
 
-def _alternating(turns: list[Turn], *, prefill: bool) -> Iterator[Turn]:
-    """The turns with what is put before and after them, and a prefill without white space at its end."""
+def _alternating(turns: list[RoleBlocks], *, prefill: bool) -> Iterator[RoleBlocks]:
+    """Yield the blocks with opening and end, and the prefill stripped of white space."""
     if not turns:
         return
     if turns[0].role == "assistant":
-        yield Turn("user", [{"type": "text", "text": OPENING}])
+        yield RoleBlocks("user", [{"type": "text", "text": OPENING}])
     yield from turns[:-1]
     last = turns[-1]
     if last.role == "assistant":
         end = last.blocks[-1]
         if end["type"] == "text" and end["text"] != end["text"].rstrip():
-            last = Turn("assistant", [*last.blocks[:-1], {**end, "text": end["text"].rstrip()}])
+            last = RoleBlocks("assistant", [*last.blocks[:-1], {**end, "text": end["text"].rstrip()}])
     yield last
     if last.role == "assistant" and not prefill:
-        yield Turn("user", [{"type": "text", "text": CONTINUE}])
+        yield RoleBlocks("user", [{"type": "text", "text": CONTINUE}])
 
 
 # -- messages ----------------------------------------------------------------------------------
 
 
-def _turns(message: NeutralMessage, names: Names) -> list[Turn]:
-    """What stands for a message, without empty turns."""
+def _role_blocks(message: NeutralMessage, names: Names) -> list[RoleBlocks]:
+    """Return the blocks of a message by role, without empty ones."""
     if message.role == "assistant":
         return _assistant(message, names)
     blocks: list[Block] = []
@@ -170,32 +175,32 @@ def _turns(message: NeutralMessage, names: Names) -> list[Turn]:
             blocks.append(_file(part))
         elif isinstance(part, Result):
             blocks.append(_result(part, names))
-    return [Turn("user", blocks)] if blocks else []
+    return [RoleBlocks("user", blocks)] if blocks else []
 
 
-def _assistant(message: NeutralMessage, names: Names) -> list[Turn]:
+def _assistant(message: NeutralMessage, names: Names) -> list[RoleBlocks]:
     answers = {part.call: part for part in message.parts if isinstance(part, Result)}
-    said: list[Block] = []
+    blocks: list[Block] = []
     calls: list[Block] = []
     results: list[Block] = []
     for part in message.parts:
         if isinstance(part, Text):
-            said.extend(_text(part.text, of_provider(part.metadata, "anthropic").get("citations")))
+            blocks.extend(_text(part.text, of_provider(part.metadata, "anthropic").get("citations")))
         elif isinstance(part, Reasoning):
-            said.extend(_thinking(part))
+            blocks.extend(_thinking(part))
         elif isinstance(part, File):
-            said.append({"type": "text", "text": named(part)})
+            blocks.append({"type": "text", "text": placeholder(part)})
         elif isinstance(part, Call):
             answer = answers.get(part.call)
-            served = _served(part, answer, names[part.call]) if answer is not None else []
-            said.extend(served)
+            served = _server_tool(part, answer, names[part.call]) if answer is not None else []
+            blocks.extend(served)
             if not served:
                 calls.append(_call("tool_use", part, names[part.call]))
                 results.extend([_result(answer, names)] if answer is not None else [])
     if not calls:
-        while said and said[-1]["type"] in _THINKING:
-            said.pop()
-    turns = [Turn("assistant", said + calls), Turn("user", results)]
+        while blocks and blocks[-1]["type"] in _THINKING:
+            blocks.pop()
+    turns = [RoleBlocks("assistant", blocks + calls), RoleBlocks("user", results)]
     return [turn for turn in turns if turn.blocks]
 
 
@@ -222,7 +227,7 @@ def _thinking(part: Reasoning) -> list[Block]:
 
 
 def _file(file: File) -> Block:
-    """An image or a document; a text in the place of a file that the API does not take."""
+    """Return an image or document, or a text for a file that the API does not accept."""
     data, uploaded = data_of(file), file_id_of(file)
     mime = file.mime if data is None else data.mime
     source: Block | None = None
@@ -237,7 +242,7 @@ def _file(file: File) -> Block:
     elif uploaded is not None:
         source = {"type": "file", "file_id": uploaded}
     if source is None:
-        return {"type": "text", "text": named(file)}
+        return {"type": "text", "text": placeholder(file)}
     if is_image:
         return {"type": "image", "source": source}
     block: Block = {"type": "document", "source": source}
@@ -247,12 +252,12 @@ def _file(file: File) -> Block:
 
 
 def _call(kind: str, call: Call, name: str) -> Block:
-    given = parsed(call.input)
+    arguments = parsed(call.input)
     return {
         "type": kind,
         "id": name,
         "name": tool_name(call.tool, _LONGEST_NAME),
-        "input": given if isinstance(given, dict) else {} if given is None else {"value": given},
+        "input": arguments if isinstance(arguments, dict) else {} if arguments is None else {"value": arguments},
     }
 
 
@@ -267,12 +272,12 @@ def _result(result: Result, names: Names) -> Block:
     return block
 
 
-def _served(call: Call, result: Result, name: str) -> list[Block]:
-    """The blocks of a tool that Anthropic ran; none if they cannot be told as such."""
-    known = _SERVER_TOOLS.get(call.tool)
-    if not call.provider_executed or known is None or not name.startswith("srvtoolu_"):
+def _server_tool(call: Call, result: Result, name: str) -> list[Block]:
+    """Return the blocks of a tool that Anthropic ran; none if it must be an ordinary call."""
+    result_types = _SERVER_TOOLS.get(call.tool)
+    if not call.provider_executed or result_types is None or not name.startswith("srvtoolu_"):
         return []
-    kind, contents = known
+    kind, contents = result_types
     content = parsed(result.output)
     if is_array(content):
         sound = kind == "web_search_tool_result" and all(_is_of(entry, ("web_search_result",)) for entry in content)

@@ -1,6 +1,6 @@
-"""Call ids as a provider takes them, and each message rendered once: what the formats with rules for ids share.
+"""Call ids as a provider accepts them, and a cache of rendered messages.
 
-Not a format, and not the constraints of a view (`view/constraints.py`), which know single messages only.
+Shared by the formats that have rules for ids across messages.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from typing import Generic, TypeAlias, TypeVar
 
 from projections.view.neutral import Call, NeutralMessage, Result
 
-__all__ = ["CallIds", "Names", "Rendered"]
+__all__ = ["CallIds", "Names", "RenderCache"]
 
 Names: TypeAlias = dict[str, str]
-"""The ids that the calls and results of one message are sent with, by their own ids."""
+"""By own id, the ids that the calls and results of one message are sent with."""
 
 T = TypeVar("T")
 _KIND = re.compile("[A-Za-z]{1,20}_")
 
 
 class CallIds:
-    """Gives each call of a request an id of its own, walking the messages in order.
+    """Gives each call of a request a unique id, message by message.
 
-    Providers' ids are unique within a message only (spec §3), and a request may hold those of several providers.  A call keeps
-    its id if that is allowed and not taken by an earlier call; else it gets one made of its own id and its message's, always
-    the same, so that a later view begins as the earlier one did.
+    Ids of providers are unique within a message only, and a request may have those of several
+    providers. A call keeps its id if it is allowed and no earlier call has it. Otherwise it gets a
+    hash of its own id and its message's, which never changes, so that a later view begins as the
+    earlier one did.
     """
 
     def __init__(self, allowed: str, longest: int) -> None:
@@ -36,7 +37,7 @@ class CallIds:
         self._current: Names = {}
 
     def names(self, message: NeutralMessage) -> Names:
-        """The ids for the next message of the request."""
+        """Return the ids for the next message of the request."""
         names: Names = {}
         for part in message.parts:
             if isinstance(part, Call):
@@ -59,26 +60,26 @@ class CallIds:
         return name
 
 
-class Rendered(Generic[T]):
-    """What `make` gave for each message of the view before, so that the next view asks only for what is new in it."""
+class RenderCache(Generic[T]):
+    """A cache of what `make` returned for each message of the view before."""
 
-    __slots__ = ("_known", "_make")
+    __slots__ = ("_entries", "_make")
 
     def __init__(self, make: Callable[[NeutralMessage, Names], T]) -> None:
         self._make = make
-        self._known: dict[int, tuple[NeutralMessage, Names, T]] = {}
+        self._entries: dict[int, tuple[NeutralMessage, Names, T]] = {}
 
     def of(self, messages: Iterable[NeutralMessage], ids: CallIds) -> list[T]:
-        """The messages of a view, rendered, in order."""
+        """Return the rendered messages of a view in order; only new messages are rendered."""
         fresh: dict[int, tuple[NeutralMessage, Names, T]] = {}
-        found: list[T] = []
+        rendered: list[T] = []
         for message in messages:
             names = ids.names(message)
             key = id(message)  # held by the entry, so no other message can have it
-            entry = self._known.get(key)
+            entry = self._entries.get(key)
             if entry is None or entry[1] != names:
                 entry = (message, names, self._make(message, names))
             fresh[key] = entry
-            found.append(entry[2])
-        self._known = fresh
-        return found
+            rendered.append(entry[2])
+        self._entries = fresh
+        return rendered

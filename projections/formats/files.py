@@ -1,4 +1,4 @@
-"""Where a file's bytes are, and what stands for a file that a format has no place for."""
+"""Bytes and addresses of files, and the text for a file that a format does not accept."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from urllib.parse import unquote_to_bytes
 from projections.formats.text import sendable
 from projections.view.neutral import File
 
-__all__ = ["Data", "data_of", "file_id_of", "is_web", "named", "text_of"]
+__all__ = ["FileData", "data_of", "file_id_of", "is_web", "placeholder", "text_of"]
 
 
-class Data(NamedTuple):
-    """The bytes of a file, as base64, and what they are."""
+class FileData(NamedTuple):
+    """The bytes of a file as base64, and their MIME type."""
 
     mime: str
     base64: str
 
 
-def data_of(file: File) -> Data | None:
-    """The bytes in a data URL; None for another address, for a damaged one, and for no bytes at all."""
+def data_of(file: File) -> FileData | None:
+    """Return the bytes of a data URL; None for another, damaged or empty URL."""
     if not file.url.startswith("data:"):
         return None
     head, comma, data = file.url[5:].partition(",")
-    kind, *rest = head.split(";")
+    kind, *parameters = head.split(";")
     if not comma or not data:
         return None
-    if "base64" not in rest:
+    if "base64" not in parameters:
         data = base64.b64encode(unquote_to_bytes(sendable(data))).decode()
     elif not data.isascii():
         return None
     mime = kind or file.mime
-    return Data("image/jpeg" if mime == "image/jpg" else mime, data)
+    return FileData("image/jpeg" if mime == "image/jpg" else mime, data)
 
 
-def text_of(data: Data) -> str:
-    """The bytes as text."""
+def text_of(data: FileData) -> str:
+    """Return the bytes as text."""
     try:
         return base64.b64decode(data.base64).decode("utf-8", "replace")
     except binascii.Error:
@@ -45,17 +45,17 @@ def text_of(data: Data) -> str:
 
 
 def is_web(file: File) -> bool:
-    """Whether a provider can fetch the file itself."""
+    """Return whether a provider can fetch the file itself."""
     return file.url.startswith(("https://", "http://"))
 
 
 def file_id_of(file: File) -> str | None:
-    """The provider's id of a file that was uploaded to it before: `file:ID`, as the importers keep it."""
+    """Return the provider's id of an uploaded file, which importers store as `file:ID`."""
     if file.url.startswith("file:") and not file.url.startswith("file:/"):
         return sendable(file.url[5:]) or None
     return None
 
 
-def named(file: File) -> str:
-    """The text that stands for a file that cannot be sent."""
+def placeholder(file: File) -> str:
+    """Return the text in place of a file that cannot be sent."""
     return sendable(f"[Attached {file.mime}: {file.filename or 'file'}]")

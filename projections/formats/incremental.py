@@ -1,7 +1,7 @@
-"""The bytes of one request after another, of which only what is new is encoded.  Not a format.
+"""Encode one request after another; only new messages are encoded.
 
-What a request shares with the one before at its beginning lies encoded in a buffer already, and the rest is written behind it.  So
-a request whose end changed costs its new messages and one copy of its bytes.
+The messages that a request has in common with the one before are already encoded in a buffer; the
+others are appended. So a request with a new end costs its new messages and one copy of its bytes.
 """
 
 from __future__ import annotations
@@ -16,68 +16,71 @@ from projections.formats.text import sendable
 from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage
 
-__all__ = ["Clean", "JoinedArray"]
+__all__ = ["Clean", "IncrementalArray"]
 
 Clean: TypeAlias = Callable[[str], str]
-"""Makes a text one that can be sent: `sendable`, or `str` for one that is taken to be; whether it is shows when it is encoded."""
+"""Makes a text sendable: `sendable`, or `str` where the encoder finds out whether it is."""
 Make: TypeAlias = Callable[[NeutralMessage, Clean], Iterable[dict[str, Any]]]
-"""Gives the objects of one message."""
+"""Returns the objects of one message."""
 
 CHUNK = 64
-"""Messages that are encoded together: one call for each costs half as much again."""
+"""Messages that are encoded together; one call for each takes half as long again."""
 SINGLE = 4
-"""Messages at the end that are encoded one by one, because it is there that the next request will differ."""
+"""Messages at the end that are encoded one by one: the next request will differ there."""
 _encode_into = msgspec.json.Encoder().encode_into
 
 
-class _Mark(NamedTuple):
-    """The head and the first `messages` messages end at byte `end`."""
+class _Boundary(NamedTuple):
+    """The first objects and `messages` messages end at byte `end`."""
 
     messages: int
     end: int
 
 
-class JoinedArray:
-    """A JSON array of the objects that `make` gives for each message, one request after another.  For one thread."""
+class IncrementalArray:
+    """A JSON array of the objects that `make` returns for each message; not thread-safe.
 
-    __slots__ = ("_buffer", "_head", "_make", "_marks", "_messages")
+    Each call of `encode` gets the messages of the next request.
+    """
+
+    __slots__ = ("_boundaries", "_buffer", "_head", "_make", "_messages")
 
     def __init__(self, make: Make) -> None:
         self._make = make
         self._messages = Messages([])
-        """What was encoded last."""
+        """The messages that were encoded last."""
         self._head: tuple[str, ...] = ()
         self._buffer = bytearray(b"[]")
         """The whole array."""
-        self._marks: list[_Mark] = []
+        self._boundaries: list[_Boundary] = []
 
     def encode(
         self, messages: Iterable[NeutralMessage], head: tuple[str, ...], objects: Iterable[dict[str, Any]]
     ) -> bytes:
-        """The array: first the `objects` that are made of `head`, then those of the messages."""
-        given = messages if isinstance(messages, Messages) else Messages([*messages])
+        """Return the array: the `objects` that belong to `head`, then those of the messages."""
+        request = messages if isinstance(messages, Messages) else Messages([*messages])
         try:
-            if head != self._head or not self._marks:
-                self._forget()
+            if head != self._head or not self._boundaries:
+                self._reset()
                 self._head = head
                 self._add(0, [*objects])
-            self._go_on(given)
+            self._encode_new(request)
         except BaseException:
-            self._forget()
+            self._reset()
             raise
         return bytes(self._buffer)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._messages, self._head = Messages([]), ()
         self._buffer = bytearray(b"[]")
-        self._marks = []
+        self._boundaries = []
 
-    def _go_on(self, messages: Messages) -> None:
+    def _encode_new(self, messages: Messages) -> None:
         common = messages.common(self._messages)
         self._messages = messages
-        del self._marks[bisect_right(self._marks, common, key=_count) :]
+        del self._boundaries[bisect_right(self._boundaries, common, key=_count) :]
         self._cut()
-        done = self._marks[-1].messages
+        done = self._boundaries[-1].messages
         fresh = messages.since(done)
         start, last = 0, len(fresh)
         while start < last:
@@ -86,20 +89,20 @@ class JoinedArray:
             start = stop
 
     def _cut(self) -> None:
-        """Make the buffer end where the last mark says."""
-        del self._buffer[self._marks[-1].end :]
+        """Truncate the buffer at the last boundary."""
+        del self._buffer[self._boundaries[-1].end :]
         self._buffer += b"]"
 
     def _write(self, count: int, messages: list[NeutralMessage]) -> None:
         make = self._make
         try:
-            self._add(count, [found for message in messages for found in make(message, str)])
-        except UnicodeEncodeError:  # a lone surrogate is rare, and looking for one in every text is dear
+            self._add(count, [each for message in messages for each in make(message, str)])
+        except UnicodeEncodeError:  # a lone surrogate is rare, and a search of every text is slow
             self._cut()
-            self._add(count, [found for message in messages for found in make(message, sendable)])
+            self._add(count, [each for message in messages for each in make(message, sendable)])
 
     def _add(self, count: int, objects: list[dict[str, Any]]) -> None:
-        """Put objects behind those that are there; with them the array has `count` messages."""
+        """Append objects; with them the array has `count` messages."""
         buffer = self._buffer
         close = len(buffer) - 1
         if objects and close == 1:
@@ -107,8 +110,8 @@ class JoinedArray:
         elif objects:  # an array of its own, whose bracket becomes the comma
             _encode_into(objects, buffer, close)
             buffer[close] = ord(",")
-        self._marks.append(_Mark(count, len(buffer) - 1))
+        self._boundaries.append(_Boundary(count, len(buffer) - 1))
 
 
-def _count(mark: _Mark) -> int:
-    return mark.messages
+def _count(boundary: _Boundary) -> int:
+    return boundary.messages

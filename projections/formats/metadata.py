@@ -1,7 +1,6 @@
-"""What a provider said beside a part, as far as it is that provider's: read from the JSON text that parts carry.
+"""Provider metadata of parts: a JSON object with an object for each provider.
 
-The JSON is an object with an object per provider, `{"anthropic": {"signature": …}}`, as OpenCode and the AI SDK keep it and as
-the importers write it.
+For example `{"anthropic": {"signature": …}}`, as OpenCode, the AI SDK and the importers write it.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ __all__ = ["is_array", "is_object", "of_provider", "parsed", "tool_name"]
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether a parsed value is a JSON object."""
+    """Return whether a parsed value is a JSON object."""
     return isinstance(value, dict)
 
 
 def is_array(value: object) -> TypeGuard[list[Any]]:
-    """Whether a parsed value is a JSON array."""
+    """Return whether a parsed value is a JSON array."""
     return isinstance(value, list)
 
 
 def parsed(text: Json | None) -> Any:
-    """The value of a JSON text with only text in it that can be sent; None if it is none."""
+    """Return the value of a JSON text, with sendable texts; None if it is not JSON."""
     if text is None:
         return None
     try:
@@ -49,13 +48,13 @@ def _sendable(value: Any) -> Any:
 
 
 def of_provider(metadata: Json | None, provider: str) -> dict[str, Any]:
-    """What of the metadata is this provider's, {} for nothing."""
-    found = parsed(metadata)
-    own = found.get(provider) if is_object(found) else None
+    """Return this provider's object of the metadata; {} if there is none."""
+    value = parsed(metadata)
+    own = value.get(provider) if is_object(value) else None
     return own if is_object(own) else {}
 
 
 def tool_name(name: str, longest: int) -> str:
-    """A tool's name in the characters that providers take."""
-    kept = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
-    return kept[:longest] or "tool"
+    """Return a tool's name in the characters that providers accept."""
+    allowed = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    return allowed[:longest] or "tool"

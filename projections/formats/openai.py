@@ -1,7 +1,7 @@
-"""The view as OpenAI Chat Completions `messages`, in the form that `@ai-sdk/openai-compatible` sends.
+"""A view as `messages` of Chat Completions, as `@ai-sdk/openai-compatible` sends them.
 
-Not a client, and not the Responses API.  Chat Completions has no place for media in a tool's
-result: what a view keeps there follows it in a user message.
+Chat Completions has no place for media in a tool's result; they follow it in a user message.
+`openai_responses.py` has the Responses API.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from projections.formats.incremental import Clean, JoinedArray
+from projections.formats.incremental import Clean, IncrementalArray
 from projections.formats.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from projections.view.part_rendering import MEDIA_HEADING
@@ -22,28 +22,28 @@ ChatMessage = dict[str, Any]
 
 
 def chat_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> list[ChatMessage]:
-    """The messages of a request: the system segments first, then the view."""
-    found: list[ChatMessage] = [{"role": "system", "content": sendable(segment)} for segment in system]
+    """Return the messages of a request: the system segments, then the view."""
+    chat: list[ChatMessage] = [{"role": "system", "content": sendable(segment)} for segment in system]
     for message in messages:
-        found += _message(message, sendable)
-    return found
+        chat += _message(message, sendable)
+    return chat
 
 
 def encode_chat(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-    """The same as a JSON array."""
+    """Return the messages as a JSON array."""
     return msgspec.json.encode(chat_messages(messages, system))
 
 
 class ChatEncoder:
-    """Encodes one view after another, each message of them once.  For one thread."""
+    """Encodes one view after another; each message is encoded once. Not thread-safe."""
 
     __slots__ = ("_joined",)
 
     def __init__(self) -> None:
-        self._joined = JoinedArray(_message)
+        self._joined = IncrementalArray(_message)
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-        """The JSON array of a request, equal to `encode_chat`."""
+        """Return the JSON array of a request, equal to that of `encode_chat`."""
         return self._joined.encode(messages, tuple(system), chat_messages((), system))
 
 

@@ -1,13 +1,16 @@
-"""The view as a request of OpenAI's Responses API: `instructions` and `input` items.
+"""A view as a request of OpenAI's Responses API: `instructions` and `input` items.
 
-Not a client, and not Chat Completions (`openai.py`).
+The request obeys the rules of the API:
 
-* Reasoning goes back as the item it came from (`itemId` and `reasoningEncryptedContent` of its metadata, the AI SDK's names), its
-  summaries gathered; without an id the API cannot take it, and an item that nothing follows is refused, so both are left out.
-* A text that came from an item keeps that item's id; the items of a message that share one are one item.
-* A web search that OpenAI ran is told by its own item, if its input is an action of one; every other tool becomes
-  `function_call` and `function_call_output`, whoever ran it.
-* Call ids have at most 64 characters and are unique in the request (`calls.py`); no text is empty.
+* Reasoning is sent as the item that it came from, with all its summaries (`itemId` and
+  `reasoningEncryptedContent` of its metadata, as the AI SDK names them). Reasoning without an id,
+  or with no item after it, is refused by the API and therefore omitted.
+* A text keeps the id of its item; texts of a message with the same id are one item.
+* A web search that OpenAI ran has its own item, if its input is a search action. Every other tool
+  becomes `function_call` and `function_call_output`.
+* Call ids have at most 64 characters and are unique in the request. No text is empty.
+
+`openai.py` has Chat Completions.
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from projections.formats.calls import CallIds, Names, Rendered
-from projections.formats.files import data_of, file_id_of, is_web, named
+from projections.formats.calls import CallIds, Names, RenderCache
+from projections.formats.files import data_of, file_id_of, is_web, placeholder
 from projections.formats.metadata import is_object, of_provider, parsed, tool_name
 from projections.formats.text import sendable
 from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
@@ -33,33 +36,33 @@ _ACTIONS = {"search", "open_page", "find_in_page"}
 
 
 def responses_request(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> dict[str, Any]:
-    """The part of a request that the view decides; without system segments it has no instructions."""
+    """Return the part of a request that the view decides; `instructions` only if not empty."""
     request: dict[str, Any] = {}
     instructions = _instructions(system)
     if instructions:
         request["instructions"] = instructions
-    request["input"] = [item for items in Rendered(_items).of(messages, _ids()) for item in items]
+    request["input"] = [item for items in RenderCache(_items).of(messages, _ids()) for item in items]
     return request
 
 
 def encode_responses(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-    """The same as JSON."""
+    """Return the request as JSON."""
     return msgspec.json.encode(responses_request(messages, system))
 
 
 class ResponsesEncoder:
-    """Encodes one view after another, each message of them once."""
+    """Encodes one view after another; each message is encoded once."""
 
-    __slots__ = ("_rendered",)
+    __slots__ = ("_cache",)
 
     def __init__(self) -> None:
-        self._rendered = Rendered(_encoded)
+        self._cache = RenderCache(_encoded)
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-        """The JSON of a request: equal to `encode_responses`, joined from what is known of the view before."""
+        """Return the JSON of a request, equal to that of `encode_responses`."""
         instructions = _instructions(system)
         head = b'{"instructions":' + msgspec.json.encode(instructions) + b"," if instructions else b"{"
-        items = b",".join(found for found in self._rendered.of(messages, _ids()) if found)
+        items = b",".join(encoded for encoded in self._cache.of(messages, _ids()) if encoded)
         return head + b'"input":[' + items + b"]}"
 
 
@@ -91,7 +94,7 @@ def _content(part: object) -> list[Item]:
 
 
 def _file(file: File) -> Item:
-    """An image or a file; a text in the place of what the API does not take."""
+    """Return an image or a file, or a text for a file that the API does not accept."""
     data, uploaded = data_of(file), file_id_of(file)
     mime = file.mime if data is None else data.mime
     if mime.startswith("image/"):
@@ -109,7 +112,7 @@ def _file(file: File) -> Item:
         return {"type": "input_file", "file_url": sendable(file.url)}
     elif uploaded is not None:
         return {"type": "input_file", "file_id": uploaded}
-    return {"type": "input_text", "text": named(file)}
+    return {"type": "input_text", "text": placeholder(file)}
 
 
 def _assistant(message: NeutralMessage, names: Names) -> list[Item]:
@@ -117,11 +120,11 @@ def _assistant(message: NeutralMessage, names: Names) -> list[Item]:
     items: list[Item] = []
     for part in message.parts:
         if isinstance(part, Reasoning):
-            _reason(items, part)
+            _add_reasoning(items, part)
         elif isinstance(part, Text) and part.text:
-            _say(items, part)
+            _add_text(items, part)
         elif isinstance(part, File):
-            items.append({"type": "message", "role": "assistant", "content": named(part)})
+            items.append({"type": "message", "role": "assistant", "content": placeholder(part)})
         elif isinstance(part, Call):
             answer = answers.get(part.call)
             search = _search(part)
@@ -133,9 +136,9 @@ def _assistant(message: NeutralMessage, names: Names) -> list[Item]:
     return items
 
 
-def _reason(items: list[Item], part: Reasoning) -> None:
+def _add_reasoning(items: list[Item], part: Reasoning) -> None:
     own = of_provider(part.metadata, "openai")
-    name, secret = own.get("itemId"), own.get("reasoningEncryptedContent")
+    name, encrypted = own.get("itemId"), own.get("reasoningEncryptedContent")
     if not isinstance(name, str) or not name:
         return
     summary = [{"type": "summary_text", "text": sendable(part.text)}] if part.text else []
@@ -145,11 +148,11 @@ def _reason(items: list[Item], part: Reasoning) -> None:
     else:
         last = {"type": "reasoning", "id": name, "summary": summary}
         items.append(last)
-    if isinstance(secret, str):
-        last["encrypted_content"] = secret
+    if isinstance(encrypted, str):
+        last["encrypted_content"] = encrypted
 
 
-def _say(items: list[Item], part: Text) -> None:
+def _add_text(items: list[Item], part: Text) -> None:
     name = of_provider(part.metadata, "openai").get("itemId")
     text = sendable(part.text)
     if not isinstance(name, str) or not name:
@@ -176,15 +179,15 @@ def _call(call: Call, names: Names) -> Item:
 
 
 def _search(call: Call) -> Item | None:
-    """The item of a web search that OpenAI ran."""
+    """Return the item of a web search that OpenAI ran; None for any other call."""
     name = of_provider(call.metadata, "openai").get("itemId")
     if not call.provider_executed or not isinstance(name, str) or not name.startswith("ws_"):
         return None
-    given = parsed(call.input)
-    found = given.get("action", given) if is_object(given) else None
-    if not is_object(found) or found.get("type") not in _ACTIONS:
+    arguments = parsed(call.input)
+    action = arguments.get("action", arguments) if is_object(arguments) else None
+    if not is_object(action) or action.get("type") not in _ACTIONS:
         return None
-    return {"type": "web_search_call", "id": name, "status": "completed", "action": found}
+    return {"type": "web_search_call", "id": name, "status": "completed", "action": action}
 
 
 def _output(result: Result, names: Names) -> Item:

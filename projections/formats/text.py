@@ -1,4 +1,4 @@
-"""What all provider formats share: text that may be sent.  Not a format."""
+"""Text that every provider accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def sendable(text: str) -> str:
-    """The text with each lone surrogate, which cannot be sent, as U+FFFD (spec §3)."""
+    """Return the text with each lone surrogate, which cannot be sent, as U+FFFD."""
     if text.isascii():
         return text
     try:

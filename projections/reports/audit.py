@@ -1,8 +1,9 @@
-"""What the model was sent, step by step, rebuilt from events and compared with the digest that was recorded then (spec §11).
+"""Audit: rebuild the request of each model step and compare it with the recorded digest.
 
-Not `verify`, which asks whether the events are sound.  A step says which version's view it was sent, how that was rendered, and what hooks
-changed of it; nothing else is needed to build the request again.  A step without a digest is *unknown*, one whose view held a part that
-was redacted since is *redacted*; neither is a match nor a mismatch.
+A step records the version of its view, how the view was rendered, and what hooks changed; this is
+enough to rebuild the request. A step without a digest is *unknown*. A step whose view had a part
+that was redacted since is *redacted*. Neither is a match nor a mismatch. `verify` checks the
+events themselves.
 """
 
 from __future__ import annotations
@@ -30,20 +31,25 @@ if TYPE_CHECKING:
     from eventlog.values import Content, Model
     from projections.view.neutral import NeutralMessage
 
-__all__ = ["RENDERERS", "AuditedStep", "Sent", "Verdict", "audit", "audited_step"]
+__all__ = ["RENDERERS", "AuditedStep", "StepRequest", "Verdict", "audit", "audited_step"]
 
 RENDERERS: dict[str, type[Assembly]] = {RENDERER: Assembly}
-"""What builds the views of each renderer that a step may name.  Whoever changes what a view looks like gives `RENDERER` a new name,
-and keeps here what there was under the old one: steps are rebuilt as they were sent."""
+"""The builder of views for each renderer that a step may name.
+
+A change of a view's content gives `RENDERER` a new name; the old builder stays here under the old
+name, so that earlier steps are rebuilt as they were sent."""
 
 Verdict: TypeAlias = Literal["match", "mismatch", "unknown", "redacted"]
 
 
 class AuditedStep(msgspec.Struct, frozen=True):
-    """One model step and what became of its digest.  Times are UTC milliseconds, digests hexadecimal SHA-256."""
+    """One model step and the verdict on its digest.
+
+    Times are UTC milliseconds, digests hexadecimal SHA-256.
+    """
 
     number: int
-    """1 for the session's first step; inherited ones count."""
+    """1 for the session's first step; inherited steps count."""
     part: str
     message: str
     version: int
@@ -57,10 +63,10 @@ class AuditedStep(msgspec.Struct, frozen=True):
     rebuilt: str | None
     verdict: Verdict
     reason: str
-    """Why there is no match, "" if there is one."""
+    """Why the step does not match; "" if it does."""
 
 
-class Sent(NamedTuple):
+class StepRequest(NamedTuple):
     """The exact request of a step in its neutral form."""
 
     messages: Sequence[NeutralMessage]
@@ -69,13 +75,15 @@ class Sent(NamedTuple):
     options: RenderOptions
 
 
-class _Rendered(msgspec.Struct):
+class _RenderRecord(msgspec.Struct):
+    """How a step says that its view was rendered."""
+
     renderer: str = ""
     options: RenderOptions = RenderOptions()
 
 
-class _Started(NamedTuple):
-    """A step in its place, with who took it."""
+class _Step(NamedTuple):
+    """A recorded step with its version, its time, and the agent and model that took it."""
 
     version: int
     time: int
@@ -85,37 +93,43 @@ class _Started(NamedTuple):
 
 
 def audit(session: Session) -> Iterator[AuditedStep]:
-    """Every step of the session in order, inherited ones and those that were rolled back included; reads the whole history."""
-    told = _Told(session)
-    rebuilding = _Rebuilding(session, told)
-    for number, started in enumerate(told.steps, 1):
-        yield rebuilding.audited(number, started)
+    """Yield every step of the session in order, inherited and rolled back steps included.
+
+    Reads the whole history.
+    """
+    history = _AuditHistory(session)
+    builder = _RequestBuilder(session, history)
+    for number, step in enumerate(history.steps, 1):
+        yield builder.audited(number, step)
 
 
-def audited_step(session: Session, number: int) -> tuple[AuditedStep, Sent | None]:
-    """One step, and the request that it was sent if that can be rebuilt; `NotFoundError` if there is no such step."""
-    told = _Told(session)
-    if not 1 <= number <= len(told.steps):
+def audited_step(session: Session, number: int) -> tuple[AuditedStep, StepRequest | None]:
+    """Return one step, and its request if that can be rebuilt.
+
+    Raises `NotFoundError` if there is no such step.
+    """
+    history = _AuditHistory(session)
+    if not 1 <= number <= len(history.steps):
         raise NotFoundError("step", str(number), session=session.id)
-    rebuilding = _Rebuilding(session, told)
-    return rebuilding.audited(number, told.steps[number - 1]), rebuilding.sent
+    builder = _RequestBuilder(session, history)
+    return builder.audited(number, history.steps[number - 1]), builder.request
 
 
-class _Told:
-    """What an audit must know of the whole history: its steps, what was redacted, and how each compaction started."""
+class _AuditHistory:
+    """The steps, redacted parts and compactions of a whole history."""
 
     def __init__(self, session: Session) -> None:
-        self.steps: list[_Started] = []
+        self.steps: list[_Step] = []
         self.redacted = set(session.inherited_redactions())
         self.compactions: dict[str, tuple[str, ev.CompactionStarted]] = {}
-        """For each summary message, the message that asked for it and how its compaction started."""
+        """By summary message: the message that requested the compaction, and the start of it."""
         self._agents: dict[str, tuple[str, Model | None]] = {}
         self._markers: dict[str, str] = {}
         self._begun: dict[str, ev.CompactionStarted] = {}
         for span in session.spans():
-            self._take(span)
+            self._add(span)
 
-    def _take(self, span: Span) -> None:
+    def _add(self, span: Span) -> None:
         item = span.item
         match item:
             case ev.AssistantMessageStarted():
@@ -124,7 +138,7 @@ class _Told:
                     self.compactions[item.message] = (item.reply_to, self._begun[item.reply_to])
             case ev.StepStarted():
                 agent, model = self._agents.get(item.message, ("", None))
-                self.steps.append(_Started(span.first, span.time, item, agent, model))
+                self.steps.append(_Step(span.first, span.time, item, agent, model))
             case ev.PartRedacted():
                 self.redacted.add(item.part)
             case ev.CompactionRequested():
@@ -135,42 +149,42 @@ class _Told:
                 pass
 
 
-class _Rebuilding:
-    """Builds the requests of one session again, in order; each view shares what it can with the one before."""
+class _RequestBuilder:
+    """Rebuilds the requests of one session in order; each view reuses the one before."""
 
-    def __init__(self, session: Session, told: _Told) -> None:
+    def __init__(self, session: Session, history: _AuditHistory) -> None:
         self._session = session
-        self._told = told
+        self._history = history
         self._walk = Walk(PROJECTION, session)
         self._assembly: Assembly | None = None
         self._options: RenderOptions | None = None
-        self.sent: Sent | None = None
+        self.request: StepRequest | None = None
 
-    def audited(self, number: int, started: _Started) -> AuditedStep:
-        """The verdict on one step; `sent` is then its request, or None."""
-        event = started.event
-        self.sent = None
-        rendered = _rendered(event.render)
+    def audited(self, number: int, step: _Step) -> AuditedStep:
+        """Return the verdict on one step; `request` is then its request, or None."""
+        event = step.event
+        self.request = None
+        rendered = _render_record(event.render)
         rebuilt: bytes | None = None
         verdict: Verdict = "unknown"
         if event.view_digest is None or event.view_version is None:
             reason = "the step was recorded without a digest"
         elif event.view_digest == NO_DIGEST:
-            verdict, reason = "redacted", "something in the view was redacted, and scrubbed with its digest"
+            verdict, reason = "redacted", "a part of the view was redacted, and a scrub removed the digest"
         elif rendered is None or (rendered.renderer not in RENDERERS and rendered.renderer != SUMMARY_RENDERER):
-            named = rendered.renderer if rendered is not None else "an unreadable one"
-            reason = f"it was rendered by {named}; this program has {', '.join(RENDERERS)} and {SUMMARY_RENDERER}"
+            named = rendered.renderer if rendered is not None else "an unreadable name"
+            reason = f"the view was rendered by {named}; this program has {', '.join(RENDERERS)} and {SUMMARY_RENDERER}"
         else:
-            rebuilt, verdict, reason = self._compared(started, event.view_version, event.view_digest, rendered)
+            rebuilt, verdict, reason = self._compared(step, event.view_version, event.view_digest, rendered)
         return AuditedStep(
             number,
             event.part,
             event.message,
-            started.version,
-            started.time,
+            step.version,
+            step.time,
             event.purpose,
-            started.agent,
-            None if started.model is None else str(started.model),
+            step.agent,
+            None if step.model is None else str(step.model),
             event.view_version,
             None if rendered is None else rendered.renderer,
             None if event.view_digest is None else event.view_digest.hex(),
@@ -180,34 +194,34 @@ class _Rebuilding:
         )
 
     def _compared(
-        self, started: _Started, version: int, recorded: bytes, rendered: _Rendered
+        self, step: _Step, version: int, recorded: bytes, rendered: _RenderRecord
     ) -> tuple[bytes | None, Verdict, str]:
-        gone = self._seek(version, rendered)
-        if gone:
-            return None, "redacted", f"part {gone} was redacted since"
+        redacted = self._seek(version, rendered)
+        if redacted:
+            return None, "redacted", f"part {redacted} was redacted since"
         try:
             if rendered.renderer == SUMMARY_RENDERER:
-                form, self.sent = SUMMARY_FORM, self._summary(started)
+                form, self.request = SUMMARY_FORM, self._summary(step)
             else:
-                form, self.sent = rendered.renderer, self._request(rendered.options, started.event.patch)
+                form, self.request = rendered.renderer, self._request(rendered.options, step.event.patch)
         except DamagedError as error:
             return None, "mismatch", error.message
-        rebuilt = digest_of(self.sent.messages, self.sent.system, self.sent.tools, form)
+        rebuilt = digest_of(self.request.messages, self.request.system, self.request.tools, form)
         if rebuilt == recorded:
             return rebuilt, "match", ""
-        return rebuilt, "mismatch", "the request that the events tell is another one"
+        return rebuilt, "mismatch", "the request rebuilt from the events differs from the recorded one"
 
-    def _seek(self, version: int, rendered: _Rendered) -> str:
-        """Go to the view; returns a part of it that was redacted, "" if none was."""
+    def _seek(self, version: int, rendered: _RenderRecord) -> str:
+        """Move to the view of a version; return a redacted part of it, "" if there is none."""
         before = self._walk.state
         state = self._walk.to(version)
         build = RENDERERS.get(rendered.renderer, Assembly)
         if type(self._assembly) is not build or state is not before or rendered.options != self._options:
             self._assembly = build(state, rendered.options, self._session.text)
             self._options = rendered.options
-        return next((part for part in sorted(self._told.redacted) if part in state.where), "")
+        return next((part for part in sorted(self._history.redacted) if part in state.where), "")
 
-    def _request(self, options: RenderOptions, patch: Content | None) -> Sent:
+    def _request(self, options: RenderOptions, patch: Content | None) -> StepRequest:
         state, resolve = self._walk.state, self._session.text
         if self._assembly is None:
             raise NotFoundError("view", str(self._walk.version), session=self._session.id)
@@ -215,34 +229,34 @@ class _Rebuilding:
         system = system_segments(state, resolve)
         if patch is not None:
             messages, system = apply_patch(messages, system, resolve(patch))
-        return Sent(messages, system, None if state.tools is None else resolve(state.tools), options)
+        return StepRequest(messages, system, None if state.tools is None else resolve(state.tools), options)
 
-    def _summary(self, started: _Started) -> Sent:
-        """The request for a summary."""
-        event, resolve = started.event, self._session.text
-        compaction = self._told.compactions.get(event.message)
+    def _summary(self, step: _Step) -> StepRequest:
+        """Return the request for a summary."""
+        event, resolve = step.event, self._session.text
+        compaction = self._history.compactions.get(event.message)
         if compaction is None:
-            raise DamagedError(f"no compaction started for message {event.message}")
+            raise DamagedError(f"no compaction was started for message {event.message}")
         try:
             record = msgspec.json.decode(event.render or "{}", type=SummaryRecord)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            raise DamagedError(f"a record of a request that cannot be read: {error}") from None
+            raise DamagedError(f"the record of the request cannot be read: {error}") from None
         patch = None if event.patch is None else resolve(event.patch)
         marker, began = compaction
-        previous = None if record.previous is None else self._text(record.previous, started.version)
+        previous = None if record.previous is None else self._text(record.previous, step.version)
         request = request_again(self._walk.state, began, marker, record, resolve, previous=previous, patch=patch)
-        return Sent(request.conversation(), (request.system,), None, record.options)
+        return StepRequest(request.conversation(), (request.system,), None, record.options)
 
     def _text(self, part: str, version: int) -> str:
-        """The text of a part as it was right after a version."""
-        found = state_at(self._session, PROJECTION, version).state.where.get(part)
-        if found is None or not isinstance(found[1], TextPart):
-            raise DamagedError(f"the request before this one left no summary {part}")
-        return "".join(map(self._session.text, found[1].pieces))
+        """Return the text of a part as it was right after a version."""
+        place = state_at(self._session, PROJECTION, version).state.where.get(part)
+        if place is None or not isinstance(place[1], TextPart):
+            raise DamagedError(f"the earlier request left no summary {part}")
+        return "".join(map(self._session.text, place[1].pieces))
 
 
-def _rendered(render: str | None) -> _Rendered | None:
+def _render_record(render: str | None) -> _RenderRecord | None:
     try:
-        return msgspec.json.decode(render or "{}", type=_Rendered)
+        return msgspec.json.decode(render or "{}", type=_RenderRecord)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None

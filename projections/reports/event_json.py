@@ -1,7 +1,7 @@
-"""A recorded event in words: as the JSON that `events --json` prints (`schemas/events.json`), and as one short line.
+"""Recorded events as readable JSON (`schemas/events.json`) and as one short line.
 
-A reading form with names, for user interfaces and people; not the stored bytes (`eventlog/codec/batch.py`) and not an export.
-Large texts stay references: hash, bytes, characters.
+The JSON is for user interfaces: it has names instead of codes, and large texts are references
+(hash, bytes, characters). It is not the stored form.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _LONGEST = 60
 
 @cache
 def kind_named(name: str) -> str:
-    """The kind of an event by its class's name: `UserMessageAdded` is `user-message-added`."""
+    """Return the kind for a class's name: `user-message-added` for `UserMessageAdded`."""
     return _HUMP.sub("-", name).lower()
 
 
 def event_kind(event: Base) -> str:
-    """The kind of an event."""
+    """Return the kind of an event."""
     return kind_named(type(event).__name__)
 
 
 def event_kinds() -> list[str]:
-    """Every kind there is."""
+    """Return all kinds, sorted."""
     return sorted(kind_named(kind.__name__) for kind in cast("Any", Event).__args__)
 
 
 def event_record(recorded: Recorded) -> dict[str, Any]:
-    """The event with its place, as JSON values: what `events --json` prints, and its schema says."""
+    """Return the event with its place as JSON values, as `eventlog events --json` prints it."""
     require(Recorded, recorded, "an event with its place is a Recorded")
     return {
         "session": recorded.session,
@@ -56,29 +56,29 @@ def event_record(recorded: Recorded) -> dict[str, Any]:
 
 
 def event_summary(event: Event) -> str:
-    """The fields of an event that say something in one line, each cut to a line's measure."""
+    """Return the fields of an event that are not empty as one line, each field cut."""
     require(Base, event, "an event is one of eventlog.events")
-    said: list[str] = []
+    fields: list[str] = []
     for name, value in _fields(event).items():
         if value is None or value in ("", [], False):
             continue
         text = _brief(value)
-        said.append(f"{name}={text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}")
-    return "  ".join(said)
+        fields.append(f"{name}={text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}")
+    return "  ".join(fields)
 
 
 def _fields(struct: msgspec.Struct) -> dict[str, Any]:
-    return {name: _plain(getattr(struct, name)) for name in struct.__struct_fields__}
+    return {name: _json_value(getattr(struct, name)) for name in struct.__struct_fields__}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Body):
         return {"body": value.digest.hex(), "bytes": value.size, "characters": value.characters}
     if isinstance(value, msgspec.Struct):
         tag = value.__struct_config__.tag
         return {"type": tag, **_fields(value)} if tag else _fields(value)
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in cast("Any", value)]
+        return [_json_value(item) for item in cast("Any", value)]
     if isinstance(value, bytes):
         return value.hex()
     return str(value) if isinstance(value, Decimal) else value

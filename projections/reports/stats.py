@@ -1,7 +1,7 @@
-"""How much of what a session holds: messages, parts, tools, deltas, events by kind, and what it spent.
+"""Counts of a session: messages, parts, tools, deltas, events by kind, and usage.
 
-A fold over the events that keeps numbers only; no body is read.  Messages, parts and tools are counted in the effective
-history, so that a rollback takes them away; events, deltas and usage are counted over everything that was recorded.
+Messages, parts and tools are counted in the effective history, which a rollback shortens. Events,
+deltas and usage are counted in everything that was recorded. No body is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SessionStats", "ToolStats", "session_stats"]
 
 
 class ToolStats(msgspec.Struct):
-    """What became of the calls of one tool; `unfinished` ones are pending or running."""
+    """Calls of one tool by outcome; `unfinished` calls are pending or running."""
 
     tool: str
     calls: int = 0
@@ -38,11 +38,11 @@ class SessionStats(msgspec.Struct):
 
     version: int
     events: int
-    """Events of its own."""
+    """Events of its own stream."""
     inherited: int
-    """Events it has from the session it was forked from."""
+    """Events inherited from the session it was forked from."""
     hidden: int
-    """Events that a rollback hid."""
+    """Events that a rollback hides."""
     kinds: dict[str, int]
     """Events by class, own and inherited."""
     deltas: int
@@ -53,12 +53,12 @@ class SessionStats(msgspec.Struct):
     """Parts by kind."""
     tools: list[ToolStats]
     usage: list[UsageTotals]
-    """What was spent here since the session began; a fork's inherited spending is not in it."""
+    """Usage of the session itself, without what a fork inherited."""
     inherited_usage: list[UsageTotals]
 
 
 class _Tally:
-    """Counts over the effective history."""
+    """Counts in the effective history."""
 
     def __init__(self) -> None:
         self.users = 0
@@ -67,7 +67,8 @@ class _Tally:
         self.tools: dict[str, ToolStats] = {}
         self._calls: dict[str, tuple[ToolStats, str]] = {}
 
-    def take(self, event: ev.Event) -> None:
+    def count(self, event: ev.Event) -> None:
+        """Count one event."""
         match event:
             case ev.UserMessageAdded():
                 self.users += 1
@@ -82,9 +83,9 @@ class _Tally:
             case ev.CompactionRequested():
                 self.parts["compaction"] += 1
             case ev.ToolCompleted():
-                self._settled(event.part, "completed")
+                self._end_call(event.part, "completed")
             case ev.ToolFailed():
-                self._settled(event.part, "interrupted" if event.interrupted else "failed")
+                self._end_call(event.part, "interrupted" if event.interrupted else "failed")
             case _:
                 pass
 
@@ -97,17 +98,17 @@ class _Tally:
             tool.unfinished += 1
             self._calls[event.part] = (tool, "unfinished")
 
-    def _settled(self, part: str, state: str) -> None:
-        found = self._calls.get(part)
-        if found is not None:
-            tool, before = found
+    def _end_call(self, part: str, state: str) -> None:
+        call = self._calls.get(part)
+        if call is not None:
+            tool, before = call
             setattr(tool, before, getattr(tool, before) - 1)
             setattr(tool, state, getattr(tool, state) + 1)
             self._calls[part] = (tool, state)
 
 
 def session_stats(session: Session) -> SessionStats:
-    """The numbers of a session now; reads every event of it once, and the effective ones once more."""
+    """Return the counts of a session; reads its events, the effective ones twice."""
     require(Session, session, "statistics are those of a Session")
     info = session.info
     version = session.version
@@ -130,7 +131,7 @@ def session_stats(session: Session) -> SessionStats:
             spending[span.first <= base].append(span)
     tally = _Tally()
     for event in _effective(session.history(version)):
-        tally.take(event)
+        tally.count(event)
     return SessionStats(
         version=version,
         events=info.events,
@@ -149,7 +150,7 @@ def session_stats(session: Session) -> SessionStats:
 
 
 def _effective(spans: Iterable[Span]) -> Iterator[ev.Event]:
-    """The events of a history but the deltas, which begin and end nothing."""
+    """Yield the events of a history without its deltas."""
     for span in spans:
         if not isinstance(span.item, DeltaRun):
             yield span.item

@@ -1,6 +1,6 @@
-"""What happened in a session and when: messages, steps with the window's fill, prunes, compactions, rollbacks, forks and cost (spec §11).
+"""Timeline of a session: messages, steps, prunes, compactions, rollbacks, forks and cost.
 
-Not the events one by one (`eventlog events`), nor their content.  One pass over the history; also what was rolled back is told.
+One pass over the history, rolled back events included. Entries have no content.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from projections.reports.wording import counted
 from projections.window.limits import step_total, usable
 from projections.window.policy import decode_policy
 
-__all__ = ["Entry", "Timeline", "timeline"]
+__all__ = ["Timeline", "TimelineEntry", "timeline"]
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened; the time in UTC milliseconds."""
+class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One occurrence; the time is in UTC milliseconds."""
 
     version: int
     time: int
@@ -31,47 +31,47 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     what: str = ""
     """Ids, numbers and names; no content."""
     tokens: int | None = None
-    """Of a step: what the provider says was in the window.  Of a prune: freed.  Of a compaction: left after it."""
+    """Tokens in the window at a step, freed by a prune, or left after a compaction."""
     fill: float | None = None
-    """Of a step: tokens as a share of what is usable, where the limits are known."""
+    """Tokens of a step as a share of the usable ones, where the limits are known."""
     cost: Decimal | None = None
-    """US dollars spent so far, once any are known."""
+    """US dollars spent so far, once a cost is known."""
     hidden: bool = False
-    """Whether a rollback has taken it out of the effective history."""
+    """Whether a rollback hides it."""
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """The entries in order, and how many events there are of each kind."""
+    """The entries in order, and the number of events of each kind."""
 
     session: str
     version: int
     kinds: dict[str, int]
     forks: tuple[str, ...]
-    """Sessions that were forked from this one."""
-    entries: tuple[Entry, ...]
+    """Sessions that were forked from this session."""
+    entries: tuple[TimelineEntry, ...]
 
 
 def timeline(session: Session) -> Timeline:
-    """The whole timeline; reads every event once."""
+    """Return the timeline of a session; reads every event once."""
     version = session.version
-    reading = _Reading()
-    entries: list[Entry] = []
+    accumulator = _Accumulator()
+    entries: list[TimelineEntry] = []
     ranges = session.effective_ranges(version)
     for span in session.spans(upto=version):
         item = span.item
         if isinstance(item, DeltaRun):
-            reading.kinds["PartDelta"] += item.count
+            accumulator.kinds["PartDelta"] += item.count
             continue
-        reading.kinds[type(item).__name__] += 1
+        accumulator.kinds[type(item).__name__] += 1
         hidden = not isinstance(item, ev.LASTING) and not any(first <= span.first <= last for first, last in ranges)
-        found = reading.entries(item, span.first, span.time)
-        entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in found)
+        new = accumulator.entries(item, span.first, span.time)
+        entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in new)
     forks = sorted(info.id for info in session.store.sessions() if info.fork_of == session.id)
-    return Timeline(session.id, version, dict(reading.kinds.most_common()), tuple(forks), tuple(entries))
+    return Timeline(session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries))
 
 
-class _Reading:
-    """What must be remembered on the way."""
+class _Accumulator:
+    """State of the pass over the history: limits, policy, cost, tools."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
@@ -80,42 +80,42 @@ class _Reading:
         self._cost: Decimal | None = None
         self._tools: dict[str, str] = {}
 
-    def entries(self, event: ev.Event, version: int, time: int) -> Iterator[Entry]:
-        """What an event adds to the timeline, if anything."""
+    def entries(self, event: ev.Event, version: int, time: int) -> Iterator[TimelineEntry]:
+        """Yield the entries that an event adds to the timeline."""
         match event:
             case ev.SettingsSet():
                 self._limits = event.limits or self._limits
                 self._policy = event.policy or self._policy
-                yield Entry(version, time, "settings", "" if event.model is None else str(event.model))
+                yield TimelineEntry(version, time, "settings", "" if event.model is None else str(event.model))
             case ev.UsageRecorded():
-                yield self._spent(event, version, time)
+                yield self._usage(event, version, time)
             case ev.PartStarted():
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
                 parts = counted(len(event.parts), "result") + (f" by {event.policy}" if event.policy else "")
-                yield Entry(version, time, "pruned", parts, event.freed)
+                yield TimelineEntry(version, time, "pruned", parts, event.freed)
             case ev.CompactionCompleted():
-                yield Entry(version, time, "compacted", event.part, event.tokens_after)
+                yield TimelineEntry(version, time, "compacted", event.part, event.tokens_after)
             case ev.ToolFailed():
                 how = "interrupted" if event.interrupted else "failed"
-                yield Entry(version, time, f"tool-{how}", self._tools.get(event.part, ""))
+                yield TimelineEntry(version, time, f"tool-{how}", self._tools.get(event.part, ""))
             case _:
-                found = _plain(event)
-                if found is not None:
-                    yield Entry(version, time, *found)
+                description = _describe(event)
+                if description is not None:
+                    yield TimelineEntry(version, time, *description)
 
-    def _spent(self, event: ev.UsageRecorded, version: int, time: int) -> Entry:
+    def _usage(self, event: ev.UsageRecorded, version: int, time: int) -> TimelineEntry:
         if event.usage.cost is not None:
             self._cost = (self._cost or Decimal(0)) + event.usage.cost
         tokens = step_total(event.usage.tokens)
         room = usable(self._limits, decode_policy(self._policy).overflow)
         fill = round(tokens / room, 4) if room and event.purpose == "turn" else None
         kind = "step" if event.purpose == "turn" else event.purpose
-        return Entry(version, time, kind, "failed" if event.failed else "", tokens, fill, self._cost)
+        return TimelineEntry(version, time, kind, "failed" if event.failed else "", tokens, fill, self._cost)
 
 
-def _plain(event: ev.Event) -> tuple[str, str] | None:
-    """The kind and the words of an event that needs no memory; None for one that is not told."""
+def _describe(event: ev.Event) -> tuple[str, str] | None:
+    """Return kind and words of an event by itself; None for one that is not shown."""
     match event:
         case ev.SessionStarted():
             return "started", "" if event.origin is None else f"imported from {event.origin.format}"

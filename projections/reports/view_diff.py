@@ -1,6 +1,6 @@
-"""What changed between two views of a session: what came, what went and why, what shows otherwise; in tokens and in words (spec §11).
+"""Difference of two views of a session, part by part, with reasons and tokens.
 
-Not a diff of texts.  Looks at both states and at nothing in between, but for the reasons of what went (`view/explain.py`).
+Compares the two states, not the texts and not the events in between.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from projections.view.part_rendering import Rendered
 from projections.view.selection import carried_with, ordered, shows_question
 from projections.view.token_count import ViewCounter
 
-__all__ = ["Change", "Difference", "Kind", "diff"]
+__all__ = ["Kind", "PartChange", "ViewDiff", "diff"]
 
 Kind: TypeAlias = Literal[
     "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
 ]
-"""Why a part of a view is not as it was in the other; "later": the second is the earlier version, and has it not yet."""
+"""Why a part differs; "later": the second view is the earlier one, and does not have it yet."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class PartChange(msgspec.Struct, frozen=True):
     """One part that differs."""
 
     kind: Kind
@@ -43,32 +43,32 @@ class Change(msgspec.Struct, frozen=True):
     what: str
     """"text", "reasoning", "file", the tool's name, "compaction" or "carried"."""
     before: int
-    """Tokens that it had in the first view."""
+    """Its tokens in the first view."""
     after: int
-    """Tokens that it has in the second."""
+    """Its tokens in the second view."""
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """All that differs, in the order of the views."""
+class ViewDiff(msgspec.Struct, frozen=True):
+    """All parts that differ, in the order of the views."""
 
     session: str
     first: int
     second: int
     tokens_first: int
-    """Tokens of what the first view shows, without system prompt, tools and frames."""
+    """Tokens of the first view, without system prompt, tools and frames."""
     tokens_second: int
-    changes: tuple[Change, ...]
+    changes: tuple[PartChange, ...]
 
     def sentences(self) -> list[str]:
-        """The changes summed up in words, a line for each kind."""
+        """Return a summary in words, a line for each kind of change."""
         lines: list[str] = []
         for kind, words in _WORDS.items():
-            found = [change for change in self.changes if change.kind == kind]
-            if found:
-                tokens = sum(change.after - change.before for change in found)
-                messages = len({change.message for change in found})
+            changes = [change for change in self.changes if change.kind == kind]
+            if changes:
+                tokens = sum(change.after - change.before for change in changes)
+                messages = len({change.message for change in changes})
                 lines.append(
-                    f"{words}: {counted(len(found), 'part')} in {counted(messages, 'message')}, {tokens:+,} tokens"
+                    f"{words}: {counted(len(changes), 'part')} in {counted(messages, 'message')}, {tokens:+,} tokens"
                 )
         return lines
 
@@ -86,16 +86,21 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-class _Shown(NamedTuple):
+class _ShownPart(NamedTuple):
+    """A part as a view shows it."""
+
     message: str
     what: str
-    said: tuple[NeutralPart, ...]
+    content: tuple[NeutralPart, ...]
     tokens: int
     pruned: bool
 
 
-def diff(session: Session, first: int, second: int, options: RenderOptions = DEFAULT) -> Difference:
-    """The difference between the views right after two versions, in whichever order; `NotFoundError` for an unknown one."""
+def diff(session: Session, first: int, second: int, options: RenderOptions = DEFAULT) -> ViewDiff:
+    """Return the difference between the views right after two versions, in either order.
+
+    Raises `NotFoundError` for an unknown version.
+    """
     counter = ViewCounter(
         TokenCounter.for_model(options.model.name if options.model else ""),
         "",
@@ -103,19 +108,19 @@ def diff(session: Session, first: int, second: int, options: RenderOptions = DEF
     )
     before = _shown(session, first, options, counter)
     after = _shown(session, second, options, counter)
-    changes: list[Change] = []
+    changes: list[PartChange] = []
     for name, was in before.items():
         now = after.get(name)
         if now is None:
             kind = _why_gone(session, first, second, options, name)
-            changes.append(Change(kind, was.message, name, was.what, was.tokens, 0))
-        elif now.said != was.said:
+            changes.append(PartChange(kind, was.message, name, was.what, was.tokens, 0))
+        elif now.content != was.content:
             kind = "changed" if now.pruned == was.pruned else "pruned" if now.pruned else "restored"
-            changes.append(Change(kind, now.message, name, now.what, was.tokens, now.tokens))
+            changes.append(PartChange(kind, now.message, name, now.what, was.tokens, now.tokens))
     for name, now in after.items():
         if name not in before:
-            changes.append(Change("added", now.message, name, now.what, 0, now.tokens))
-    return Difference(
+            changes.append(PartChange("added", now.message, name, now.what, 0, now.tokens))
+    return ViewDiff(
         session.id,
         first,
         second,
@@ -125,15 +130,16 @@ def diff(session: Session, first: int, second: int, options: RenderOptions = DEF
     )
 
 
-def _shown(session: Session, version: int, options: RenderOptions, counter: ViewCounter) -> dict[str, _Shown]:
-    """What the view shows, part by part, in its order."""
+def _shown(session: Session, version: int, options: RenderOptions, counter: ViewCounter) -> dict[str, _ShownPart]:
+    """Return the shown parts of a view by id, in order."""
     state = state_at(session, PROJECTION, version).state
-    found: dict[str, _Shown] = {}
+    shown: dict[str, _ShownPart] = {}
     for message in ordered(state, options):
         for name, what, rendered, pruned in _parts(session, state, message, options):
-            said = (*rendered.said, *rendered.results, *rendered.media)
-            found[name] = _Shown(message.id, what, said, sum(counter.part(part) for part in said), pruned)
-    return found
+            content = (*rendered.said, *rendered.results, *rendered.media)
+            tokens = sum(counter.part(part) for part in content)
+            shown[name] = _ShownPart(message.id, what, content, tokens, pruned)
+    return shown
 
 
 def _parts(
@@ -159,12 +165,12 @@ def _what(part: Part, rendered: Rendered) -> str:
         case CompactionPart():
             return "compaction"
         case _:
-            said = rendered.said[0] if rendered.said else None
-            return "file" if isinstance(said, File) else type(said).__name__.lower()
+            content = rendered.said[0] if rendered.said else None
+            return "file" if isinstance(content, File) else type(content).__name__.lower()
 
 
 def _why_gone(session: Session, first: int, second: int, options: RenderOptions, name: str) -> Kind:
-    """Why a part of the first view is not in the second."""
+    """Return why a part of the first view is not in the second."""
     if name.endswith("/carried"):
         return "compacted" if first < second else "later"
     reason = explain(session, PROJECTION, second, options, name).reason

@@ -1,14 +1,33 @@
-"""Numbers of things in words, for whatever is printed for people."""
+"""Numbers and times in words, for output to people."""
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+from datetime import UTC, datetime
+
+__all__ = ["counted", "moment"]
+
+DAY = 86_400_000
+"""Milliseconds."""
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things: "1 message", "2 messages", "0 losses"."""
+    """Return a number with its noun: "1 message", "2 messages", "0 losses"."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
         return f"{number} {noun[:-1]}ies"
     return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def moment(milliseconds: int, *, zone: str = "Z", unknown: str = "unknown") -> str:
+    """Return a time in UTC, to the second, with the `zone` behind it.
+
+    Imports give records without a time one on the first day of 1970, which is `unknown`. A time
+    beyond the calendar is shown as its number.
+    """
+    if 0 <= milliseconds < DAY:
+        return unknown
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") + zone
+    except (ValueError, OverflowError, OSError):
+        return f"{milliseconds} ms"

@@ -1,1 +1,1 @@
-"""All that was said, with marks, in pages."""
+"""Transcripts: all messages with marks, page by page from the end."""

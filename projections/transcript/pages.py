@@ -1,7 +1,7 @@
-"""A history read from its end: whole messages, newest first, each with all that was done to it later.
+"""Read a history from its end: whole messages, newest first, with all later changes.
 
-Not what is shown of them (`transcript.py`).  Events are read in windows of versions; what speaks of a message that
-has not been reached is kept until it is, so a page costs its own events and the few later ones that speak of it.
+Events are read in ranges of versions. An event about a message that is not yet reached is deferred
+until it is, so a page costs its own events and the few later ones about its messages.
 """
 
 from __future__ import annotations
@@ -48,36 +48,36 @@ from projections.conversation.state import Conversation
 __all__ = ["WINDOW", "BackwardReader"]
 
 WINDOW = 1_000
-"""Versions read at a time, going back."""
+"""Versions that are read at a time."""
 
 
 class BackwardReader:
-    """Reads a history in windows from its end; what speaks of older messages is kept until they are reached."""
+    """Reads a history in ranges from its end; events about older messages are deferred."""
 
     def __init__(self, session: Session, version: int) -> None:
         self._session = session
         self._version = version
         self._ranges = session.effective_ranges(version)
-        self._later: list[_Placed] = []
-        """What was found so far and speaks of older messages, in order."""
-        self._gone: set[str] = set()
-        """Messages that were removed, and compactions that were taken back."""
-        self._done: dict[str, _Placed] = {}
-        """Completed compactions whose reach is not known yet, by part."""
-        self._reaches: list[_Reach] = []
+        self._deferred: list[_PlacedEvent] = []
+        """Events about messages that are not yet reached, in order."""
+        self._undone: set[str] = set()
+        """Removed messages, and compactions that were undone."""
+        self._completed: dict[str, _PlacedEvent] = {}
+        """Completed compactions whose start is not yet reached, by part."""
+        self._coverages: list[_Coverage] = []
 
     def messages(self) -> Iterator[Message]:
-        """The messages, newest first."""
+        """Yield the messages, newest first."""
         for part in self._session.inherited_redactions():
-            self._later.append(_Placed(PartRedacted(part), self._version, 0))
+            self._deferred.append(_PlacedEvent(PartRedacted(part), self._version, 0))
         for span in self._session.spans(self._version):
-            if isinstance(span.item, PartRedacted):  # it counts at every version, also at earlier ones
-                self._later.append(_Placed(span.item, span.first, span.time))
+            if isinstance(span.item, PartRedacted):  # it holds at every version, earlier ones included
+                self._deferred.append(_PlacedEvent(span.item, span.first, span.time))
         high = self._version
         while high > 0:
             low = max(high - WINDOW, 0)
             spans = [part for span in self._session.spans(low, high) for part in self._effective(span)]
-            yield from reversed(self._window(spans))
+            yield from reversed(self._messages(spans))
             high = low
 
     def _effective(self, span: Span) -> Iterator[Span]:
@@ -89,51 +89,54 @@ class BackwardReader:
             if part is not None:
                 yield part
 
-    def _window(self, spans: list[Span]) -> list[Message]:
-        """The messages that begin in these spans, with all that was done to them then and later."""
+    def _messages(self, spans: list[Span]) -> list[Message]:
+        """Return the messages that begin in these spans, with all their changes."""
         state = Conversation(whole=True)
-        waiting: list[_Placed] = []
-        compactions: list[_Placed] = []
+        deferred: list[_PlacedEvent] = []
+        compactions: list[_PlacedEvent] = []
         for span in spans:
             item = span.item
             if isinstance(item, DeltaRun):
                 for (part, field), text in item.joined().items():
-                    _give(state, _Placed(PartDelta(part, field, text), span.first, span.time), waiting)
+                    _apply_or_defer(state, _PlacedEvent(PartDelta(part, field, text), span.first, span.time), deferred)
                 continue
-            compactions.append(_Placed(item, span.first, span.time))
-            _give(state, compactions[-1], waiting)
-        later, self._later = self._later, waiting
-        for placed in later:
-            _give(state, placed, waiting)
+            compactions.append(_PlacedEvent(item, span.first, span.time))
+            _apply_or_defer(state, compactions[-1], deferred)
+        earlier, self._deferred = self._deferred, deferred
+        for placed in earlier:
+            _apply_or_defer(state, placed, deferred)
         for placed in reversed(compactions):
-            self._reach(placed)
-        found = list(state.messages.values())
-        for message in found:
-            covering = [reach.part for reach in self._reaches if reach.covers(message)]
+            self._add_compaction(placed)
+        messages = list(state.messages.values())
+        for message in messages:
+            covering = [coverage.part for coverage in self._coverages if coverage.covers(message)]
             message.covered = covering[-1] if covering else None
-        return found
+        return messages
 
-    def _reach(self, placed: _Placed) -> None:
-        """Take in, newest first, what tells how far each compaction reaches."""
+    def _add_compaction(self, placed: _PlacedEvent) -> None:
+        """Add an event, newest first, that says what a compaction covers."""
         event = placed.event
         if isinstance(event, MessageRemoved):
-            self._gone.add(event.message)
+            self._undone.add(event.message)
         elif isinstance(event, (CompactionUndone, PartRemoved)):
-            self._gone.add(event.part)
+            self._undone.add(event.part)
         elif isinstance(event, CompactionCompleted):
             own = self._session.state().parts[event.part].message
-            if not self._gone & {event.part, event.summary, own}:
-                self._done[event.part] = placed
-        elif isinstance(event, CompactionStarted) and event.part in self._done:
+            if not self._undone & {event.part, event.summary, own}:
+                self._completed[event.part] = placed
+        elif isinstance(event, CompactionStarted) and event.part in self._completed:
             own = self._session.state().parts[event.part].message
-            done = self._done.pop(event.part)
-            assert isinstance(done.event, CompactionCompleted)
-            tail, through = self._place(event.tail, done.version), self._place(event.through, done.version)
+            completed = self._completed.pop(event.part)
+            assert isinstance(completed.event, CompactionCompleted)
+            tail, through = self._place(event.tail, completed.version), self._place(event.through, completed.version)
             bound = tail - 1 if tail else through or self._place(own, 0) - 1
-            self._reaches.append(_Reach(event.part, bound, own, done.event.summary, event.kept))
+            self._coverages.append(_Coverage(event.part, bound, own, completed.event.summary, event.kept))
 
     def _place(self, message: str | None, upto: int) -> int:
-        """Version at which an effective message began, or was promoted if that was not after `upto`; 0 for another."""
+        """Return the version at which an effective message began; 0 for any other message.
+
+        For a message that was promoted up to version `upto`, that of the promotion.
+        """
         facts = self._session.state().messages.get(message or "")
         if facts is None or not self._holds(facts.added):
             return 0
@@ -146,7 +149,7 @@ class BackwardReader:
         return any(first <= version <= last for first, last in self._ranges)
 
 
-class _Placed(NamedTuple):
+class _PlacedEvent(NamedTuple):
     """An event with its version and time."""
 
     event: Event
@@ -154,8 +157,8 @@ class _Placed(NamedTuple):
     time: int
 
 
-class _Reach(NamedTuple):
-    """A completed compaction covers what began up to version `bound`, but not its own two messages."""
+class _Coverage(NamedTuple):
+    """A completed compaction: it covers messages up to version `bound`, without its own two."""
 
     part: str
     bound: int
@@ -164,7 +167,7 @@ class _Reach(NamedTuple):
     kept: tuple[str, ...]
 
     def covers(self, message: Message) -> bool:
-        """Whether it covers a message."""
+        """Return whether it covers a message."""
         if message.waiting or message.id in {self.message, self.summary, *self.kept}:
             return False
         return message.place <= self.bound
@@ -192,23 +195,23 @@ _OF_PART = (
 )
 
 
-def _give(state: Conversation, placed: _Placed, waiting: list[_Placed]) -> None:
-    """Apply an event to what it speaks of, or keep it for when that is reached."""
+def _apply_or_defer(state: Conversation, placed: _PlacedEvent, deferred: list[_PlacedEvent]) -> None:
+    """Apply an event to its message or part, or defer it until that is reached."""
     event = placed.event
     if isinstance(event, (Pruned, Restored)):
         unknown = tuple(part for part in event.parts if part not in state.where)
         apply.apply(state, *placed)
         if unknown:
-            waiting.append(placed._replace(event=msgspec.structs.replace(event, parts=unknown)))
+            deferred.append(placed._replace(event=msgspec.structs.replace(event, parts=unknown)))
     elif isinstance(event, _OF_MESSAGE):
         if event.message in state.messages:
             apply.apply(state, *placed)
         else:
-            waiting.append(placed)
+            deferred.append(placed)
     elif isinstance(event, _OF_PART):
         if event.part in state.where:
             apply.apply(state, *placed)
         else:
-            waiting.append(placed)
+            deferred.append(placed)
     elif isinstance(event, (UserMessageAdded, AssistantMessageStarted)):
         apply.apply(state, *placed)

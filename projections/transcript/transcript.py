@@ -1,7 +1,8 @@
-"""All that was said, with marks: removed, pruned, redacted, covered by a compaction.  Read newest first, page by page.
+"""Transcript of a session: all messages, with marks for removed, pruned, covered ones.
 
-Not what the model sees (`view/model_view.py`).  A page is made from the events of its own messages and from the few later ones that
-speak of them, so its cost does not grow with the history before it.  `TranscriptProjection` is the same as a whole fold.
+It is read newest first, page by page. A page is made from the events of its own messages and the
+few later ones about them, so its cost does not grow with the history before it.
+`TranscriptProjection` gives the same messages from a projection of the whole history.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ __all__ = ["Transcript", "TranscriptMessage", "TranscriptPart", "TranscriptProje
 
 
 class TranscriptProjection(ConversationProjection):
-    """The fold of everything that was said; its state grows with the history."""
+    """The projection of all messages; its state grows with the history."""
 
     name = "transcript"
     version = 3
@@ -51,7 +52,7 @@ _TOGETHER = 64
 
 
 class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A part as it was said.  `text` is what a person would read of it: the whole output, not its preview."""
+    """A part of the transcript; `text` is the full output, not its preview."""
 
     id: str
     kind: str
@@ -70,7 +71,13 @@ class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     redacted: bool = False
     pruned: bool = False
     open: bool = False
-    """It has not ended."""
+    """Whether the part has not ended."""
+
+    @property
+    def marks(self) -> list[str]:
+        """Return the marks that are set."""
+        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
+        return [name for name in names if getattr(self, name)]
 
 
 class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -91,66 +98,64 @@ class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=Fals
     summary: bool = False
     removed: bool = False
     covered: str | None = None
-    """The compaction (its part) whose summary stands for this message."""
+    """Id of the compaction part whose summary covers this message."""
 
 
 class Transcript:
-    """A session's transcript at a version.  Nothing is read before it is asked for."""
+    """A session's transcript at a version, read on demand."""
 
     def __init__(self, session: Session, at: int | None = None) -> None:
-        require(Session, session, "a transcript is that of a Session")
+        require(Session, session, "session is a Session")
         if at is not None:
             require_version(at)
         self._session = session
         self.version = session.version if at is None else at
 
     def page(self, size: int = 50, before: int | None = None) -> list[TranscriptMessage]:
-        """The newest `size` messages that began before the version `before`, newest first."""
-        require(int, size, "a page's size is a whole number")
+        """Return the newest `size` messages that began before version `before`, newest first."""
+        require(int, size, "size is an int")
         if size < 0:
-            raise CallError(f"a page's size is not less than zero, as {brief(size)} is")
+            raise CallError(f"size {brief(size)} is negative; give the number of messages of the page")
         if before is not None:
             require_version(before)
-        newest = (said for said in self.newest_first() if before is None or said.version < before)
+        newest = (message for message in self.newest_first() if before is None or message.version < before)
         return list(islice(newest, min(size, sys.maxsize)))
 
     def newest_first(self) -> Iterator[TranscriptMessage]:
-        """All messages, newest first, reading back as far as they are asked for."""
+        """Yield all messages, newest first; reads back as far as the caller iterates."""
         backward = BackwardReader(self._session, self.version)
-        yield from (said(message, self._session.text) for message in backward.messages())
+        yield from (transcript_message(message, self._session.text) for message in backward.messages())
 
     def oldest_first(self) -> list[TranscriptMessage]:
-        """All messages in order: reads the whole history, forward, and the large texts in bulk."""
+        """Return all messages in order; reads the whole history forward, large texts in bulk."""
         state, _ = state_at(self._session, PROJECTION, self.version)
         texts: dict[bytes, str] = {}
 
         def resolve(content: Content) -> str:
             return texts[content.digest] if isinstance(content, Body) else content
 
-        found: list[TranscriptMessage] = []
+        result: list[TranscriptMessage] = []
         messages = iter(state.messages.values())
-        while some := list(
-            islice(messages, _TOGETHER)
-        ):  # a message is told while what its bodies were found by is still near
+        while some := list(islice(messages, _TOGETHER)):
             large = _large(some, texts)
             texts.update(zip(large, self._session.texts(large.values()), strict=True))
-            found += [said(message, resolve) for message in some]
-        return found
+            result += [transcript_message(message, resolve) for message in some]
+        return result
 
 
-def _large(messages: Iterable[Message], known: Container[bytes]) -> dict[bytes, Body]:
-    """The texts that `said` asks for, that are kept by reference, and that are not known."""
-    found: dict[bytes, Body] = {}
+def _large(messages: Iterable[Message], loaded: Container[bytes]) -> dict[bytes, Body]:
+    """Return the bodies that these messages refer to, without the loaded ones."""
+    bodies: dict[bytes, Body] = {}
     for message in messages:
         for part in message.parts:
             for content in _contents(part):
-                if type(content) is Body and content.digest not in known:
-                    found[content.digest] = content
-    return found
+                if type(content) is Body and content.digest not in loaded:
+                    bodies[content.digest] = content
+    return bodies
 
 
 def _contents(part: Part) -> Iterable[Content | None]:
-    """The texts that `said` asks for."""
+    """Return the contents that the transcript shows of a part."""
     if part.redacted:
         return ()
     if type(part) is TextPart or type(part) is ReasoningPart:
@@ -165,11 +170,11 @@ def _contents(part: Part) -> Iterable[Content | None]:
     return (part.subtask.prompt,) if type(part) is SubtaskPart else ()
 
 
-def said(message: Message, resolve: Resolver) -> TranscriptMessage:
-    """A message as a frozen value."""
+def transcript_message(message: Message, resolve: Resolver) -> TranscriptMessage:
+    """Return a message as a frozen value."""
     parts: list[TranscriptPart] = []
     for part in message.parts:
-        parts.append(_redacted(part) if part.redacted else _TOLD[type(part)](part, resolve))  # noqa: PERF401 - a call for each message
+        parts.append(_redacted(part) if part.redacted else _CONVERTERS[type(part)](part, resolve))  # noqa: PERF401 - a call for each message
     return TranscriptMessage(
         message.id,
         "user" if message.user else "assistant",
@@ -189,7 +194,7 @@ def said(message: Message, resolve: Resolver) -> TranscriptMessage:
 
 
 def _redacted(part: Part) -> TranscriptPart:
-    """Of a redacted part only its kind is told."""
+    """Return a redacted part, which has only its kind."""
     return TranscriptPart(part.id, _kind(part), REDACTED, removed=part.removed, redacted=True)
 
 
@@ -264,7 +269,7 @@ def _compaction(part: CompactionPart, resolve: Resolver) -> TranscriptPart:
     return TranscriptPart(part.id, "compaction", removed=part.removed)
 
 
-_TOLD: dict[type[Part], Callable[[Any, Resolver], TranscriptPart]] = {
+_CONVERTERS: dict[type[Part], Callable[[Any, Resolver], TranscriptPart]] = {
     TextPart: _text,
     ReasoningPart: _reasoning,
     ToolPart: _tool,
@@ -274,7 +279,7 @@ _TOLD: dict[type[Part], Callable[[Any, Resolver], TranscriptPart]] = {
     NotePart: _note,
     CompactionPart: _compaction,
 }
-"""How a part of each kind is told."""
+"""The function that converts each kind of part."""
 
 
 def _noted(part: NotePart) -> str:

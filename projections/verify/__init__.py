@@ -1,1 +1,1 @@
-"""Whether a store is sound, and still the one whose head was kept."""
+"""Verification of stores, and proofs that an event is in a store's history."""

@@ -1,9 +1,10 @@
-"""Check what `eventlog prove` printed, without the store and without this package: copy this file, it needs Python only.
+"""Check a proof of `eventlog prove`; needs only this file and Python, so it can be copied.
 
     python check_proof.py PROOF [HEAD]
 
-PROOF is the output of `eventlog prove SESSION --version V --json [--against HEAD]`, HEAD what `eventlog head --json` printed
-earlier.  Prints what is proven, and the digest that it is proven against; exit code 1 if the proof is none.
+PROOF is a file with the output of `eventlog prove SESSION --version V --json [--against HEAD]`,
+HEAD one with an earlier output of `eventlog head --json`. Prints what is proven and the digest that
+it is proven against; exit code 1 if the proof does not hold.
 """
 
 import json
@@ -17,7 +18,10 @@ __all__ = ["check", "consistent", "included"]
 
 
 def _climb(at: int, last: int, old: bytes, new: bytes, path: list[bytes]) -> tuple[bool, str, str]:
-    """Where two hashes at place `at` of a row that ends with `last` get to: at the top, and what they are there."""
+    """Climb with two hashes from place `at` of a row that ends with `last`.
+
+    Returns whether the path ends at the root, and both hashes there.
+    """
     for step in path:
         if at % 2 or at == last:
             old, new = sha256(b"\1" + step + old).digest(), sha256(b"\1" + step + new).digest()
@@ -30,14 +34,14 @@ def _climb(at: int, last: int, old: bytes, new: bytes, path: list[bytes]) -> tup
 
 
 def included(proof: dict[str, Any]) -> bool:
-    """Whether the leaf is in the tree with this root, at this place (RFC 9162, 2.1.3.2)."""
+    """Return whether the leaf is in the tree, at its index (RFC 9162, 2.1.3.2)."""
     leaf, path = sha256(b"\0" + bytes.fromhex(proof["leaf"])).digest(), list(map(bytes.fromhex, proof["path"]))
     top, _, root = _climb(proof["index"], proof["size"] - 1, b"", leaf, path)
     return 0 <= proof["index"] < proof["size"] and top and root == proof["root"]
 
 
 def consistent(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether the tree of `old`, with its path, is the beginning of the tree of `new` (RFC 9162, 2.1.4.2)."""
+    """Return whether the tree `old` is the beginning of the tree `new` (RFC 9162, 2.1.4.2)."""
     path = list(map(bytes.fromhex, old["path"]))
     if old["size"] == new["size"]:
         return old["root"] == new["root"] and not path
@@ -55,7 +59,11 @@ def consistent(old: dict[str, Any], new: dict[str, Any]) -> bool:
 
 
 def check(proof: dict[str, Any], head: dict[str, Any] | None = None) -> bool:
-    """Whether the proof holds: the append is in the session, the session in the store, and the kept head in its past."""
+    """Return whether the proof holds.
+
+    The append is in the session's tree, the session in the store's, and the earlier head, if there
+    is one, is a beginning of today's.
+    """
     leaf, above = bytes.fromhex(proof["leaf"]), bytes.fromhex(proof["store"]["leaf"])
     first, count, length = *unpack_from("<16xQQ", leaf), *unpack_from("<48xH", leaf)
     name = proof["session"].encode()
@@ -65,18 +73,20 @@ def check(proof: dict[str, Any], head: dict[str, Any] | None = None) -> bool:
     old = proof["consistency"]
     if head is not None:
         sessions = {session["id"]: session for session in head["sessions"]}
-        kept = sessions.get(proof["session"], {"appends": 0, "peaks": [""]})
-        root, *others = map(bytes.fromhex, reversed(kept["peaks"]))
+        saved = sessions.get(proof["session"], {"appends": 0, "peaks": [""]})
+        root, *others = map(bytes.fromhex, reversed(saved["peaks"]))
         for peak in others:
             root = sha256(b"\1" + peak + root).digest()
-        holds &= old is not None and (old["size"], old["root"]) == (kept["appends"], root.hex())
+        holds &= old is not None and (old["size"], old["root"]) == (saved["appends"], root.hex())
     return holds and (old is None or consistent(old, proof))
 
 
 if __name__ == "__main__":
-    given, *kept_head = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:])
-    if not check(given, *kept_head):
-        sys.exit("this proves nothing")
-    sys.stdout.write(f"version {given['version']} of session {given['session']} is in the history with the head\n")
-    sys.stdout.write(given["store"]["root"] + "\n")
-    sys.stdout.writelines(f"which continues the one with the head\n{head['digest']}\n" for head in kept_head)
+    the_proof, *heads = (json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:])
+    if not check(the_proof, *heads):
+        sys.exit("the proof does not hold")
+    sys.stdout.write(
+        f"version {the_proof['version']} of session {the_proof['session']} is in the history with the head\n"
+    )
+    sys.stdout.write(the_proof["store"]["root"] + "\n")
+    sys.stdout.writelines(f"which continues the history with the head\n{head['digest']}\n" for head in heads)

@@ -1,9 +1,9 @@
-"""Appends whose hash was kept while their content was taken out: whether an event says that it was to be.
+"""Scrubbed appends: check that a recorded redaction explains each of them.
 
-Such an append cannot be hashed again, so whoever changes one could hide behind that.  An event that redacts one of its parts,
-in its session or in one that this was forked from (`eventlog/maintenance/scrub.py` blanks what these redacted), is in a hash tree itself, and
-stands for it, if nothing of that part is left in it; without one it is a fault.  What else such an append says is covered by
-`eventlog/integrity/scrub_ledger.py`.
+A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
+forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
+recorded, in its session or in an ancestor, and nothing of that part may be left. The redaction
+itself is in a hash tree. `eventlog/integrity/scrub_ledger.py` covers what else the append says.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ __all__ = ["unexplained"]
 
 
 def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit | None:
-    """The first of a session's emptied appends that no redaction explains, or None; the session is not erased."""
+    """Return the first scrubbed append that no redaction explains, or None.
+
+    The session is not erased.
+    """
     redacted: set[str] | None = None
     for commit in commits:
         if is_sealed(commit.payload):
-            continue  # nobody can say what it speaks of
+            continue  # without the key its parts are not known
         if redacted is None:
             redacted = _redacted(store, session)
         if not _explained(spans_of(commit), redacted):
@@ -42,20 +45,21 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
 
 
 def _explained(spans: list[Span], redacted: set[str]) -> bool:
-    """Whether nothing is left of a redacted part that an append speaks of, or it lost the digest of a view for one.
+    """Return whether a redaction explains a scrubbed append.
 
-    One part is enough: another part of the append may have been redacted after the last scrub, and is still there.
+    It does if nothing is left of one redacted part of it, or if the digest of a view is gone. One
+    part is enough: another may have been redacted after the last scrub, and is still there.
     """
     if redacted and any(_lost_its_digest(span) for span in spans):
         return True
-    spoken = {part for span in spans for part in _parts(span)}
+    parts = {part for span in spans for part in _parts(span)}
     return any(
-        all(blank(span.item, (part,), digests=False) == span.item for span in spans) for part in spoken & redacted
+        all(blank(span.item, (part,), digests=False) == span.item for span in spans) for part in parts & redacted
     )
 
 
 def _parts(span: Span) -> Iterable[str]:
-    """The parts of which an item may hold content, or held it."""
+    """Return the parts whose content an item has, or had before a scrub."""
     if isinstance(span.item, DeltaRun):
         return [part for part, _ in span.item.keys]
     part = part_of(span.item)
@@ -63,7 +67,7 @@ def _parts(span: Span) -> Iterable[str]:
 
 
 def _lost_its_digest(span: Span) -> bool:
-    """Whether an item lost the digest of a view, which goes with what was redacted in that (`eventlog/codec/redaction.py`)."""
+    """Return whether an item lost the digest of a view; a scrub removes it with the part."""
     match span.item:
         case StepStarted(view_digest=digest) | CompactionStarted(prompt_digest=digest):
             return digest == NO_DIGEST
@@ -72,14 +76,17 @@ def _lost_its_digest(span: Span) -> bool:
 
 
 def _redacted(store: Store, session: str) -> set[str]:
-    """The parts that the session, and those it was forked from, have redacted; of an erased one its tombstone says it."""
-    found: set[str] = set()
+    """Return the parts that the session and its ancestors redacted.
+
+    For an erased session the tombstone has them.
+    """
+    parts: set[str] = set()
     for stream in ancestry(store.log, session):
         head = store.log.head(stream.session)
         if head is not None and (entry := entry_of(head)).erased:
-            found.update(entry.redacted)
+            parts.update(entry.redacted)
         for commit in store.log.read(stream.session):
             if not commit.emptied and not is_sealed(commit.payload):
                 items = (span.item for span in spans_of(commit))
-                found.update(item.part for item in items if isinstance(item, PartRedacted))
-    return found
+                parts.update(item.part for item in items if isinstance(item, PartRedacted))
+    return parts

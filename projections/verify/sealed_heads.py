@@ -1,7 +1,8 @@
-"""Whether the head of an encrypted session is the one that its appends made: its key, its catalog entry, its count of messages.
+"""Check the head of an encrypted session against its appends, without the key.
 
-What a head says is under no hash, and with another key's name in it a session seems to be one whose key is gone.  But every append
-names the key it is sealed with, and has the sealed catalog entry that came with it, and these are in the hash tree.  So this needs no key.
+A head is under no hash: with another key's id in it, a session would seem to have lost its key. But
+each append has the id of its key and the encrypted catalog entry at that time, and appends are in
+the hash tree.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ __all__ = ["seal_fault"]
 
 
 def seal_fault(stored: Log, session: str) -> Mismatch | None:
-    """Where a session's head differs from what its appends say, or None; `stored` is the log that has the ciphertext.
+    """Return where a session's head differs from its appends, or None.
 
-    None also for what is not encrypted, and for what is left of a session whose appends are gone.
+    `stored` is the log with the ciphertext. None also for a session that is not encrypted, and for
+    one whose appends are gone.
     """
     head = stored.head(session)
     if head is None or not is_sealed(head.entry):
@@ -30,7 +32,7 @@ def seal_fault(stored: Log, session: str) -> Mismatch | None:
     named: dict[bytes, int] = {}
     entry, version, messages, others = b"", 0, 0, 0
     for commit in stored.read(session, 0, head.version):
-        if not is_sealed(commit.payload):  # a tombstone, one that lost everything, or one that `verify` finds
+        if not is_sealed(commit.payload):  # a tombstone, or scrubbed, or a fault that `verify` finds
             others += 1
         else:
             sealed = sealed_payload(commit.payload)
@@ -39,18 +41,14 @@ def seal_fault(stored: Log, session: str) -> Mismatch | None:
             if sealed.entry is not None:
                 entry, version = sealed.entry, commit.first
     if named and key not in named:
-        return Mismatch(
-            "its head was changed: the key that it names is not the one its appends are sealed with", version
-        )
+        return Mismatch("its head was changed: it names another key than its appends", version)
     for other, first in named.items():
         if other != key:
-            return Mismatch("the append was changed: the key that it names is not the session's", first)
+            return Mismatch("the append was changed: it names another key than the session", first)
     if not named or (not is_foreign(head) and entry_of(head).erased):
         return None
     if entry != head.entry:
-        return Mismatch(
-            "its head was changed: its catalog entry is not the one that was sealed with this append", version
-        )
+        return Mismatch("its head was changed: its catalog entry is not the one of this append", version)
     if messages != head.messages and not others and not is_foreign(head):
-        return Mismatch("its head was changed: it counts other messages than its appends", version)
+        return Mismatch("its head was changed: its count of messages is not that of its appends", version)
     return None

@@ -1,7 +1,7 @@
-"""What is wrong in the streams of a store, each of which is read once, however many forks inherit it.
+"""Check the event streams of sessions, each read once, however many forks inherit it.
 
-A fork is as sound as what it inherited, which lies in streams that other sessions have, too: what was found there up to the version
-that it continues is told of the fork as well.  Bodies are read with the stream that names them.
+A fork inherits the beginning of another session's stream, and its faults: a fault up to the version
+of the fork is reported for the fork, too. Bodies are read with the stream that refers to them.
 """
 
 from __future__ import annotations
@@ -25,57 +25,63 @@ from eventlog.log.merkle_check import Mismatch, TreeState
 from eventlog.store import Store
 from eventlog.values import Body
 
-__all__ = ["Problem", "Reading", "Streams"]
+__all__ = ["Problem", "StreamCheck", "StreamChecks"]
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong; `version` as far as it is known."""
+    """One fault; `version` is None if it is not known."""
 
     problem: str
     version: int | None = None
 
 
-class Reading:
-    """One session's own stream as far as it was read, which may be up to where a fork continues it, and later on from there."""
+class StreamCheck:
+    """The check of one session's own stream, which can stop at a version and go on later.
+
+    It stops where a fork begins, for the fork's sake.
+    """
 
     def __init__(self, store: Store, head: Head, position: int) -> None:
-        """`position`: that of the version before the stream's first."""
+        """`position` is that of the version before the stream's first version."""
         self._store = store
         self._stream = StreamRange(head.session, head.base + 1, head.base)
         self._position = position
-        self._found: list[tuple[int, Problem]] = []
-        """What is wrong, each with the version from which on it counts."""
+        self._problems: list[tuple[int, Problem]] = []
+        """Faults, each with the first version that it concerns."""
         self._broken = False
         self._seen: set[bytes] = set()
         self.version = head.base
-        """The version up to which it was read."""
+        """The last version that was read."""
         self.entry = CatalogEntry()
         self.messages = 0
 
     @property
     def events(self) -> int:
-        """How many events were read."""
+        """Return how many events were read."""
         return self.version - self._stream.first + 1
 
     @property
     def bodies(self) -> int:
-        """How many distinct large texts they name."""
+        """Return how many distinct bodies they refer to."""
         return len(self._seen)
 
     def problems(self, upto: int) -> list[Problem]:
-        """What is wrong with versions up to `upto`, which were asked for."""
-        return [problem for version, problem in self._found if version <= upto]
+        """Return the faults up to version `upto`."""
+        return [problem for version, problem in self._problems if version <= upto]
 
-    def read_on(self, upto: int, told: Callable[[int], None] | None = None) -> None:
-        """Read up to version `upto`, unless the stream could not be read on before; `told` hears of each version."""
+    def read_on(self, upto: int, on_progress: Callable[[int], None] | None = None) -> None:
+        """Read up to version `upto`; does nothing once the stream could not be read.
+
+        `on_progress` is called with each version.
+        """
         if self._broken or upto <= self.version:
             return
         stream = self._stream._replace(last=upto)
         try:
             for span in spans(self._store.log, [stream], self.version):
-                self._take(span)
-                if told is not None:
-                    told(span.last)
+                self._check(span)
+                if on_progress is not None:
+                    on_progress(span.last)
         except DataError as error:
             self._break(Problem(error.message, error.version))
         except EventlogError as error:
@@ -83,12 +89,12 @@ class Reading:
 
     def _break(self, problem: Problem) -> None:
         self._broken = True
-        self._found.append((self.version + 1, problem))
+        self._problems.append((self.version + 1, problem))
 
-    def _take(self, span: Span) -> None:
+    def _check(self, span: Span) -> None:
         if span.position <= self._position:
             problem = f"position {span.position} does not come after {self._position}"
-            self._found.append((span.first, Problem(problem, span.first)))
+            self._problems.append((span.first, Problem(problem, span.first)))
         self.version = span.last
         self._position = span.position + span.last - span.first
         if not isinstance(span.item, DeltaRun):
@@ -100,29 +106,29 @@ class Reading:
                 try:
                     self._store.text(body, span.session)
                 except DataError as error:
-                    self._found.append((span.first, Problem(error.message, span.first)))
+                    self._problems.append((span.first, Problem(error.message, span.first)))
 
 
-class Streams:
-    """The streams of a store, for a look at these sessions."""
+class StreamChecks:
+    """The stream checks of a store, for the sessions that are verified."""
 
     def __init__(self, store: Store, names: Iterable[str]) -> None:
         self.store = store
         self._names = names
-        self._readings: dict[str, Reading] = {}
+        self._checks: dict[str, StreamCheck] = {}
         self._above: dict[str, tuple[Problem, ...]] = {}
-        """Of each fork that was looked at: what is wrong with what it inherited."""
+        """By fork: the faults of what it inherits."""
         self._unchanged: dict[str, set[TreeState]] | None = None
 
-    def reading(self, head: Head) -> Reading:
-        """What was read of a session's own stream; of a fork after `inherited`."""
-        found = self._readings.get(head.session)
-        if found is None:
-            found = self._readings[head.session] = Reading(self.store, head, 0)
-        return found
+    def of(self, head: Head) -> StreamCheck:
+        """Return the check of a session's own stream; for a fork call `inherited` first."""
+        check = self._checks.get(head.session)
+        if check is None:
+            check = self._checks[head.session] = StreamCheck(self.store, head, 0)
+        return check
 
     def inherited(self, head: Head) -> tuple[Problem, ...]:
-        """What is wrong with what a fork inherited: read if it was not yet."""
+        """Return the faults of what a fork inherits; reads it if it was not read yet."""
         log = self.store.log
         forks: list[tuple[Head, Head]] = []
         fork = head
@@ -130,37 +136,43 @@ class Streams:
             forks.append((fork, above))
             fork = above
         for fork, above in reversed(forks):
-            reading = self.reading(above)
-            reading.read_on(fork.base)
-            problems = (*self._above.get(above.session, ()), *reading.problems(fork.base))
+            check = self.of(above)
+            check.read_on(fork.base)
+            problems = (*self._above.get(above.session, ()), *check.problems(fork.base))
             position = 0 if problems else self._position(above.session, fork.base)
-            self._readings.setdefault(fork.session, Reading(self.store, fork, position))
+            self._checks.setdefault(fork.session, StreamCheck(self.store, fork, position))
             self._above[fork.session] = problems
         return self._above.get(head.session, ())
 
     def changed(self, head: Head) -> Mismatch | None:
-        """The first thing that a fork inherited and that is not what it was at the fork, or None; what cannot be read raises."""
-        found = kept_of(self.store.log, head)
-        if found is None or isinstance(found, Mismatch):
-            return found
+        """Return the first change since the fork in what a fork inherits, or None.
+
+        Raises an error if it cannot be read.
+        """
+        anchor = kept_of(self.store.log, head)
+        if anchor is None or isinstance(anchor, Mismatch):
+            return anchor
         if self._unchanged is None:
             self._unchanged = dict(self._compared())
-        above, kept = found
-        if kept in self._unchanged.get(above.session, ()):
+        above, grown = anchor
+        if grown in self._unchanged.get(above.session, ()):
             return None
-        return inherited_fault(self.store.log, above, kept)
+        return inherited_fault(self.store.log, above, grown)
 
     def _compared(self) -> Iterator[tuple[str, set[TreeState]]]:
-        """The heads that forks keep of each stream, those that it had: each stream is read once for all its forks."""
+        """Yield, by session, the anchors of forks that agree with its stream.
+
+        Each stream is read once for all its forks.
+        """
         log = self.store.log
-        kept: dict[str, tuple[Head, set[TreeState]]] = {}
+        anchors: dict[str, tuple[Head, set[TreeState]]] = {}
         for name in self._names:
-            with suppress(EventlogError):  # told where this one is looked at
+            with suppress(EventlogError):  # reported with the session itself
                 head = log.head(name)
-                found = kept_of(log, head) if head is not None and head.base else None
-                if found is not None and not isinstance(found, Mismatch):
-                    kept.setdefault(found[0].session, (found[0], set()))[1].add(found[1])
-        for above, heads in kept.values():
+                anchor = kept_of(log, head) if head is not None and head.base else None
+                if anchor is not None and not isinstance(anchor, Mismatch):
+                    anchors.setdefault(anchor[0].session, (anchor[0], set()))[1].add(anchor[1])
+        for above, heads in anchors.values():
             with suppress(EventlogError):
                 yield above.session, unchanged(log, above, heads)
 

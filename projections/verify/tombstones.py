@@ -1,7 +1,8 @@
-"""Whether the head of an erased session says what its events say: that it is erased, why, whose it was, what it cost.
+"""Check the head of an erased session (its tombstone) against its events.
 
-A head is under no hash, and one that says "erased" hides a session from every list.  Until a vacuum all events are there; behind one
-those that forks inherited are, if any.  What is encrypted with a key that is gone leaves only what is in clear.
+A head is under no hash, and one that says "erased" hides the session from every list. Until a
+vacuum all events are there; after it, only those that forks inherit. If the key is gone, only the
+part of the catalog entry that is not encrypted can be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["tombstone_fault"]
 
 
 def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
-    """Where the head of a session that is erased, by its head, differs from its events as far as they are left, or None."""
+    """Return where the head of an erased session differs from its remaining events, or None."""
     shown = entry_of(head)
     entry: CatalogEntry | None = None
     messages = 0
@@ -38,7 +39,7 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
             entry = entry if sealed.entry is None else entry_of(replace(head, entry=sealed.entry))
             messages += sealed.messages
             read = False
-        elif commit.emptied and not commit.payload:  # nobody inherited it; the tombstone is one of these
+        elif commit.emptied and not commit.payload:  # no fork inherits it; the event of the erasure may be one
             tombstone = ev.SessionErased(shown.reason)
             counted = False
         else:
@@ -51,16 +52,20 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
         tombstone = ev.SessionErased(shown.reason)
     if tombstone is None:
         return Mismatch("its head says that it is erased, and no event does", head.version)
-    plain = store.log.engine is store.log
+    encrypted = store.log.engine is not store.log
     if read and counted and entry is not None:
-        same = shown == entry or (not plain and shown == evolve_entry(_kin(entry), tombstone))  # erased without the key
-    else:  # what it cost is known to nobody any more
-        same = shown == evolve_entry(shown, tombstone) and (entry is None or _kin(shown) == _kin(entry))
+        same = shown == entry or (
+            encrypted and shown == evolve_entry(_clear_fields(entry), tombstone)
+        )  # erased without the key
+    else:  # its cost can no longer be known
+        same = shown == evolve_entry(shown, tombstone) and (
+            entry is None or _clear_fields(shown) == _clear_fields(entry)
+        )
     if not same or (counted and entry is not None and messages != head.messages):
         return Mismatch("the tombstone in its head is not what its events say", head.version)
     return None
 
 
-def _kin(entry: CatalogEntry) -> CatalogEntry:
-    """What is in clear of a catalog entry that is encrypted."""
+def _clear_fields(entry: CatalogEntry) -> CatalogEntry:
+    """Return the fields of a catalog entry that are never encrypted."""
     return CatalogEntry(parent=entry.parent, fork_of=entry.fork_of, forked_at=entry.forked_at)

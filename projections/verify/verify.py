@@ -1,12 +1,13 @@
-"""Whether a store is sound, and still the one whose head was kept.
+"""Verify a store: every event is readable, as it was committed, and still there.
 
-Everything stored can be read, versions are contiguous, every append is the one that was committed (it is hashed anew, and
-compared with the session's hash tree), and bodies are what their hashes say.  Against a kept head: no session is gone, and
-the history that each had then is the beginning of today's.  A fork keeps a head of what it inherited, and a scrub of what it left:
-these are compared, too.  `deep`: replay equals live, and every checkpoint equals a replay.
+* Everything stored can be read, versions are contiguous, and bodies match their hashes.
+* Every append is hashed again and compared with the session's hash tree.
+* What a fork inherits, and what a scrub left, is compared with the head that was recorded then.
+* Against a saved head: no session is gone, and no history up to that head has changed.
+* `deep`: replay equals live, and every checkpoint equals a replay.
 
-Reading only; nothing is repaired.  What cannot be read is reported with its session and version, and the rest is
-still looked at.  What forks share is read once (`streams.py`).
+Nothing is written. What cannot be read is reported with its session and version, and the check goes
+on with everything else.
 """
 
 from __future__ import annotations
@@ -34,54 +35,54 @@ from projections.replay.loop import Follower, hide_inherited, replay
 from projections.replay.projection import Projection, Source
 from projections.verify.scrubbed import unexplained
 from projections.verify.sealed_heads import seal_fault
-from projections.verify.streams import Problem, Streams
+from projections.verify.streams import Problem, StreamChecks
 from projections.verify.tombstones import tombstone_fault
 
-__all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session", "verify_store"]
+__all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
 
 S = TypeVar("S")
 
-LOOKS = 8
+COMPARISONS = 8
 """At how many versions of a session the live state is compared with a replay."""
 
 
 class SessionReport(msgspec.Struct):
-    """What was looked at in one session, and what is wrong with it."""
+    """The extent and the faults of one session's verification."""
 
     session: str
     version: int = 0
     events: int = 0
-    """Events read of its own stream; inherited ones count with the session whose stream has them."""
+    """Events read of its own stream; inherited events count with their own session."""
     bodies: int = 0
-    """Distinct large texts that these name, read and compared with their hash."""
+    """Distinct bodies that these events refer to, read and compared with their hash."""
     problems: list[Problem] = msgspec.field(default_factory=list[Problem])
     locked: bool = False
-    """Whether it is encrypted and its key is not there: its hashes were looked at, and nothing was read.
+    """Whether the session is encrypted and its key is missing: only its hashes were checked.
 
-    Not where its head was changed, so that nobody can say which key would be needed.
+    False if its head was changed, because then the right key is not known.
     """
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether no fault was found."""
         return not self.problems
 
     @property
     def first_bad(self) -> int | None:
-        """The first version that something is wrong with, as far as it is known."""
-        return min((found.version for found in self.problems if found.version is not None), default=None)
+        """Return the first version with a fault, as far as known."""
+        return min((fault.version for fault in self.problems if fault.version is not None), default=None)
 
 
 class StoreReport(msgspec.Struct):
-    """What was looked at in a store, and what is wrong with it."""
+    """The faults of a store, and the report of each session."""
 
     problems: list[str] = msgspec.field(default_factory=list[str])
-    """What is wrong outside of any session."""
+    """Faults outside of any session."""
     sessions: list[SessionReport] = msgspec.field(default_factory=list[SessionReport])
 
     @property
     def sound(self) -> bool:
-        """Whether nothing was found."""
+        """Return whether no fault was found."""
         return not self.problems and all(report.sound for report in self.sessions)
 
 
@@ -91,77 +92,74 @@ def verify(
     session: str | None = None,
     against: StoreHead | None = None,
     deep: bool = False,
-    telling: Callable[[str], Callable[[int, int], None]] | None = None,
+    progress_for: Callable[[str], Callable[[int, int], None]] | None = None,
 ) -> StoreReport:
-    """Look at the whole store, or at one session and those it was forked from.
+    """Verify the whole store, or one session and the sessions it was forked from.
 
-    `against` is a head of this store that was kept elsewhere.  `telling` is given each session's id, and returns whom to tell
-    of every span read: versions done, and all there are.  `NotFoundError` if there is no such session, nor was one.
+    `against` is an earlier head of this store. `progress_for(id)` is called for each session and
+    returns its `on_progress(version, newest)`. Raises `NotFoundError` for a session that neither
+    exists nor is in the earlier head.
     """
     report = StoreReport(store.log.probe())
     if report.problems:
-        return report  # to read on could end this process
+        return report  # reading on could crash this process
     if session is None:
         report.problems += store.log.check()
         names = list(_names(store, report.problems))
     else:
         names = _lineage(store, session, against)
-    kept = {} if against is None else against.by_session
+    saved = {} if against is None else against.by_session
     projections = _deep() if deep else []
-    streams = Streams(store, names)
-    gone = [name for name in kept if name not in set(names) and session is None]
+    streams = StreamChecks(store, names)
+    gone = [name for name in saved if name not in set(names) and session is None]
     for name in sorted([*names, *gone]) if session is None else names:
-        told = None if telling is None else telling(name)
-        report.sessions.append(_session(streams, name, projections, told, kept.get(name)))
+        on_progress = None if progress_for is None else progress_for(name)
+        report.sessions.append(_session(streams, name, projections, on_progress, saved.get(name)))
     return report
-
-
-def verify_store(store: Store) -> list[str]:
-    """Every commit and body of the store, also those that no session leads to: a line for each thing that is wrong."""
-    return store.log.probe() or store.log.check()
 
 
 def verify_session(
     store: Store,
     name: str,
     projections: Sequence[Projection[Any]] = (),
-    told: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
     *,
-    kept: SessionHead | None = None,
+    against: SessionHead | None = None,
 ) -> SessionReport:
-    """Look at one session; `told` hears of every span read: versions done, and all there are.
+    """Verify one session; `on_progress(version, newest)` is called for every span read.
 
-    `projections` are folds whose live state and checkpoints are compared with replays, and with them the checkpoints of
-    command state; without any, only what is stored is looked at.  `kept` is an earlier head of the session.
+    The live state and the checkpoints of `projections` are compared with replays, and with them the
+    checkpoints of command state; without projections only stored data is checked. `against` is
+    an earlier head of the session.
     """
-    require(Store, store, "a session is looked at in its Store")
+    require(Store, store, "store is a Store")
     require(str, name, "an id is a str")
-    require_or_none(SessionHead, kept, "a kept head is a SessionHead")
-    return _session(Streams(store, [name]), name, projections, told, kept)
+    require_or_none(SessionHead, against, "against is a SessionHead")
+    return _session(StreamChecks(store, [name]), name, projections, on_progress, against)
 
 
 def _session(
-    streams: Streams,
+    streams: StreamChecks,
     name: str,
     projections: Sequence[Projection[Any]],
-    told: Callable[[int, int], None] | None,
-    kept: SessionHead | None,
+    on_progress: Callable[[int, int], None] | None,
+    against: SessionHead | None,
 ) -> SessionReport:
     store, report = streams.store, SessionReport(name)
     head = _try(report, partial(store.log.head, name))
     unsealed = _try(report, partial(seal_fault, store.log.engine, name))
     _add(report, unsealed)
     if head is None:
-        if not report.problems and kept is None:
+        if not report.problems and against is None:
             report.problems.append(Problem("there is no such session"))
         elif not report.problems:
-            report.problems.append(Problem("the session is gone, and the kept head has it", 1))
+            report.problems.append(Problem("the session is gone, and the saved head has it", 1))
         return report
-    _try(report, partial(_tree, store, head, report, kept))
+    _try(report, partial(_tree, store, head, report, against))
     if is_foreign(head):
         report.version = report.events = head.version
         return report
-    if session_head(head).erased:  # a tombstone; of its events only those are there that a fork inherited
+    if session_head(head).erased:  # a tombstone; only events that a fork inherits are left
         report.version = head.version
         _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
@@ -175,7 +173,7 @@ def _session(
     if session is None:
         return report
     _add(report, _try(report, partial(_inherited, streams, head)))
-    _try(report, partial(_read, streams, session, report, told))
+    _try(report, partial(_read, streams, session, report, on_progress))
     for projection in projections:
         _try(report, partial(_compare, projection, session, report))
         _try(report, partial(_checkpoints, projection, session, report))
@@ -186,15 +184,15 @@ def _session(
 
 def _deep() -> list[Projection[Any]]:
     from projections.transcript.transcript import TranscriptProjection
-    from projections.view.model_view import ModelViewProjection  # only for those who ask for it
+    from projections.view.model_view import ModelViewProjection  # loaded for a deep check only
 
     return [TranscriptProjection(), ModelViewProjection()]
 
 
-def _try(report: SessionReport, look: Callable[[], S]) -> S | None:
-    """What a look gives, or None and an entry in the report, once for each fault however often it is met."""
+def _try(report: SessionReport, check: Callable[[], S]) -> S | None:
+    """Run a check; report an error of it once, and return None then."""
     try:
-        return look()
+        return check()
     except DataError as error:
         problem = Problem(error.message, error.version)
     except EventlogError as error:
@@ -210,7 +208,7 @@ def _add(report: SessionReport, fault: Mismatch | None) -> None:
 
 
 def _names(store: Store, problems: list[str]) -> Iterator[str]:
-    """The sessions, those whose heads cannot be read and those behind them included."""
+    """Yield all sessions, those whose heads cannot be read included."""
     after = ""
     while True:
         try:
@@ -228,7 +226,10 @@ def _names(store: Store, problems: list[str]) -> Iterator[str]:
 
 
 def _lineage(store: Store, session: str, against: StoreHead | None) -> list[str]:
-    """The session, and those it was forked from, nearest first; one that is gone only if the kept head has it."""
+    """Return the session and its ancestors, nearest first.
+
+    A session that is gone is returned if the saved head has it.
+    """
     try:
         return [stream.session for stream in reversed(ancestry(store.log, session))]
     except NotFoundError:
@@ -236,11 +237,11 @@ def _lineage(store: Store, session: str, against: StoreHead | None) -> list[str]
             raise
     except EventlogError:
         pass
-    return [session]  # it is erased, gone, damaged or no conversation: it is looked at by itself
+    return [session]  # erased, gone, damaged or without a conversation: verified by itself
 
 
-def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | None) -> None:
-    """Hash every append anew (promise 11)."""
+def _tree(store: Store, head: Head, report: SessionReport, against: SessionHead | None) -> None:
+    """Hash every append again and compare with the hash tree."""
     erased = session_head(head).erased
     emptied: list[Commit] = []
     ends: list[Commit] = []
@@ -255,7 +256,7 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
             epoch = max(epoch, commit.epoch)
             yield commit
 
-    fault = first_mismatch(head, read(), None if kept is None else kept.grown)
+    fault = first_mismatch(head, read(), None if against is None else against.grown)
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
     elif ends and (ends[0].time, ends[-1].time, ends[-1].position + ends[-1].count - 1) != (
@@ -263,43 +264,45 @@ def _tree(store: Store, head: Head, report: SessionReport, kept: SessionHead | N
         head.updated,
         head.position,
     ):
-        report.problems.append(Problem("its head says another time or place of its first or last event"))
+        report.problems.append(Problem("its head has another time or position of its first or last event"))
     if epoch > head.lease.epoch:
         report.problems.append(Problem(f"its lease has epoch {head.lease.epoch}, its events were written in {epoch}"))
-    if kept is not None and kept.erased and not erased:
+    if against is not None and against.erased and not erased:
         report.problems.append(Problem("the session was erased, and is there again"))
-    if kept is not None and erased and not kept.erased and kept.appends >= head.appends:
+    if against is not None and erased and not against.erased and against.appends >= head.appends:
         report.problems.append(Problem("the session is erased, and no event says so", head.version))
     if emptied:
         _add(report, remains_fault(recorded(store.log.engine).get(head.session), emptied))
-    if not erased and (found := unexplained(store, head.session, emptied)) is not None:
-        report.problems.append(Problem("the append lost its content, and no redaction says so", found.first))
+    if not erased and (append := unexplained(store, head.session, emptied)) is not None:
+        report.problems.append(Problem("the append lost its content, and no redaction says so", append.first))
 
 
-def _inherited(streams: Streams, head: Head) -> Mismatch | None:
-    """Compare what a fork inherited with the head that it keeps of it."""
+def _inherited(streams: StreamChecks, head: Head) -> Mismatch | None:
+    """Compare what a fork inherits with the head that it recorded."""
     fault = streams.changed(head)
     return None if fault is None else fault._replace(problem=f"inherited: {fault.problem}")
 
 
-def _read(streams: Streams, session: Session, report: SessionReport, told: Callable[[int, int], None] | None) -> None:
-    """Read every event and every body they refer to, what others have read excepted, and compare the totals in the head."""
+def _read(
+    streams: StreamChecks, session: Session, report: SessionReport, on_progress: Callable[[int, int], None] | None
+) -> None:
+    """Read every event and body that was not read before, and compare the head's totals."""
     report.version = session.version
     head = streams.store.log.head(session.id)
     if head is None:
         return
     problems = [*streams.inherited(head)]
-    reading = streams.reading(head)
-    reading.read_on(report.version, None if told is None else lambda version: told(version, report.version))
-    report.events, report.bodies = reading.events, reading.bodies
-    problems += reading.problems(report.version)
-    if head.version == reading.version and (entry_of(head), head.messages) != (reading.entry, reading.messages):
-        problems.append(Problem("what lists of sessions show of it is not what its events say"))
+    check = streams.of(head)
+    check.read_on(report.version, None if on_progress is None else lambda version: on_progress(version, report.version))
+    report.events, report.bodies = check.events, check.bodies
+    problems += check.problems(report.version)
+    if head.version == check.version and (entry_of(head), head.messages) != (check.entry, check.messages):
+        problems.append(Problem("its catalog entry is not what its events say"))
     report.problems += (problem for problem in dict.fromkeys(problems) if problem not in report.problems)
 
 
-class _Growing:
-    """A session as it was at an earlier version, which can be moved on: what a live reader sees, replayed."""
+class _SessionAt:
+    """A session as it was at an earlier version, which can advance, as a live reader sees it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -307,26 +310,26 @@ class _Growing:
         self.version = 0
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """Every event of versions `after + 1 .. upto`, append by append."""
+        """Yield every event of versions `after + 1 .. upto`, append by append."""
         return self._session.decoded_commits(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """The effective history right after version `at`."""
+        """Return the effective history right after version `at`."""
         version = self.version if at is None else at
         return self._session.history(version, after) if version else iter(())
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
-        """The versions of the effective history."""
+        """Return the version ranges of the effective history."""
         version = self.version if at is None else at
         return self._session.effective_ranges(version) if version else []
 
 
 def _compare(projection: Projection[S], session: Session, report: SessionReport) -> None:
-    """Follow the session from its first event as a live reader would, and compare with replays on the way (promise 7)."""
-    live = _Growing(session)
+    """Follow the session as a live reader does, and compare with replays on the way."""
+    live = _SessionAt(session)
     follower = Follower(projection, live)
-    for look in range(1, LOOKS + 1):
-        live.version = max(report.version * look // LOOKS, 1)
+    for number in range(1, COMPARISONS + 1):
+        live.version = max(report.version * number // COMPARISONS, 1)
         follower.advance()
         hide_inherited(projection, follower.state, session, live.version)
         if projection.encode(follower.state) != projection.encode(replay(projection, session, live.version).state):
@@ -337,14 +340,14 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
 def _checkpoints(projection: Projection[S], session: Session, report: SessionReport) -> None:
     """Compare every usable checkpoint with a replay from the first event."""
     source: Source = session
-    kept = Checkpoints(session.store.log)
-    for version, state in kept.valid(projection, source, report.version, report.version):
-        state = hide_inherited(projection, state, source, version)  # noqa: PLW2901 - the same, as it is to be shown now
+    checkpoints = Checkpoints(session.store.log)
+    for version, state in checkpoints.valid(projection, source, report.version, report.version):
+        state = hide_inherited(projection, state, source, version)  # noqa: PLW2901 - as it is shown now
         if projection.encode(state) != projection.encode(replay(projection, source, version).state):
             report.problems.append(Problem(f"{projection.name}: the checkpoint differs from a replay", version))
 
 
 def _state(session: Session, report: SessionReport) -> None:
-    """The same for the checkpoints of command state, which opening for writing begins with."""
+    """Compare the checkpoints of command state with a replay."""
     for version in session.wrong_checkpoints(report.version):
         report.problems.append(Problem("command state: the checkpoint differs from a replay", version))

@@ -1,4 +1,4 @@
-"""The handles for asyncio: the same events as the blocking ones, durability awaited, and cancelled awaits that leave nothing half."""
+"""The asyncio handles: same events as the blocking ones, awaited durability, cancellation."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.support.faulty_log import FaultyLog
 
 
 def events(chat: AsyncSession) -> list[ev.Event]:
-    """Everything committed."""
+    """All committed events."""
     return [recorded.event for recorded in chat.sync.events()]
 
 
 def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
-    """Spec §16: the asyncio handle appends exactly what the blocking one would, each await durable when it returns."""
+    """The asyncio handle appends the blocking handle's events; each await returns durable."""
     chat = AsyncSession(store.create_session(id="s"))
     usage = Usage(Tokens(1, 2))
 
@@ -74,7 +74,7 @@ def test_a_turn_is_the_same_events_as_the_blocking_one(store: Store) -> None:
 
 
 def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) -> None:
-    """Spec §9: leaving the block without an end, by an error or by cancellation closes the message and frees the session."""
+    """Leaving a reply by error or cancellation closes its message and releases the lease."""
     chat = AsyncSession(store.create_session())
 
     async def leave(error: type[BaseException] | None) -> None:
@@ -113,7 +113,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
 
 
 def test_many_tasks_share_one_handle(store: Store) -> None:
-    """Spec §16: a handle is safe across tasks: every message is whole, once, and its own task's."""
+    """Tasks that share one handle each stream a whole message, once, of their own texts."""
     chat = AsyncSession(store.create_session())
 
     async def talk(number: int) -> None:
@@ -145,13 +145,13 @@ def test_many_tasks_share_one_handle(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
-    """Promise 4, spec §16: a cancelled await leaves an append that is committed whole, and its request id says so."""
+    """Promise 4: a cancelled await leaves a whole append, and its request id finds it."""
     chat = AsyncSession(store.create_session())
 
     async def cancel_at_once() -> None:
         task = asyncio.create_task(chat.user([Text("a"), Text("b")], request_id="r"))
         plain = asyncio.create_task(chat.user("plain"))
-        await asyncio.sleep(0)  # both have begun
+        await asyncio.sleep(0)  # both tasks have begun
         task.cancel()
         plain.cancel()
         await asyncio.gather(task, plain, return_exceptions=True)
@@ -170,7 +170,7 @@ def test_a_cancelled_await_leaves_the_append_whole(store: Store) -> None:
 
 
 def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> None:
-    """Spec §8: who stops waiting for the lease does not get it behind his back."""
+    """A cancelled wait for the lease does not take it later."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -194,7 +194,7 @@ def test_a_cancelled_wait_for_the_lease_leaves_it_to_others(engine: Engine) -> N
 
 
 def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -> None:
-    """Spec §8: waiting callers take their turn, and other tasks go on meanwhile."""
+    """Waiting callers take the lease in turn, and other tasks go on meanwhile."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -223,7 +223,7 @@ def test_a_waiting_caller_gets_the_lease_when_it_is_given_back(engine: Engine) -
 
 
 def test_errors_reach_the_one_who_awaits(store: Store) -> None:
-    """Spec §3, promise 4: refusals and conflicts are raised by the await that asked for it, and nothing was written."""
+    """Promise 4: refusals and conflicts raise from the await that caused them; none writes."""
     chat = AsyncSession(store.create_session())
 
     async def ask() -> None:
@@ -248,7 +248,7 @@ def test_errors_reach_the_one_who_awaits(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None:
-    """Promise 4: user messages of another program do not disturb the one that streams."""
+    """Promise 4: another program's user messages do not disturb a streaming reply."""
     first, second = engine.open(), engine.open()
     chat = AsyncSession(first.create_session())
     other = AsyncSession(second.session(chat.id))
@@ -271,7 +271,7 @@ def test_a_foreign_commit_between_two_awaits_is_no_error(engine: Engine) -> None
 
 
 async def until(found: Callable[[], bool]) -> None:
-    """Let the loop run until something is so."""
+    """Let the loop run until a condition holds."""
     for _ in counting():
         if found():
             return
@@ -279,7 +279,7 @@ async def until(found: Callable[[], bool]) -> None:
 
 
 def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
-    """Processor time of so many commands that are all awaited at once in one session, without the collector's."""
+    """Processor seconds of many pending commands in one session, without garbage collection."""
     with open_store(path) as store:
         chat = AsyncSession(store.create_session())
 
@@ -302,7 +302,7 @@ def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
 
 @pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "under the lease"])
 def test_pending_commands_cost_their_number(tmp_path: Path, *, leased: bool) -> None:
-    """Eight times as many commands pending in one session cost about eight times the processor time, and keep their order."""
+    """Eight times the pending commands cost about eight times the time and keep their order."""
     few, many = (
         min(seconds_of_pending(tmp_path / f"{count} {run}", count, leased=leased) for run in range(2))
         for count in (1_000, 8_000)
@@ -325,7 +325,7 @@ COMMANDS: dict[str, Callable[[Session], object]] = {
 def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
     log: FaultyLog, session: Session, command: Callable[[Session], object], *, leased: bool
 ) -> None:
-    """While `do` waits for a sync that only the event loop lets go on, the loop runs: blocked, neither would."""
+    """While `do` waits for a sync that only the event loop can allow, the loop runs on."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
 
@@ -348,7 +348,7 @@ def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
 def test_an_append_behind_a_pending_command_leaves_the_loop_free(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While one task's `append` waits for another's `user`, a third one's `user` does not stop the event loop."""
+    """A task's `append` behind another task's pending `user` does not block the event loop."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
     flush, flushing = session.writer.flush, Event()
@@ -382,7 +382,7 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
 
 @pytest.mark.parametrize("way", ["reply", "lease"])
 def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way: str) -> None:
-    """Spec §16: cancelled while the end of the block waits for a thread, the message is closed and the lease given back."""
+    """A cancelled end of a reply still closes the message and releases the lease."""
     chat = AsyncSession(session)
     busy = Event()
 

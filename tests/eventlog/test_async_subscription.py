@@ -1,4 +1,4 @@
-"""Following a store in asyncio: the same events as `Store.subscribe`, and neither a thread held nor the loop blocked (spec §12, §16)."""
+"""Asyncio subscriptions: the events of `Store.subscribe` without holding thread or loop."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from tests.support import streaming_worker
 from tests.support.engines import Engine
 
 SLOW = 3_600.0
-"""Seconds between flushes: none comes by itself during a test."""
+"""Seconds between flushes, so that no flush comes by itself during a test."""
 
 
 async def taken(following: AsyncIterator[Recorded], count: int) -> list[Recorded]:
-    """The next so many events."""
+    """The next events, of this number."""
     return [await anext(following) for _ in range(count)]
 
 
 async def ended(following: AsyncIterator[Recorded]) -> list[Recorded]:
-    """Everything up to the end."""
+    """All events up to the end."""
     return [recorded async for recorded in following]
 
 
 def told(store: Store) -> list[Recorded]:
-    """Everything committed, by the blocking subscription."""
+    """All committed events, by the blocking subscription."""
     return list(store.subscribe(timeout=0))
 
 
 def test_history_then_live_is_what_the_blocking_one_tells(engine: Engine) -> None:
-    """Spec §12: a follower that began in the middle of the writing has seen each event once, in order, at its end."""
+    """A follower that starts mid-write gets each event exactly once, in order."""
     store = engine.open()
 
     async def follow() -> list[Recorded]:
@@ -75,7 +75,7 @@ def test_history_then_live_is_what_the_blocking_one_tells(engine: Engine) -> Non
 
 
 def test_a_cancelled_wait_loses_nothing(engine: Engine) -> None:
-    """Spec §16: a follower whose waits are cancelled again and again still gets each event once, in order."""
+    """A follower whose waits are cancelled repeatedly gets each event exactly once, in order."""
     store = engine.open()
     random = Random(1)
 
@@ -99,7 +99,7 @@ def test_a_cancelled_wait_loses_nothing(engine: Engine) -> None:
 
 
 def test_waiting_holds_no_thread(engine: Engine) -> None:
-    """Spec §16: forty followers wait while the loop's only worker thread is free for others, and none is left behind."""
+    """Forty waiting followers hold no worker thread and leave none behind."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user("before")
@@ -122,7 +122,7 @@ def test_waiting_holds_no_thread(engine: Engine) -> None:
 
 @pytest.mark.promise(2)
 def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
-    """Promise 2: who asks for provisional events gets accepted ones at once, without a position, and again when committed."""
+    """Promise 2: provisional events arrive at once, and again with a position when committed."""
     store = engine.open(flush_interval=SLOW)
 
     async def follow() -> tuple[list[Recorded], list[Recorded]]:
@@ -153,7 +153,7 @@ def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> N
 
 
 def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
-    """Spec §12: deltas of a live session of another process arrive while they stream, before its message ends."""
+    """Deltas of another process arrive while they stream, before their message ends."""
     path = tmp_path / "store"
     with open_store(path) as store:
         store.create_session(id="s").user("go")
@@ -171,7 +171,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
 
 
 def test_sessions_kinds_and_the_cursor_choose(engine: Engine) -> None:
-    """Spec §12: a follower gets the session and the kinds it asks for, and goes on behind its cursor."""
+    """A follower gets the session and kinds it asks for, and resumes after its cursor."""
     store = engine.open()
     for name in ("a", "b"):
         session = store.create_session(id=name)
@@ -201,7 +201,7 @@ def is_question(recorded: Recorded) -> bool:
 
 @pytest.mark.promise(12)
 def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
-    """Promise 12: the end of the store and a wrong call are errors of their own, not an end of what is followed."""
+    """Promise 12: a closed store and wrong calls raise typed errors, not the end of iteration."""
     store = engine.open()
     store.create_session(id="s")
     wrong: list[dict[str, object]] = [{"kinds": ["delta"]}, {"kinds": ev.PartDelta}, {"kinds": [int]}, {"after": "1"}]
@@ -219,7 +219,7 @@ def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
         with pytest.raises(ClosedError):
             await waiting
 
-    if engine.name == "embedded":  # the other engine's log outlives its store
+    if engine.name == "embedded":  # the other engine's log stays open after its store's close
         asyncio.run(follow())
     store.close()
     with pytest.raises(ClosedError):
@@ -228,7 +228,7 @@ def test_a_closed_store_and_wrong_calls_are_typed(engine: Engine) -> None:
 
 @pytest.mark.promise(12)
 def test_damage_is_raised_behind_what_came_before_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 12: a follower gets everything before a damaged commit, then its error, and the error again if it goes on."""
+    """Promise 12: a follower gets all before a damaged commit, then its error at every step."""
     session = store.create_session(id="s")
     session.user("sound")
     last = session.version

@@ -1,4 +1,4 @@
-"""Ids: opaque, unique, of ULID's layout, in the order of making for one maker; and what a caller may bring."""
+"""Ids: opaque, unique, in ULID layout, sortable per maker; which ids a caller may give."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from eventlog.ids import MAX_ID_BYTES, check_id, new_id
 
 
 def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
-    """Two ids made one after the other, even within a millisecond, sort that way, and none comes twice."""
+    """Ids of one maker are unique and sort in the order of creation, even in one millisecond."""
     made = [new_id("msg_") for _ in range(5_000)]
     assert made == sorted(made)
     assert len({*made}) == len(made)
@@ -20,8 +20,8 @@ def test_ids_of_one_maker_sort_in_the_order_of_making() -> None:
 
 
 def test_a_child_process_makes_other_ids() -> None:
-    """Spec §16: what was drawn at random before a fork is the parent's, so that no id is made on both sides."""
-    new_id("msg_")  # draws for many
+    """After `os.fork()` parent and child never make the same id."""
+    new_id("msg_")  # draws random bytes for many ids
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -37,12 +37,12 @@ def test_a_child_process_makes_other_ids() -> None:
 
 @pytest.mark.parametrize("name", ["", "x" * (MAX_ID_BYTES + 1), "é" * (MAX_ID_BYTES // 2 + 1)])
 def test_ids_that_are_none(name: str) -> None:
-    """A caller's id has 1 to 256 bytes of UTF-8."""
+    """A caller's id must have 1 to 256 bytes of UTF-8."""
     with pytest.raises(LimitError):
         check_id("message", name)
 
 
 def test_ids_that_callers_bring() -> None:
-    """Spec §3: any other text may be an id, as it is."""
+    """Any other text is accepted as an id, unchanged."""
     for name in ("a", "x" * MAX_ID_BYTES, "é" * (MAX_ID_BYTES // 2), "with blank/and\nmore"):
         assert check_id("message", name) == name

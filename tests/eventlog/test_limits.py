@@ -1,7 +1,9 @@
-"""Spec §16, issue 5: what is too large, and what the system does not give, is a clear error; nothing of it is written, and work goes on.
+"""Exceeded limits and missing system resources are clear errors; nothing is written.
 
-Elsewhere: an append of too many bytes (`append/test_writer.py`), a delta (`session/test_streaming.py`), ids (`test_ids.py`), a full queue and a full map
-(`log/embedded/test_engine.py`), a full disk (`tests/faults/test_full_disk.py`, `log/embedded/journal/test_journal.py`), permissions (`log/embedded/test_unreadable.py`).
+Elsewhere: an append of too many bytes (`append/test_writer.py`), a delta
+(`session/test_streaming.py`), ids (`test_ids.py`), a full queue and a full map
+(`log/embedded/test_engine.py`), a full disk (`tests/faults/test_full_disk.py`,
+`log/embedded/journal/test_journal.py`), permissions (`log/embedded/test_unreadable.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tests.support.python_process import printed
 
 @pytest.mark.parametrize("way", ["user", "tool", "file"])
 def test_a_body_over_the_limit(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """A text over the documented size is `LimitError` with both sizes; nothing of it is there, and the session goes on."""
+    """A text over the limit raises `LimitError` with both sizes; the session goes on."""
     monkeypatch.setattr("eventlog.codec.bodies.MAX_BODY_BYTES", 10_000)
     with eventlog.open("memory:") as store:
         session = store.create_session()
@@ -50,7 +52,7 @@ def test_a_body_over_the_limit(monkeypatch: pytest.MonkeyPatch, way: str) -> Non
 
 
 def test_an_append_over_the_logs_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log itself refuses an append over its limit before it is queued, bodies and catalog entry counted."""
+    """The log refuses an append over its limit before queueing it, bodies and entry counted."""
     monkeypatch.setattr("eventlog.log.validation.MAX_REQUEST_BYTES", 5_000)
     log = open_log(tmp_path / "s")
     log.submit(Append(session="s", payload=b"p", count=1, time=1, creates_at=0)).wait(30)
@@ -67,7 +69,7 @@ def test_an_append_over_the_logs_limit(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_many_bodies_in_one_append(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of events whose large texts are together over the limit is refused as a whole; in pieces it goes in."""
+    """A batch of large texts over the limit is refused whole and accepted in pieces."""
     monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 40_000)
     with eventlog.open("memory:") as store:
         session = store.create_session()
@@ -82,7 +84,7 @@ def test_many_bodies_in_one_append(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_little_address_space(tmp_path: Path) -> None:
-    """Issue 5, map size: where less address space is allowed than the map would reserve, it is smaller, and grows as it is needed."""
+    """With little address space the map starts smaller and grows as needed."""
     script = (
         "import os, resource, sys\n"
         "resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))\n"
@@ -104,7 +106,7 @@ def test_little_address_space(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_few_descriptors(tmp_path: Path) -> None:
-    """Promise 12: where no file can be opened any more, opening is an error to wait out, or the system's, never damage."""
+    """Promise 12: without file descriptors opening fails with a transient error, no damage."""
     script = (
         "import os, resource, sys\n"
         "from eventlog.errors import BusyError, StorageError\n"
@@ -144,7 +146,7 @@ def frozen(tmp_path: Path) -> Generator[Path]:
 
 
 def test_a_read_only_file_system(frozen: Path) -> None:
-    """Issue 5: on a read-only file system a store is read, also by the command line; writing is refused with the system's word for it."""
+    """A store on a read-only file system can be read; writing fails with the system's reason."""
     with eventlog.open(frozen / "s", read_only=True) as store:
         assert store.session("a").version == 2 + 1
         with pytest.raises(ReadOnlyError):

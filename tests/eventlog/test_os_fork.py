@@ -1,4 +1,4 @@
-"""A process that forks while its other threads are at work: no child hangs at a lock that such a thread has held."""
+"""`os.fork()` beside busy threads: no child hangs at a lock that a thread has held."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("case", ["packing", "loading", "keyed", "counting", "remembering", "folding", "leaving"])
 def test_a_child_does_not_hang(tmp_path: Path, case: str) -> None:
-    """Spec §16: whatever the parent was doing, a child packs, counts, makes keys, opens the store for itself, and comes to its end."""
+    """A child forked beside busy threads works and ends without a deadlock."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.support.os_forker", case, str(tmp_path / "store")],
         cwd=ROOT,

@@ -1,6 +1,6 @@
-"""Two versions of the program on one store (spec §16): the older refuses what it does not know, names what to do, and harms nothing.
+"""Two program versions on one store: the older one refuses the unknown, harming nothing.
 
-The newer program is pretended: a child process with other constants, which dies without folding.
+The newer program is a child process with other constants, which dies without folding.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def begun(path: Path) -> None:
 
 @pytest.mark.parametrize("what", IN_AN_EVENT)
 def test_events_of_a_newer_program(tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spec §2.12: an event of a newer schema or kind is named with its session and version; other sessions go on, copies keep it."""
+    """An event of a newer schema or kind is named; other sessions go on, copies retain it."""
     path = tmp_path / "s"
     begun(path)
     wanted = IN_AN_EVENT[what]
@@ -149,7 +149,7 @@ def test_events_of_a_newer_program(tmp_path: Path, what: str, capsys: pytest.Cap
 
 @pytest.mark.parametrize("what", IN_THE_JOURNAL)
 def test_a_journal_that_a_newer_program_goes_on_with(tmp_path: Path, what: str) -> None:
-    """Spec §2.12: a frame, record or file of a newer program is no end of the journal and no damage: nothing is written over it."""
+    """A journal continued by a newer program is not damaged, ended or overwritten."""
     path = tmp_path / "s"
     begun(path)
     log = open_log(path, **SMALL)
@@ -165,7 +165,7 @@ def test_a_journal_that_a_newer_program_goes_on_with(tmp_path: Path, what: str) 
         with pytest.raises(TooNewError, match="use the program that wrote it"):
             open_log(path, read_only=read_only, **SMALL)
     mark = bytearray((path / "mark").read_bytes())
-    mark[:] = bytes(len(mark))  # as after a power failure: nobody knows how far the journal goes
+    mark[:] = bytes(len(mark))  # as after a power failure: the end of the journal is unknown
     (path / "mark").write_bytes(mark)
     for read_only in (True, False):
         with pytest.raises(TooNewError):
@@ -187,7 +187,7 @@ def test_a_journal_that_a_newer_program_goes_on_with(tmp_path: Path, what: str) 
     ],
 )
 def test_a_record_of_a_newer_program_is_told_from_damage(payload: bytes, error: type[DataError]) -> None:
-    """Spec §2.12: records with a tag that is not known are a newer program's, whatever else cannot be decoded is damage."""
+    """Records with an unknown tag are a newer program's; other undecodable records are damage."""
     with pytest.raises(error):
         decode_records(payload, 1)
 
@@ -196,7 +196,7 @@ def test_a_record_of_a_newer_program_is_told_from_damage(payload: bytes, error: 
 def test_a_store_of_another_format(
     tmp_path: Path, format: int, error: type[DataError], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Spec §16: a store of another format is refused by everything, `upgrade` included, with a word on what to do; no byte of it changes."""
+    """A store of another format is refused by every command, and no byte of it changes."""
     path = tmp_path / "s"
     begun(path)
     file = path / "format"
@@ -216,7 +216,7 @@ def test_a_store_of_another_format(
 
 
 def test_nobody_changes_the_format_under_others(tmp_path: Path) -> None:
-    """Spec §16: what would write a store anew, as an upgrade does, waits for whoever has it open."""
+    """An operation that rewrites a store waits until no other program has it open."""
     path = tmp_path / "s"
     begun(path)
     script = (
@@ -233,7 +233,7 @@ def test_nobody_changes_the_format_under_others(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_a_newer_program_is_passed_over(tmp_path: Path) -> None:
-    """Spec §6: a checkpoint that this program cannot read is as good as none: the state is the one replayed from events."""
+    """A checkpoint that this program cannot read is ignored and the events are replayed."""
     with Store(open_log(tmp_path / "s", **SMALL)) as store:
         session = store.create_session(id="a")
         for number in range(5):
@@ -255,7 +255,7 @@ def test_a_checkpoint_of_a_newer_program_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_upgrade_of_a_store_of_this_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spec §16: `upgrade` of a store that needs none says so, changes nothing, and says where there is no store."""
+    """`upgrade` of a current store says that nothing changes; a missing store is an error."""
     path = tmp_path / "s"
     begun(path)
     before = contents(path)

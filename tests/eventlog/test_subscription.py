@@ -1,4 +1,4 @@
-"""Following a store: history, then live, without a gap or a duplicate, across handles, threads and processes (spec §12)."""
+"""Subscriptions: history, then live, without gap or duplicate, across processes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.support import streaming_worker
 from tests.support.engines import Engine
 
 SLOW = 3_600.0
-"""Seconds between flushes: none comes by itself during a test."""
+"""Seconds between flushes, so that no flush comes by itself during a test."""
 
 
 def streamed(store: Store, session: str, texts: list[str]) -> None:
-    """An answer in deltas, as a whole."""
+    """An answer in deltas, whole."""
     with store.session(session).assistant(model="m") as reply:
         text = reply.stream_text()
         for piece in texts:
@@ -30,13 +30,13 @@ def streamed(store: Store, session: str, texts: list[str]) -> None:
 
 
 def everything(store: Store) -> list[Recorded]:
-    """All that is committed, read without following."""
+    """All committed events, read without following."""
     found = [event for info in store.sessions() for event in store.session(info.id).events()]
     return sorted(found, key=lambda recorded: recorded.position)
 
 
 def test_history_then_live_without_a_gap_or_a_duplicate(engine: Engine) -> None:
-    """Spec §12: a follower that began in the middle of the writing has seen each event once, in order, at its end."""
+    """A follower that starts mid-write gets each event exactly once, in order."""
     store = engine.open()
     for name in ("a", "b"):
         store.create_session(id=name).user(f"question of {name}")
@@ -61,7 +61,7 @@ def test_history_then_live_without_a_gap_or_a_duplicate(engine: Engine) -> None:
 
 
 def test_sessions_and_kinds_choose(engine: Engine) -> None:
-    """Spec §12: a follower gets the session and the kinds it asks for, and its cursor goes on behind them."""
+    """A follower gets the sessions and kinds it asks for; its cursor moves past the others."""
     store = engine.open()
     for name in ("a", "b"):
         store.create_session(id=name).user("hello")
@@ -74,7 +74,7 @@ def test_sessions_and_kinds_choose(engine: Engine) -> None:
 
 
 def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
-    """Spec §12: deltas of a live session of another process arrive while they stream, before its message ends."""
+    """Deltas of another process arrive while they stream, before their message ends."""
     path = tmp_path / "store"
     with open_store(path) as store:
         store.create_session(id="s").user("go")
@@ -95,7 +95,7 @@ def test_another_process_is_followed_while_it_streams(tmp_path: Path) -> None:
 
 
 def test_a_slow_reader_holds_little_and_slows_nobody(tmp_path: Path) -> None:
-    """Spec §12: a follower that stands still keeps a bounded part of what is written meanwhile, and then gets it all."""
+    """A slow follower buffers a bounded part, slows no writer, and gets every event."""
     with open_store(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("begin")
@@ -116,7 +116,7 @@ def test_a_slow_reader_holds_little_and_slows_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
-    """Promise 2: who asks for provisional events gets accepted ones at once, without a position, and again when committed."""
+    """Promise 2: provisional events arrive at once, and again with a position when committed."""
     store = engine.open(flush_interval=SLOW)
     session = store.create_session(id="s")
     session.user("go")
@@ -140,7 +140,7 @@ def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> N
 
 
 def follower_until(follower: Iterator[Recorded], kind: type[ev.Base]) -> Iterator[Recorded]:
-    """What a follower gets up to the first committed event of a kind."""
+    """The events a follower gets up to the first committed event of a kind."""
     for recorded in follower:
         yield recorded
         if recorded.position and isinstance(recorded.event, kind):
@@ -149,7 +149,7 @@ def follower_until(follower: Iterator[Recorded], kind: type[ev.Base]) -> Iterato
 
 @pytest.mark.promise(2)
 def test_other_stores_see_nothing_that_is_not_committed(engine: Engine) -> None:
-    """Promise 2: what one handle accepted is told to followers of another store only when it is committed."""
+    """Promise 2: followers of another store get an accepted event only once committed."""
     writing, reading = engine.open(flush_interval=SLOW), engine.open()
     session = writing.create_session(id="s")
     session.user("go")
@@ -163,7 +163,7 @@ def test_other_stores_see_nothing_that_is_not_committed(engine: Engine) -> None:
 
 
 def told(store: Store) -> list[str]:
-    """The deltas that a follower with provisional events gets right now."""
+    """The deltas that a follower with provisional events has available now."""
     return texts_of(store.subscribe(kinds=[ev.PartDelta], timeout=0, provisional=True))
 
 

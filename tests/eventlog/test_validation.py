@@ -1,4 +1,4 @@
-"""Wrong calls: each is a `CallError` that says what was expected, and nothing is written."""
+"""Wrong calls: each is a `CallError` with the expectation, and nothing is written."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from projections import ModelView
 from projections.window import ContextWindow, Wait
 
 WRONG = object()
-"""Of no type that anything takes."""
+"""A value of a type that no argument takes."""
 
 
 @pytest.mark.parametrize("address", ["postgresql://h/x", "postgresql+psycopg://h/x", "sqlite:///x", "s3://bucket/x"])
 def test_an_address_is_no_directory(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address of a server is refused wherever a directory would be made, as a str and as a `Path`; a name with a colon is not."""
+    """A server address is refused wherever a directory would be made; a colon is no address."""
     monkeypatch.chdir(tmp_path)
     for path in (address, Path(address)):
         calls: list[Callable[[str | Path], object]] = [
@@ -45,7 +45,7 @@ def test_an_address_is_no_directory(address: str, tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("path", [None, 5, b"chats", WRONG])
 def test_a_path_is_a_path(path: Any) -> None:
-    """What is no path is a wrong call, not an error of some library."""
+    """A wrong type for a path is `CallError`, no error of another library."""
     with pytest.raises(CallError, match="a path is a str or a Path, not"):
         eventlog.open(path)
 
@@ -107,13 +107,13 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
 
 
 def _any(value: object) -> Any:
-    """What a program without type checks may hand over."""
+    """Pass a value of any type, as a program without type checks may."""
     return value
 
 
 @pytest.mark.parametrize("number", range(len(SAID)))
 def test_a_wrong_argument_is_named(number: int) -> None:
-    """Every command says which argument or field is wrong, and which type it is of; nothing is appended, no session begun."""
+    """Every command names a wrong argument and its type; nothing is appended or started."""
     call, said = SAID[number]
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
@@ -126,7 +126,7 @@ def test_a_wrong_argument_is_named(number: int) -> None:
 
 
 def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
-    """The same while a message is filled: what is refused closes no stream, and the right call can follow."""
+    """A wrong argument inside a reply is named; its streams stay open and the reply goes on."""
     session = store.create_session()
     with session.assistant("p/m") as reply:
         text = reply.stream_text()
@@ -167,7 +167,7 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
 
 
 def test_a_reply_is_used_in_its_block(store: Store) -> None:
-    """Before its `with` a reply says that it has not begun, after its end that it is finished, whatever is asked of it."""
+    """A reply used before or after its `with` block says so, for every method."""
     session = store.create_session()
     reply = session.assistant("p/m")
     uses: list[Callable[[], object]] = [
@@ -195,7 +195,7 @@ def test_a_reply_is_used_in_its_block(store: Store) -> None:
 
 
 def test_a_parent_is_there() -> None:
-    """A sub-session of a session that is not there, or not any more, is refused, and not begun."""
+    """A sub-session of a missing or erased session is refused and not created."""
     with eventlog.open("memory:") as store:
         with pytest.raises(NotFoundError, match="no session 'nope'"):
             store.create_session(id="child", parent="nope")
@@ -209,7 +209,7 @@ def test_a_parent_is_there() -> None:
 
 
 def test_a_window_takes_a_model_as_a_reply_does(store: Store) -> None:
-    """`provider/name` will do for a window's model, and is what is recorded."""
+    """A window takes `provider/name` as its model and records it so."""
     session = store.create_session()
     with ContextWindow(session, model="p/m", limits=Limits(100_000)) as window:
         assert window.model == Model("p", "m")
@@ -217,7 +217,7 @@ def test_a_window_takes_a_model_as_a_reply_does(store: Store) -> None:
 
 
 def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> None:
-    """Leaving a reply is told of a delta that no part took, and closes the message all the same: the next loop need not wait."""
+    """Leaving a reply reports a refused delta and still closes the message."""
     session = store.create_session()
     session.user("question")
     reply = session.assistant("p/m")
@@ -234,7 +234,7 @@ def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> N
 
 
 def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
-    """Whatever is used after the end of its store says so in the same words."""
+    """Every use of a closed store raises the same error text."""
     store = eventlog.open(tmp_path / "s")
     session = store.create_session()
     reply = session.assistant()
@@ -260,7 +260,7 @@ def test_a_closed_store_is_called_closed(tmp_path: Path) -> None:
 
 
 def test_a_json_text_is_read_without_a_new_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts of JSON share one decoder, which goes on after a text that it refused."""
+    """Texts of JSON share one decoder, which works on after a text that it refused."""
     assert json_value("[1]") == [1]
 
     def made(*_: object, **__: object) -> None:

@@ -1,4 +1,4 @@
-"""Wrong types: every public function and method, each argument in turn, gives an error of this package or takes what it is given."""
+"""Each public argument, given a wrong type, is accepted or raises this package's error."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from projections.window import ContextWindow
 from projections.window.prune import planner
 
 WRONG: list[Any] = [object(), None, "b", b"x", -1, 1 << 70, float("nan"), [5], {}]
-"""Values of types that most arguments are not of."""
+"""Values of types that most arguments do not have."""
 WAITS = {"wait", "timeout"}
-"""Lengths of time: of them a None or a large number is waited for."""
+"""Durations, for which None or a large number would be waited out."""
 PATHS = {"path", "source", "into", "to"}
-"""A text is one, so it is no wrong value."""
+"""A text, which is no wrong value for a text argument."""
 LEFT_OUT = {
     "ModelView.of": "a classmethod, tried as a function",
     "Pipeline.accept": "for the session's own commands",
@@ -48,7 +48,7 @@ LEFT_OUT = {
     "Store.let_go": "for erasure",
     "Store.usable": "for the handles in this package",
 }
-"""Methods that no program calls, and why."""
+"""Methods that programs do not call, with the reason."""
 FITTING: dict[str, Any] = {
     "arguments": {"part": "x"},
     "at": 1,
@@ -74,14 +74,14 @@ FITTING: dict[str, Any] = {
     "value": "{}",
     "wait": 0.0,
 }
-"""What an argument is given that must be, by its name; else a text."""
+"""Required values of arguments by name; else a text."""
 STEPS: dict[str, Any] = {
     "CallModel": projections.CallModel("m1", last=False, tokens=0),
     "PendingCall": projections.PendingCall("prt_c", "c", "bash", "{}", running=False),
     "RunSubtask": projections.RunSubtask("m1", "prt_t", eventlog.Subtask("x", "x", "x")),
     "Step": projections.Promote("m1"),
 }
-"""The same by the type."""
+"""Required values of arguments by type."""
 
 
 SPECIFIC: dict[str, dict[str, Any]] = {
@@ -90,11 +90,11 @@ SPECIFIC: dict[str, dict[str, Any]] = {
     "projections.window.recall": {"name": "m2"},
     "projections.policy_named": {"name": "default"},
 }
-"""What fits one function only."""
+"""Required values for one function only."""
 
 
 class Case(NamedTuple):
-    """One argument of one public callable; `made` gives the callable and what belongs to it."""
+    """One argument of one public callable; `made` gives the callable and its owner."""
 
     name: str
     argument: str
@@ -115,14 +115,14 @@ def session(store: eventlog.Store) -> Session:
 
 
 def opened(store: eventlog.Store) -> eventlog.Reply:
-    """A reply that is being filled."""
+    """A reply that is open."""
     made = session(store).assistant("p/m")
     made.__enter__()
     return made
 
 
 def window(store: eventlog.Store) -> ContextWindow:
-    """A window that is entered, with an open reply that has a call."""
+    """An entered window with an open reply that has a call."""
     made = ContextWindow(session(store))
     made.__enter__()
     reply, _ = made.begin(STEPS["CallModel"])
@@ -135,8 +135,8 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Store": lambda store: (session(store), store)[1],
     "Session": session,
     "Reply": opened,
-    "Call": lambda store: opened(store).tool("bash", call_id="c"),
-    "Stream": lambda store: opened(store).stream_text(),
+    "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
+    "TextStream": lambda store: opened(store).stream_text(),
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
     "Transcript": lambda store: projections.Transcript(session(store)),
@@ -149,8 +149,8 @@ KINDS: dict[str, type] = {
     "Store": eventlog.Store,
     "Session": Session,
     "Reply": eventlog.Reply,
-    "Call": eventlog.ToolCall,
-    "Stream": eventlog.TextStream,
+    "ToolCall": eventlog.ToolCall,
+    "TextStream": eventlog.TextStream,
     "ModelView": ModelView,
     "LiveView": LiveView,
     "Transcript": projections.Transcript,
@@ -168,18 +168,18 @@ MADE: dict[str, type] = {
     "LiveView": LiveView,
     "Transcript": projections.Transcript,
 }
-"""Classes that a program makes itself."""
+"""Classes that a program instantiates itself."""
 NOT_MADE = {
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
     "SessionReport": "an answer",
     "StoreReport": "an answer",
 }
-"""Public classes that are no plain values and are not tried, and why."""
+"""Public classes that are neither plain values nor tried, with the reason."""
 
 
 def functions() -> dict[str, Callable[..., Any]]:
-    """Every public function, and every class that a program makes."""
+    """Every public function, and every class that programs instantiate."""
     return {
         **MADE,
         "ModelView.of": ModelView.of,
@@ -197,7 +197,7 @@ FUNCTIONS = functions()
 
 
 def cases() -> Iterator[Case]:
-    """Every argument of every public function, and of every public method of what a program holds."""
+    """Every argument of every public function and of every public method of the handles."""
     for name, kind in KINDS.items():
         for method, function in inspect.getmembers(kind, inspect.isfunction):
             if not method.startswith("_") and f"{name}.{method}" not in LEFT_OUT:
@@ -222,7 +222,7 @@ CASES = [*cases()]
 
 
 def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, Any]:
-    """What a call needs that is right."""
+    """Valid arguments for a call."""
     found: dict[str, Any] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         kind = str(parameter.annotation)
@@ -234,8 +234,10 @@ def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, 
             found[name] = session(store)
         elif kind == "ContextWindow":
             found[name] = ContextWindow(session(store))
-        elif kind in {"Reply", "Call", "Stream"}:
-            found[name] = {"Reply": opened, "Call": THINGS["Call"], "Stream": THINGS["Stream"]}[kind](store)
+        elif kind in {"Reply", "ToolCall", "TextStream"}:
+            found[name] = {"Reply": opened, "ToolCall": THINGS["ToolCall"], "TextStream": THINGS["TextStream"]}[kind](
+                store
+            )
         elif kind.startswith("Callable"):
             found[name] = str
         elif name in PATHS:
@@ -246,7 +248,7 @@ def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, 
 
 
 def carry_out(result: object) -> None:
-    """Do what a call left for later: await, iterate, or enter what it gave."""
+    """Finish a lazy result: await, iterate or enter it."""
     if inspect.iscoroutine(result):
         asyncio.run(result)
     elif isinstance(result, eventlog.AsyncSubscription):
@@ -259,13 +261,13 @@ def carry_out(result: object) -> None:
 
 
 async def first_of(following: AsyncIterator[object]) -> None:
-    """Await the first one."""
+    """Await the first item."""
     async for _ in following:
         break
 
 
 def wrong_for(argument: str) -> list[Any]:
-    """The values that are tried."""
+    """The values that are tried for an argument."""
     if argument in PATHS:
         return [wrong for wrong in WRONG if not isinstance(wrong, str)]
     if argument in WAITS:
@@ -275,7 +277,7 @@ def wrong_for(argument: str) -> list[Any]:
 
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{case.name}({case.argument})" for case in CASES])
 def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call takes what it is given, of any type, or raises a typed error, no longer than a line."""
+    """A call given any type returns or raises a typed error of at most one line."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(planner, "PLANNERS", {**planner.PLANNERS})
     Path("transcript.jsonl").write_text('{"role": "user", "content": "hi"}\n', encoding="utf-8")
@@ -294,7 +296,7 @@ def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, m
             said = str(error)
         else:
             said = ""
-            _close(store)  # the call did something
+            _close(store)  # the call had an effect
             store = None
         assert len(said) < 700
     if store is not None:
@@ -307,7 +309,7 @@ def _close(store: eventlog.Store) -> None:
 
 
 def test_every_public_name_is_tried() -> None:
-    """A public class or function is among those that are tried, a plain value or an error, or left out with a reason."""
+    """Every public name is tried, is a plain value or an error, or is excluded with a reason."""
     tried = {*KINDS, *MADE, *NOT_MADE, "ModelView"}
     forgotten = [
         f"{package.__name__}.{name}"
@@ -324,7 +326,7 @@ def test_every_public_name_is_tried() -> None:
 
 
 def test_a_clock_gives_whole_milliseconds() -> None:
-    """A clock of the caller's that gives something else is named, whenever it does."""
+    """A caller's clock that returns no whole milliseconds is named, at every call."""
     given: list[Any] = [None, 1.5, "now"]
     for time in given:
         times = iter([1_700_000_000_000])
@@ -336,7 +338,7 @@ def test_a_clock_gives_whole_milliseconds() -> None:
 
 
 def test_ids_are_texts() -> None:
-    """A maker of ids of the caller's that gives something else, or too long a text, is named."""
+    """A caller's id maker that returns no text, or too long a one, is named."""
     given: list[Any] = [None, 5, b"x", object(), "", "x" * 1_000]
     for name in given:
         with eventlog.open("memory:", new_id=partial(_gives, name)) as store:
@@ -352,7 +354,7 @@ def _gives(name: Any, _prefix: str) -> Any:
 
 
 def test_an_id_of_any_length_gives_a_short_error() -> None:
-    """Ten megabytes in the place of an id, or of any name, are not in the error."""
+    """An id of ten megabytes is not quoted in the error."""
     long = "x" * 10_000_000
     with eventlog.open("memory:") as store:
         made = session(store)

@@ -1,4 +1,5 @@
-"""What the engine is put through: I/O errors, power failures, kills, contention and hostile input.
+"""Fault injection: I/O errors, power failures, kills, contention and hostile input.
 
-Short with every run of the tests; with `EVERDELTA_SLOW=1` in the long form, whose figures are in the README (`table.py`).
+Short with every run of the tests; with `EVERDELTA_SLOW=1` in the long form, whose figures are in
+the README (`table.py`).
 """

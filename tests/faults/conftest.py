@@ -16,14 +16,14 @@ from tests.support.faults.tracing import may_trace
 
 @pytest.fixture
 def tracing() -> None:
-    """Where a process may trace its children."""
+    """Skip where a process may not trace its children."""
     if not may_trace():
         pytest.skip("needs Linux on x86-64 or AArch64, and the right to trace a child process")
 
 
 @pytest.fixture(scope="session")
 def large_places() -> Generator[Callable[[str], Path]]:
-    """A directory on the disk for each kind of large store, for the whole run: such stores are made once."""
+    """A directory per kind of large store, for the whole run: such stores are made once."""
     with TemporaryDirectory() as directory:
         yield lambda kind: _made(Path(directory) / kind.replace(" ", "-"))
 
@@ -35,6 +35,6 @@ def _made(path: Path) -> Path:
 
 @pytest.fixture
 def place_of(large_places: Callable[[str], Path]) -> Generator[Callable[[str], Path]]:
-    """A directory to work on stores of a kind: in memory, and empty, unless they are large."""
+    """A directory for stores of a kind: in memory and empty, unless the stores are large."""
     with ExitStack() as stack:
         yield lambda kind: large_places(kind) if is_large(kind) else stack.enter_context(scratch())

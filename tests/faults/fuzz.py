@@ -1,7 +1,8 @@
-"""The coverage-guided fuzzer: `python -m tests.faults.fuzz TARGET SECONDS [DATA]`, with `atheris` (`pip install atheris`).
+"""The coverage-guided fuzzer: `python -m tests.faults.fuzz TARGET SECONDS [DATA]`.
 
-Begins with the recorded files in DATA.  Ends with exit code 0 and figures, or with what broke and the file that did it.
-Not a test: what it finds becomes one.  `TARGET` is one of those in `tests/support/faults/hostile_input.py`.
+Needs `atheris` (`pip install atheris`). Begins with the recorded files in DATA. Ends with exit code
+0 and figures, or with what broke and the file that did it. Not a test: what it finds becomes one.
+`TARGET` is one of those in `tests/support/faults/hostile_input.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/embedded/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
-Only what is tried on stores of 200 MB: the same with `-k "200 MB"`.  A row is here only if all that is promised for it held each time: a test that fails counts nothing.  With `--all` every kind of fault has a row,
-with what else was counted.
+Add `-k "200 MB"` for the tries on stores of 200 MB only. A row is here only if its promise held each time: a test that fails
+counts nothing. With `--all` every kind of fault has a row, with its other counts.
 """
 
 from __future__ import annotations
@@ -164,11 +164,11 @@ ROWS = (
         "the same",
     ),
 )
-"""The faults that a row counts, what it is called, and what held.  Those of an encrypted or large store are in no row that does not name it."""
+"""The faults a row counts, the row's name and its promise; large stores have own rows."""
 
 
 def _counted(lines: list[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
-    """How many of each fault were tried, and what else was counted."""
+    """The count of each fault tried, and the other counts."""
     tried: Counter[str] = Counter()
     found: dict[str, Counter[str]] = {}
     for line in lines:
@@ -180,7 +180,7 @@ def _counted(lines: list[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
 
 
 def _store_of(text: str) -> str:
-    """The end of a fault's name, or of a pattern, that says on what kind of store."""
+    """The end of a fault's name, or of a pattern, that names the kind of store."""
     return max((said for said in SAID.values() if text.endswith(said)), key=len)
 
 

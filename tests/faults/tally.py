@@ -1,6 +1,7 @@
-"""Counting what was tried, for the table in the README.  Not a test.
+"""Counting of what was tried, for the table in the README.
 
-With `EVERDELTA_TALLY=FILE` every test adds a line to that file; `python -m tests.faults.table FILE` makes the table of them.
+With `EVERDELTA_TALLY=FILE` every test adds a line to that file; `python -m tests.faults.table FILE`
+makes the table of them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pathlib import Path
 __all__ = ["SLOW", "tally"]
 
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
-"""Whether to try for minutes what is otherwise tried for seconds."""
+"""Whether to try for minutes instead of seconds."""
 
 
 def tally(fault: str, tried: int, **found: int) -> None:
-    """So many faults of a kind were tried, and what was promised held; `found` are other numbers worth telling."""
+    """Record the number of faults tried of a kind; `found` are other numbers to report."""
     file = os.environ.get("EVERDELTA_TALLY")
     if file:
         with Path(file).open("a", encoding="utf-8") as stream:

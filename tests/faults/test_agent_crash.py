@@ -1,4 +1,4 @@
-"""`kill -9` of an agent at whatever it is doing: nothing durable is lost, what was open is settled once, and the agent goes on."""
+"""`kill -9` of an agent at any work: nothing durable is lost, and the agent goes on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.faults.encrypted_stores import SIZED, said_of
 
 KILLS = {"plain": 1200 if SLOW else 10, "encrypted": 400 if SLOW else 6, "200 MB": 16, "encrypted 200 MB": 8}
 RUNS = {"plain": 12 if SLOW else 1, "encrypted": 4 if SLOW else 1, "200 MB": 1, "encrypted 200 MB": 1}
-"""The kills are shared out among so many programs."""
+"""The kills are divided among this many programs."""
 WORKS = {kind: tuple(WORK) for kind in SIZED}
 if not SLOW:
     WORKS["encrypted"] = ("stream", "settling", "moment")
@@ -28,10 +28,12 @@ if not SLOW:
 @pytest.mark.promise(1, 2, 3, 7, 11)
 @pytest.mark.parametrize(("kind", "seed"), [(kind, seed) for kind in SIZED for seed in range(RUNS[kind])])
 def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kind: str) -> None:
-    """Promises 1-3, 7, 11, spec §9: streams, tools, compactions, settling, checkpoints, folds and growth of the map, killed inside.
+    """Promises 1-3, 7, 11: an agent killed at any kind of work loses nothing and goes on.
 
-    What was durable is there, unchanged; replay equals live; settling happens once and changes no view; a compaction is completed or
-    failed; in the end every question was asked once and is answered.
+    Killed inside streams, tools, compactions, settling, checkpoints, folds and growth of the map.
+    What was durable is there, unchanged; replay equals live; settling happens once and changes no
+    view; a compaction is completed or failed; in the end every question was asked once and is
+    answered.
     """
     kills = KILLS[kind] // RUNS[kind]
     done = program("crash_agent", tmp_path, seed, kills, kind, *WORKS[kind], seconds=3600 if SLOW else 280)
@@ -40,7 +42,7 @@ def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kin
     killed = {work: found.pop(work, 0) for work in WORKS[kind]}
     assert sum(killed.values()) >= kills
     missed = [work for work, count in killed.items() if not count]
-    assert len(missed) <= (0 if SLOW else 2), killed  # a point that the work does not reach kills nothing
+    assert len(missed) <= (0 if SLOW else 2), killed  # a point that the work does not reach kills no agent
     for work, times in killed.items():
         tally(f"kill -9: {work}{said_of(kind)}", times)
     tally("kill -9: all of these" + said_of(kind), sum(killed.values()), **found)
@@ -48,7 +50,7 @@ def test_an_agent_is_killed_at_every_kind_of_work(tmp_path: Path, seed: int, kin
 
 @pytest.mark.promise(7)
 def test_a_long_session_is_sound_however_its_state_is_packed() -> None:
-    """Promise 7: of a session so long that its state is packed, no sound checkpoint is said to differ from a replay."""
+    """Promise 7: in a session with archived state no sound checkpoint differs from a replay."""
     with Store(MemoryLog(), checkpoint_events=90) as store:
         session = store.create_session(id="s")
         for number in range(200):

@@ -1,4 +1,4 @@
-"""The program itself, killed while a command is at work on a whole store; the same command is given again, and all is well."""
+"""Commands on a whole store, killed and given again: they complete and lose nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
     ),
     "expire": (("--store", "s", "expire", "--count", "0"), "", (Exit.OK,)),
 }
-"""The command, what is there when it has begun ("": nothing tells that), and how it may end when it is given again."""
+"""The command, the sign that it has begun ("": none), and the ends allowed on a repeat."""
 SHORT = [("plain", "backup"), ("plain", "repair"), ("plain", "scrub"), ("encrypted", "erase"), ("encrypted", "vacuum")]
 LONG = [
     (kind, work) for kind in SIZED for work in COMMANDS if not is_large(kind) or work in {"backup", "repair", "scrub"}
@@ -55,7 +55,7 @@ def start(command: tuple[str, ...], place: Path) -> subprocess.Popen[bytes]:
 
 
 def prepared(job: Callable[[Path], object], place: Path) -> None:
-    """Do something in a process of its own, that has no other's threads and patches nothing here."""
+    """Run a function in its own process, without this one's threads and patches."""
 
     def work() -> None:
         patched()
@@ -67,7 +67,7 @@ def prepared(job: Callable[[Path], object], place: Path) -> None:
 @pytest.mark.promise(1, 11, 12)
 @pytest.mark.parametrize(("kind", "work"), LONG if SLOW else SHORT)
 def test_a_command_is_killed_and_given_again(work: str, kind: str, place_of: Callable[[str], Path]) -> None:
-    """Promises 1, 11, 12: `kill -9` of a command loses no event; the command, given again, comes to its end and leaves nothing over."""
+    """Promises 1, 11, 12: a killed command loses no event and completes when given again."""
     command, sign, ends = COMMANDS[work]
     chance = random.Random(work)
     killed = 0

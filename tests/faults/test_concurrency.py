@@ -1,4 +1,4 @@
-"""Processes and threads contend for a few sessions, are killed and stopped; what they saw is one log that does one thing at a time."""
+"""Processes and threads that contend, die and stop have seen one sequential log."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ WANTED = {
     "taking append done",
     "taking append fenced",
 }
-"""What a history has to have to tell anything."""
+"""The events a history must have to be conclusive."""
 
 
 def said(one: Operation) -> str:
-    """What kind of call it was, and what came of it."""
+    """Name a call by its kind and its outcome."""
     return f"{'taking ' * one.takes}{one.kind} {one.outcome}"
 
 
 class Crowd:
-    """The processes: one that dies is followed by another."""
+    """The processes of a run; a dead one is replaced by another."""
 
     def __init__(self, directory: Path, kind: str) -> None:
         self.store = directory / "store"
@@ -52,7 +52,7 @@ class Crowd:
         self.started = 0
 
     def start(self, seconds: float) -> subprocess.Popen[str]:
-        """Another process, for so long."""
+        """Start another process, for this long."""
         self.started += 1
         name = f"p{self.started}"
         arguments = [self.store, self.keys or "", self.records / name, name, THREADS, seconds, self.started]
@@ -64,7 +64,7 @@ class Crowd:
         )
 
     def run(self, chance: random.Random) -> tuple[int, int]:
-        """Until the time is over; returns how many were killed, and how many stopped for a while."""
+        """Run until the time is over; return the numbers of kills and of pauses."""
         begun = time.monotonic()
         crowd = [self.start(SECONDS) for _ in range(PROCESSES)]
         killed = stopped = 0
@@ -89,7 +89,7 @@ class Crowd:
 @pytest.mark.promise(2, 4, 5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str) -> None:
-    """Promises 2, 4, 5: versions are given once and in real time's order, each refusal was true then, no fenced writer gets in."""
+    """Promises 2, 4, 5: what all writers saw is linearizable; no fenced writer gets in."""
     crowd = Crowd(tmp_path, kind)
     log = open_log_module.open_log(crowd.store, keys=crowd.keys, **OPTIONS)
     begun: list[Operation] = []
@@ -99,7 +99,7 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str
     chance = random.Random(9)
     killed = stopped = 0
     operations: list[Operation] = []
-    for _ in range(10):  # on a busy machine not everything comes up at once
+    for _ in range(10):  # on a busy machine one run may not have every event
         more = crowd.run(chance)
         killed, stopped = killed + more[0], stopped + more[1]
         operations = begun + [one for record in sorted(crowd.records.iterdir()) for one in read_record(record)]
@@ -127,7 +127,7 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str
 
 @pytest.mark.promise(2)
 def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 2: while one thread takes in what another process committed, no other thread takes what was there before for all there is."""
+    """Promise 2: a read beside a thread that catches up sees the other process's commits."""
     path = tmp_path / "store"
     open_log(path, **OPTIONS).close()
     reader = open_log(path, read_only=True)
@@ -163,7 +163,7 @@ def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypa
 
 @pytest.mark.promise(2)
 def test_an_append_comes_behind_what_another_process_commits_meanwhile(tmp_path: Path) -> None:
-    """Promise 2: what another process commits while an append waits in the queue goes before it: no position is given twice."""
+    """Promise 2: no position is given twice when another process commits before an append."""
     path = tmp_path / "store"
     log = open_log(path, **OPTIONS)
     log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0)).wait()

@@ -1,4 +1,4 @@
-"""A full disk below LMDB, for real: nothing is lost, errors are typed, no process dies, and work goes on when there is room."""
+"""A really full disk below LMDB: no loss, typed errors, live processes, recovery."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def program(name: str, *arguments: object, seconds: float = 280) -> subprocess.C
 
 @pytest.mark.promise(1, 3, 12)
 def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
-    """Promises 1, 3, 12: a fold that is refused in the middle of LMDB's commit loses nothing, and is done when there is room."""
+    """Promises 1, 3, 12: a fold refused inside LMDB's commit loses nothing and is repeated."""
     done = program("full_disk", tmp_path, 11 if SLOW else 13, 1 if SLOW else 9, seconds=3600 if SLOW else 280)
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, int] = json.loads(done.stdout)
@@ -43,7 +43,7 @@ def test_every_size_at_which_lmdb_cannot_grow(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_what_is_mapped_has_room(tmp_path: Path) -> None:
-    """Promise 12: no file that is mapped to be written has a hole, for on a full disk storing into one kills the process."""
+    """Promise 12: no mapped file has a hole, as storing into one kills on a full disk."""
     open_log(tmp_path / "s").close()
     for name in ("mark", "lmdb/lock.mdb"):
         status = (tmp_path / "s" / name).stat()
@@ -63,7 +63,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
 
 
 def test_a_file_system_without_room(small_disk: Path) -> None:
-    """Issue 5, limits: with any amount of room left on a real file system a store is made, or is refused with a typed error."""
+    """With any space left on a real file system a store is made or refused, typed."""
     tried = 0
     log = open_log(small_disk / "before", **OPTIONS)
     acknowledged = [log.submit(append).wait(30) for append in workload()[:20]]
@@ -86,7 +86,7 @@ def test_a_file_system_without_room(small_disk: Path) -> None:
 
 @pytest.mark.promise(1, 3, 12)
 def test_a_backup_on_a_full_file_system(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Promises 1, 3, 12: with any room left a backup and a restore end, or say that there is no room and go on when there is."""
+    """Promises 1, 3, 12: backup and restore complete, or refuse for space and resume."""
     source = tmp_path_factory.mktemp("source") / "s"
     with eventlog.open(source) as store:
         session = store.create_session(id="a")
@@ -119,7 +119,7 @@ def test_a_backup_on_a_full_file_system(small_disk: Path, tmp_path_factory: pyte
 
 
 def test_what_the_system_refuses_is_a_typed_error(tmp_path: Path) -> None:
-    """Issue 5, limits: where no store can be made or opened the error is the engine's, and names the path and the cause."""
+    """A store that cannot be made or opened is an engine error with path and cause."""
     (tmp_path / "file").write_text("no directory")
     for read_only in (False, True):
         with pytest.raises(StorageError, match="file/store"):

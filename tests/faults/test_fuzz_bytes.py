@@ -1,4 +1,4 @@
-"""Any bytes where stored or foreign bytes are expected: a typed error or sound values, and nothing else happens."""
+"""Any bytes for stored or foreign ones: a typed error or sound values, nothing else."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def edited(data: bytes, edits: list[Edit]) -> bytes:
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_any_bytes_are_sound_or_refused(name: str) -> None:
-    """Promise 12, spec §13: bytes that nobody wrote, and bytes that somebody changed, give a typed error or whole values."""
+    """Promise 12: random and changed bytes give a typed error or whole values."""
     attempt: Callable[[bytes], None] = TARGETS[name]
     sound = corpus(name, DATA)
     for one in sound[:: 1 if SLOW else max(len(sound) // 20, 1)]:

@@ -1,4 +1,4 @@
-"""Any arguments on the command line: a documented exit code, one line of explanation, and never a traceback."""
+"""Any arguments: a documented exit code, one line of explanation, never a traceback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import typer.main
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import eventlog
@@ -19,9 +19,9 @@ from tests.faults.tally import SLOW, tally
 
 EXAMPLES = 800 if SLOW else 70
 ODD = ["", "-", "--", "0", "-1", "1", "999999999999999999999", "nan", "1e9", "é\u202e", "\ud800", "a b", "*", "--help", "a" * 300, "\x1b[31m", "[red]", "%s", "{}"]  # fmt: skip
-"""Words that nobody expects; none of them names a file outside the test's own directory."""
+"""Unexpected words; none of them names a file outside the test's own directory."""
 NOT_RUN = {"demo"}
-"""Takes no arguments, and its two seconds are tested elsewhere."""
+"""A command without arguments whose two seconds are tested elsewhere."""
 
 
 def grammar() -> dict[str, list[str]]:
@@ -41,7 +41,7 @@ GRAMMAR = grammar()
 
 @st.composite
 def lines(draw: st.DrawFn) -> list[str]:
-    """A command line: a command, some of its options, some of anything."""
+    """A command line: a command, some of its options, and random words."""
     name = draw(st.sampled_from(sorted(GRAMMAR)))
     words = st.sampled_from(
         ["ses_a1", "ses_b2", "ses_", "m1", "file", "store", "new", "no such", "2", "3", "opencode", "jsonl", "recency"]
@@ -53,14 +53,14 @@ def lines(draw: st.DrawFn) -> list[str]:
 
 
 def harmless(arguments: Sequence[str]) -> bool:
-    """Whether nothing is asked of the network."""
+    """Whether the command line makes no network request."""
     return "--summarizer" not in arguments and not any(word.startswith("http") for word in arguments)
 
 
 def test_any_arguments_end_in_a_documented_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """README, exit codes: whatever is typed, the code is one of those documented, and a defect (70) or a traceback never shows."""
+    """Any words give a documented exit code, no defect (70) and no traceback."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -81,7 +81,9 @@ def test_any_arguments_end_in_a_documented_way(
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
     )
+    @example(["show", "no such"])
     @given(lines().filter(harmless))
+    @example(["show", "no such"])
     def fuzz(arguments: list[str]) -> None:
         capsys.readouterr()
         code = run(arguments)

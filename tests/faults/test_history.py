@@ -1,4 +1,4 @@
-"""The linearizability check itself: it accepts what can have happened, and finds every fault that is planted in a sound history."""
+"""The linearizability check accepts possible histories and finds every planted fault."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Planted = tuple[list[Operation], list[Entry]]
 
 
 def happened(seed: int, calls: int = 120) -> Planted:
-    """A sound history: calls of some writers that overlap, each taking effect at a random moment of its own."""
+    """A sound history: overlapping calls of some writers, each effective at a random moment."""
     chance = random.Random(seed)
     drafts: list[tuple[int, int, int, str]] = []
     for writer in range(4):
@@ -57,7 +57,7 @@ def happened(seed: int, calls: int = 120) -> Planted:
                     continue
             case _:
                 pass
-        if chance.random() < 0.1:  # whoever called was killed before it came back
+        if chance.random() < 0.1:  # the caller was killed before its call returned
             operations.append(replace(one, returned=NEVER))
             if chance.random() < 0.5:
                 continue
@@ -71,7 +71,7 @@ def happened(seed: int, calls: int = 120) -> Planted:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_happened_can_have_happened(seed: int) -> None:
-    """A history that was made by one thing after another is found sound."""
+    """A history made by sequential effects is found sound."""
     operations, log = happened(seed)
     assert {one.outcome for one in operations} >= {"done", "conflict", "unknown"}
     assert faults("s", operations, log) == []
@@ -97,7 +97,7 @@ def doubled(operations: list[Operation], log: list[Entry], chance: random.Random
 
 
 def swapped(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Give two appends that were far apart in time each other's place."""
+    """Exchange two appends that were far apart in time."""
     singles = [n for n, entry in enumerate(log) if entry.first == entry.last and not entry.epoch]
     one, other = singles[chance.randrange(len(singles) // 4)], singles[-1 - chance.randrange(len(singles) // 4)]
     names = log[one].name, log[other].name
@@ -111,14 +111,14 @@ def swapped(operations: list[Operation], log: list[Entry], chance: random.Random
 
 
 def refused_and_written(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Tell somebody of a conflict whose append is there."""
+    """Report a conflict for an append that is in the log."""
     place = pick(operations, chance, kind="append", outcome="done", expected=None)
     operations[place] = replace(operations[place], outcome="conflict", expected=0, first=1)
     return operations, log
 
 
 def needless(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Refuse an append because of a version that was long over."""
+    """Refuse an append for a version that was outdated long before."""
     late = max(n for n, one in enumerate(operations) if one.outcome == "conflict")
     operations[late] = replace(operations[late], expected=chance.randrange(40, 60), first=log[0].last)
     return operations, log
@@ -133,7 +133,7 @@ def stale(operations: list[Operation], log: list[Entry], chance: random.Random) 
 
 
 def fenced_writer(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Let an append in under an epoch that was over."""
+    """Accept an append under an ended epoch."""
     late = log.index(next(e for e in reversed(log) if not e.epoch and e.first == e.last))
     del chance
     log[late] = replace(log[late], epoch=1)
@@ -142,13 +142,13 @@ def fenced_writer(operations: list[Operation], log: list[Entry], chance: random.
 
 
 def won_twice(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Give one epoch to two."""
+    """Let two writers win one epoch."""
     place = pick(operations, chance, kind="lease")
     return [*operations, replace(operations[place], name="again")], log
 
 
 def taken_late(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Let an append take a lease that another append was written under before."""
+    """Let an append take a lease under which another append was written before."""
     epoch, last = max(entry.epoch for entry in log), log[-1].last + 1
     late = Operation("late", "late", "s", "append", NEVER - 2, NEVER - 1, epoch=epoch, takes=True, outcome="done")
     del chance
@@ -156,7 +156,7 @@ def taken_late(operations: list[Operation], log: list[Entry], chance: random.Ran
 
 
 def forged(operations: list[Operation], log: list[Entry], chance: random.Random) -> Planted:
-    """Hold an append that nobody made."""
+    """Add an append to the log that no writer made."""
     del chance
     return operations, [*log, Entry("nobody's", log[-1].last + 1, log[-1].last + 1, 0)]
 
@@ -172,7 +172,7 @@ def gap(operations: list[Operation], log: list[Entry], chance: random.Random) ->
     [lost, doubled, swapped, refused_and_written, needless, stale, fenced_writer, won_twice, taken_late, forged, gap],
 )
 def test_every_planted_fault_is_found(plant: Callable[[list[Operation], list[Entry], random.Random], Planted]) -> None:
-    """No fault that is planted in a sound history is overlooked."""
+    """Every planted fault in a sound history is found."""
     for seed in range(20):
         operations, log = happened(seed, 200)
         assert faults("s", *plant(operations, log, random.Random(seed))), seed

@@ -1,4 +1,4 @@
-"""Input that is made to do harm: bombs, numbers without an end, ids that look like paths, depth, control characters."""
+"""Harmful input: bombs, endless numbers, ids like paths, depth, control characters."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ PATHS = [
 
 
 def bombs() -> list[bytes]:
-    """A few kilobytes that unpack to a quarter of a gigabyte: one says so, one does not."""
+    """A few kilobytes that unpack to a quarter of a gigabyte, with and without their size."""
     data = bytes(256 * MEGABYTES)
     return [bytes((1,)) + zstandard.ZstdCompressor(write_content_size=said).compress(data) for said in (True, False)]
 
 
 @pytest.mark.promise(12)
 def test_a_compression_bomb_does_not_go_off() -> None:
-    """Promise 12: packed bytes that unpack to more than was stored are damage, and take no memory to be found out."""
+    """Promise 12: packed bytes that unpack to more than was stored are damage, cheaply."""
     for bomb in bombs():
         assert len(bomb) < 16_000
         for body in (Body(bytes(32), 100, 100), Body(bytes(32), 1 << 40, 100), Body(bytes(32), MAX_BODY_BYTES + 1, 1)):
@@ -67,7 +67,7 @@ def test_a_compression_bomb_does_not_go_off() -> None:
 
 
 def records(id: str, number: str, text: str) -> dict[str, bytes]:
-    """A small file of each format with this id, number and text (JSON) wherever it may have one."""
+    """A small file of each format with this id, number and JSON text in every field."""
     name, said = json.dumps(id), json.dumps(text)
     claude = (
         f'{{"type":"user","uuid":{name},"parentUuid":null,"sessionId":{name},"cwd":{name},"timestamp":{number},'
@@ -118,7 +118,7 @@ def imported(store: eventlog.Store, data: bytes, format: str) -> Report:
 
 @pytest.mark.parametrize("format", sorted(records("i", "1", "t")))
 def test_numbers_without_an_end(format: str) -> None:
-    """Spec §13: a number that no field can hold is kept as it is or its record is listed; it stops nothing."""
+    """A number too large for a field is stored or its record listed; the import goes on."""
     for number in NUMBERS:
         with eventlog.open("memory:") as store:
             report = imported(store, records("i", number, "hello")[format], format)
@@ -129,7 +129,7 @@ def test_numbers_without_an_end(format: str) -> None:
 
 
 def test_ids_that_look_like_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §13: an id is opaque: whatever it looks like, nothing outside the store and the named file is written."""
+    """An id that looks like a path causes no write outside the store and the named file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "in" / "store"))
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -151,7 +151,7 @@ def test_ids_that_look_like_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("format", sorted(FORMATS))
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"type":"user","message":{"content":[', b'[{"role":'], ids=repr)
 def test_depth_without_an_end(format: str, opening: bytes) -> None:
-    """Spec §13: what is nested a hundred thousand deep is refused or listed, whatever the format, and takes no stack."""
+    """Input nested a hundred thousand deep is refused or listed, with a bounded stack."""
     with eventlog.open("memory:") as store:
         for data in (opening * 100_000, b"data: " + opening * 100_000 + b"\n\n"):
             try:
@@ -163,7 +163,7 @@ def test_depth_without_an_end(format: str, opening: bytes) -> None:
 
 
 def test_control_characters_in_every_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Spec §13: ids, names and texts full of control characters are imported exactly, and no command lets one through."""
+    """Control characters in ids, names and texts import exactly; no command prints one."""
     evil = "a\x1b]0;x\x07\x00\x9b31m\u202e\r\nb"
     store = tmp_path / "store"
     commands: list[Callable[[str], list[str]]] = [

@@ -1,4 +1,4 @@
-"""Exceptions, signals, forks and the end of the store in the middle of a commit that the caller's own thread makes (`group_commit.py`)."""
+"""Exceptions, signals, forks and `close` inside a commit that the caller's thread leads."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ SMALL = {"journal_bytes": 4096, "fold_bytes": 1 << 20}
 
 
 def append(payload: bytes = b"p", **more: Any) -> Append:
-    """An append to the session that all tests use."""
+    """Make an append to the session that all tests use."""
     given: dict[str, Any] = {"session": "s", "payload": payload, "count": 1, "time": 1, **more}
     return Append(**given)
 
 
 def payloads(log: EmbeddedLog) -> list[bytes]:
-    """What the session holds."""
+    """The payloads of the session."""
     return [commit.payload for commit in log.read("s")]
 
 
 class ActingIO(JournalIO):
-    """Does something at the next flush, or refuses the next call of a name."""
+    """Journal I/O that acts at the next flush, or refuses the next call of a name."""
 
     def __init__(self) -> None:
         self.act: Callable[[], object] | None = None
@@ -78,17 +78,17 @@ class ActingIO(JournalIO):
 
 
 class Thrown(BaseException):
-    """What is thrown."""
+    """The exception thrown into a commit."""
 
 
 class Thrower:
-    """A profiler that throws where Python looks for signals: where a function begins, and where a built-in returns; at some of the places."""
+    """A profiler that throws at some of the places where Python looks for signals."""
 
     def __init__(self, *places: int) -> None:
         self.left = list(places)
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """One place, if it is in the engine."""
+        """Throw at this place, if it is the one in the engine."""
         if event in {"call", "c_return"} and frame.f_code.co_filename.startswith(ENGINE) and self.left:
             self.left[0] -= 1
             if not self.left[0]:
@@ -98,9 +98,9 @@ class Thrower:
 
 @contextmanager
 def thrown_at(*places: int) -> Generator[Thrower]:
-    """Throw at the n-th place of the block, and so many places after that."""
+    """Throw at the n-th place of the block, and again after so many places."""
     thrower = Thrower(*places)
-    gc.disable()  # what a finalizer raises nobody sees
+    gc.disable()  # errors in finalizers are not visible
     sys.setprofile(thrower)
     try:
         yield thrower
@@ -112,7 +112,7 @@ def thrown_at(*places: int) -> Generator[Thrower]:
 def throw_everywhere(
     log: EmbeddedLog, work: Callable[[Ticket], object], *more: int, begun: Sequence[bytes] = (b"begun",)
 ) -> list[bytes]:
-    """Wait for an append with an exception at the first, the second, … place, until there is none; returns what belongs into the log."""
+    """Append with an exception at the first, second, … place; return the expected payloads."""
     expected = list(begun)
     place = 0
     reached = True
@@ -128,7 +128,7 @@ def throw_everywhere(
                 seen = error
         reached = len(thrower.left) <= len(more)
         assert (seen is not None) == reached, f"place {place}: what was thrown got lost"
-        # Another thread finds the leadership free, and finishes what is unfinished.
+        # Another thread finds the leadership free and finishes the batch.
         expected.append(payload)
         assert ticket.wait(30).first == len(expected)
     return expected
@@ -139,7 +139,7 @@ def throw_everywhere(
 def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
     tmp_path: Path, more: tuple[int, ...]
 ) -> None:
-    """Wherever it comes, and others a few places after it: the waiter sees it, and the append is there once."""
+    """The waiter sees an exception at any place of a commit, and the append is there once."""
     log = open_log(tmp_path / "s", **SMALL)
     put(log, b"begun")
     expected = throw_everywhere(log, lambda ticket: ticket.wait(), *more)
@@ -169,7 +169,7 @@ while True:
 
 @pytest.mark.promise(1, 2)
 def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp_path: Path) -> None:
-    """Promises 1 and 2: what is read of the other process, decided behind it and broken off there is in the log once, in order."""
+    """Promises 1 and 2: beside another process's commits the interrupted append is there once."""
     path = tmp_path / "s"
     log = open_log(path, **SMALL)
     put(log, b"begun")
@@ -196,7 +196,7 @@ def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp
 
 
 class ClosedIO(JournalIO):
-    """Opens no file while `code` says why."""
+    """Journal I/O that opens no file while `code` is set."""
 
     code = 0
 
@@ -210,7 +210,7 @@ class ClosedIO(JournalIO):
 @pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EIO])
 def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> None:
-    """Promises 1 and 12: what is on disk when an exception comes is never said to be refused, though it cannot be read again then."""
+    """Promises 1 and 12: an append on disk is never reported as refused, even if unreadable."""
     told: set[str] = set()
     place = 0
     reached = True
@@ -244,7 +244,7 @@ def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> 
 
 
 def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp_path: Path) -> None:
-    """Who waits while another thread leads may be interrupted anywhere; the append goes on, and so do all others."""
+    """An exception at any place of a wait behind a leader disturbs no append."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
     expected = [b"begun"]
@@ -279,7 +279,7 @@ def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp
 
 @pytest.mark.promise(1)
 def test_exceptions_thrown_into_all_threads_lose_nothing(tmp_path: Path) -> None:
-    """Threads, tasks and the main thread append; whatever is thrown into them, what was acknowledged is there, once, and none hangs."""
+    """Exceptions thrown into threads, tasks and main lose no acknowledged append."""
     goal = 100_000 if SLOW else 3_000
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.commit_interrupter", str(tmp_path / "s"), str(goal)],
@@ -302,7 +302,7 @@ def test_exceptions_thrown_into_all_threads_lose_nothing(tmp_path: Path) -> None
 
 
 def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
-    """Do what a signal handler might, and keep the errors; returns what it has only queued."""
+    """Act as a signal handler might, record the errors, and return what it only queued."""
     written = log.last_position()
     for use in (lambda: put(log, b"inner"), lambda: log.submit(append(b"inner")).wait(5), log.sync, log.close):
         try:
@@ -315,7 +315,7 @@ def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
 
 @pytest.mark.parametrize("way", ["check", "finalizer", "signal"])
 def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: Path, way: str) -> None:
-    """A check, a finalizer and a signal handler that wait in the leading thread get `BusyError`; what they only queue goes in later."""
+    """A wait inside a commit is `BusyError`; what it only queued goes in later."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"begun")
@@ -350,7 +350,7 @@ def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: P
 
 
 def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
-    """A signal handler that waits for the very append in flight is told that its outcome is unknown; then it is committed."""
+    """A signal handler that waits for its own thread's append is told: outcome unknown."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"begun")
@@ -373,7 +373,7 @@ def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_until_a_caller_waits(tmp_path: Path) -> None:
-    """What is only submitted stays queued; who waits for one append commits all before it, and those behind it in its batch."""
+    """A queued append is written when a caller waits for one behind or with it."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
     tickets = [log.submit(append(b"%d" % number)) for number in range(10)]
@@ -387,7 +387,7 @@ def test_nothing_is_written_until_a_caller_waits(tmp_path: Path) -> None:
 
 
 def test_who_fills_the_queue_commits_it(tmp_path: Path) -> None:
-    """What is queued stays below the bound although no caller waits: the one who submits commits it then."""
+    """A submitter that fills the queue commits it."""
     log = open_log(tmp_path / "s", queue_bytes=10_000)
     put(log, b"begun")
     tickets = [log.submit(append(bytes(1000))) for _ in range(50)]
@@ -406,7 +406,7 @@ def test_who_fills_the_queue_commits_it(tmp_path: Path) -> None:
 def test_a_refusal_in_the_leader_is_told_to_all_who_wait(
     tmp_path: Path, refused: tuple[str, int], *, lasting: bool
 ) -> None:
-    """A full disk fails one batch, a failed flush all that follows; every waiter hears of it, and what was acknowledged stays."""
+    """An error in the leader reaches every waiter of the batch; acknowledged appends stay."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"begun")
@@ -452,7 +452,7 @@ def test_a_refusal_in_the_leader_is_told_to_all_who_wait(
 
 @pytest.mark.parametrize("closers", [1, 2])
 def test_closing_while_others_wait(tmp_path: Path, closers: int) -> None:
-    """Whoever waits when the store is closed gets its outcome or `ClosedError`, and none hangs; what was acknowledged is there."""
+    """A wait during `close` ends with its outcome or `ClosedError`, and none hangs."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
     acknowledged: list[Committed] = []
@@ -551,7 +551,7 @@ print(len(acknowledged) + 5 - log.last_position(), log.check(), len(acknowledged
 
 @pytest.mark.parametrize("where", ["beside", "inside"])
 def test_forks_while_threads_lead(tmp_path: Path, where: str) -> None:
-    """A fork beside a leader waits for its batch; one inside a commit leaves it to the parent: the child is told, and writes nothing."""
+    """A fork waits for a leader's batch; inside a commit the child is refused, writes nothing."""
     forks = 1000 if SLOW else 25
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path / "s"), str(forks), where],
@@ -566,7 +566,7 @@ def test_forks_while_threads_lead(tmp_path: Path, where: str) -> None:
 
 @pytest.mark.promise(1)
 def test_an_exception_at_any_place_of_closing_leaves_a_store_that_opens(tmp_path: Path) -> None:
-    """Wherever it comes, the one who closes sees it; the path opens again at once, and what was queued is there once."""
+    """An exception at any place of `close` is raised, and the path opens again whole."""
     place = 0
     reached = True
     step = 1 if SLOW else 7

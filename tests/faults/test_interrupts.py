@@ -1,4 +1,4 @@
-"""Ctrl-C and its like at every place of a turn where Python lets one in: the caller sees it, and the store is as sound as after a crash."""
+"""Ctrl-C at every place of a turn: the caller sees it, the store stays sound."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.sample_sessions import last
 INTERRUPTS: tuple[type[BaseException], ...] = (KeyboardInterrupt, SystemExit, asyncio.CancelledError)
 ENGINE = str(Path(eventlog.__file__).parent)
 STEP = 1 if SLOW else 41
-"""Which of the places are tried: each, or one of so many."""
+"""Which places are tried: each, or one of so many."""
 
 
 @pytest.fixture
@@ -36,19 +36,19 @@ def store(log: FaultyLog) -> Store:
 
 @pytest.fixture
 def session(store: Store) -> Session:
-    """A session in it."""
+    """A session of the store."""
     return store.create_session(id="s", title="t")
 
 
 class Interrupter:
-    """A profiler that throws at the n-th place: where a function begins, and where a built-in returns, as a signal would."""
+    """A profiler that throws at the n-th place where a signal may arrive."""
 
     def __init__(self, at: int, kind: type[BaseException]) -> None:
         self.left = at
         self.kind = kind
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """One place, if it is in the engine."""
+        """Throw at this place, if it is the one in the engine."""
         if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(ENGINE):
             return
         self.left -= 1
@@ -58,7 +58,7 @@ class Interrupter:
 
 
 def turn(session: Session, told: list[str]) -> None:
-    """An answer with a text, a tool and another text; tells what it knows to be durable."""
+    """Run an answer with two texts and a tool; report what is known to be durable."""
     with session.assistant(id="m") as reply:
         text = reply.stream_text(id="text")
         text.append("a")
@@ -75,7 +75,7 @@ def turn(session: Session, told: list[str]) -> None:
 
 
 def durable(session: Session) -> list[str]:
-    """What of the turn is in the log."""
+    """The parts of the turn that are in the log."""
     found: list[str] = []
     text = ""
     for event in (recorded.event for recorded in session.events()):
@@ -96,12 +96,12 @@ def durable(session: Session) -> list[str]:
 
 
 def interrupted(session: Session, at: int, kind: type[BaseException]) -> list[str] | None:
-    """A turn that is interrupted at the n-th place, and what comes after; returns what was told, None without such a place."""
+    """Run a turn interrupted at the n-th place; return its outcomes, None without a place."""
     told: list[str] = []
     interrupter = Interrupter(at, kind)
     session.user("asked")
     seen: BaseException | None = None
-    gc.disable()  # what a finalizer raises nobody sees
+    gc.disable()  # errors in finalizers are not visible
     sys.setprofile(interrupter)
     try:
         turn(session, told)
@@ -124,7 +124,7 @@ def interrupted(session: Session, at: int, kind: type[BaseException]) -> list[st
 def test_an_interrupt_at_any_place_of_a_turn_is_seen_and_leaves_a_sound_store(
     tmp_path: Path, kind: type[BaseException]
 ) -> None:
-    """Promises 1 and 12: wherever it comes, the caller sees it, what was told is there once, the handle goes on, what is open is settled."""
+    """Promises 1 and 12: Ctrl-C at any place reaches the caller; acknowledged events are once."""
     told: dict[str, list[str]] = {}
     place = 1 + INTERRUPTS.index(kind)
     with open_store(tmp_path / "store", flush_interval=1000.0) as store:
@@ -146,7 +146,7 @@ def test_an_interrupt_at_any_place_of_a_turn_is_seen_and_leaves_a_sound_store(
 def test_an_interrupted_finish_is_finished(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
-    """Ctrl-C while `finish` waits for the disk is what leaves the block, and the message is finished as was asked."""
+    """Ctrl-C while `finish` waits leaves the block, and the message is finished."""
     wait = session.writer.wait
 
     def broken_off(*given: Any, **options: Any) -> Any:
@@ -170,7 +170,7 @@ def test_an_interrupted_finish_is_finished(
 def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
     log: FaultyLog, store: Store, session: Session, block: str
 ) -> None:
-    """Ctrl-C leaves a block as what it is; that the disk was full then is a note on it."""
+    """Ctrl-C leaves a block as itself, with a failed close as its note."""
 
     def full() -> None:
         log.refuse = 100
@@ -194,14 +194,14 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
         talk()
     assert ["full" in note for note in seen.value.__notes__] == [True]
     log.refuse = 0
-    with suppress(RefusedError):  # what was accepted under the lease has no place any more
+    with suppress(RefusedError):  # events accepted under the lost lease can no longer be written
         store.close()
 
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["flush", "tick", "say", "finish", "abort", "leave"])
 def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Store, session: Session, way: str) -> None:
-    """Promise 4: a reply whose beginning was never committed, because the lease was lost, ends as `LeaseHeldError`."""
+    """Promise 4: a reply whose start lost the lease ends with `LeaseHeldError`."""
 
     def talk() -> None:
         with session.assistant() as reply:
@@ -225,7 +225,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Stor
 
 
 def test_a_full_disk_is_told_to_a_block_that_no_interrupt_left(log: FaultyLog, store: Store, session: Session) -> None:
-    """An error of the program does not keep what closing it could not write from being told."""
+    """A disk error while a block closes after a program error is reported with it."""
 
     def talk() -> None:
         with session.assistant():

@@ -1,4 +1,4 @@
-"""Every call of the journal's I/O in turn fails, in every way a system fails: what was promised holds, and work goes on."""
+"""Each call of the journal's I/O fails in each way: promises hold, work goes on."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.support.faults.failing_io import FAULTS, FailingIO
 from tests.support.faults.planned_appends import OPTIONS, compare, probe_here, workload
 
 STEP = {"plain": 1 if SLOW else 19, "encrypted": 3 if SLOW else 57}
-"""Every so many calls one is made to fail."""
+"""One call of so many is made to fail."""
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No child for every opening."""
+    """Probe without a child process, for speed."""
     probe_here(monkeypatch)
 
 
 QUIET = {"unlink", "rename"}
-"""Calls whose failure harms nobody: a file that is not taken away, or not made ready ahead."""
+"""Harmless calls to fail: removing a file, preparing the next one."""
 LAST = ["open"]
-"""A file that a journal which is closed cannot go on in: it ends in the one it has."""
+"""Failing calls of a close without harm: the journal stays in the file it has."""
 TURNS = 5
 PLAN = workload()[: 60 if SLOW else 40]
 
@@ -44,9 +44,10 @@ PLAN = workload()[: 60 if SLOW else 40]
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_in_turn_fails(tmp_path: Path, fault: str, kind: str, *, lasting: bool) -> None:
-    """Promises 1, 3, 5, 12: whichever call fails, acknowledged ⊆ recovered, in order, and only typed errors come up.
+    """Promises 1, 3, 5, 12: at any failing call acknowledged ⊆ recovered, in order, typed.
 
-    A batch that there was no room for is not there, and goes in when there is room; one of unknown outcome is settled by its id.
+    A batch refused for lack of space is not there, and goes in when there is space; one of unknown
+    outcome is resolved by its id.
     """
     at = 1 + FAULTS.index(fault) if not SLOW else 1
     tried = 0
@@ -68,7 +69,7 @@ def test_every_call_in_turn_fails(tmp_path: Path, fault: str, kind: str, *, last
 
 
 def opens(path: Path, keys: Path | None, io: FailingIO, *, read_only: bool) -> bool:
-    """Whether the store can be opened and closed; what refuses it is an error that does not blame the caller."""
+    """Whether the store opens and closes; a refusal must not blame the caller."""
     refused: EventlogError | None = None
     try:
         open_log(path, keys=keys, io=io, read_only=read_only, **OPTIONS).close()
@@ -82,7 +83,7 @@ def opens(path: Path, keys: Path | None, io: FailingIO, *, read_only: bool) -> b
 @pytest.mark.parametrize("fault", ["EIO", "EMFILE", "short"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_of_opening_fails(tmp_path: Path, fault: str, kind: str) -> None:
-    """Promise 12: while a store that was left in the middle is opened, any failing call is a typed error, and harms nothing."""
+    """Promise 12: any failing call at opening after a crash is a typed, harmless error."""
     original = tmp_path / "original"
     keys = keys_for(original, kind)
     log = open_log(original, keys=keys, **OPTIONS)
@@ -112,7 +113,7 @@ def test_every_call_of_opening_fails(tmp_path: Path, fault: str, kind: str) -> N
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_call_under_an_agent_fails(tmp_path: Path, fault: str, kind: str) -> None:
-    """Promises 1, 7, 11, 12: an agent whose disk fails learns it as a typed error; opened again all that was durable is there, and it goes on."""
+    """Promises 1, 7, 11, 12: an agent with a failing disk gets typed errors and goes on."""
     at, tried = (1, 0) if SLOW else (3, 0)
     errors: Counter[str] = Counter()
     while True:
@@ -129,7 +130,7 @@ def test_every_call_under_an_agent_fails(tmp_path: Path, fault: str, kind: str) 
 
 
 def outlive(path: Path, keys: Path | None, io: FailingIO) -> Counter[str]:
-    """An agent that works through a fault, opening its store again when it is told to; counts what it was told."""
+    """Run an agent through a fault, reopening its store when told; count the errors."""
     told: list[StoreHead] = []
     errors: Counter[str] = Counter()
     for _ in range(5):

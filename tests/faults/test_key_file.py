@@ -1,4 +1,4 @@
-"""The key file, killed and refused at every call of its own, and without power after that: a key that was given out is there, and one that was destroyed is not."""
+"""The key file under kills, refusals and power loss: issued keys stay, destroyed go."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from tests.support.faults.upkeep_crash import ERRORS, Breaker
 pytestmark = pytest.mark.usefixtures("tracing")
 
 TOLD = "told"
-"""The file that stands for what somebody else knows: a line for each key that was given out, and for each that was destroyed."""
+"""The record outside the store: a line for each key issued and each key destroyed."""
 WORK = ("make",) * 5 + ("destroy 1", "make", "destroy 4", "make", "destroy 0", "make", "make")
-"""Lines that lie across sectors, and keys that go from the beginning, the middle and the end."""
+"""Work on lines across sectors, and on keys at the beginning, middle and end."""
 STEP = 1 if SLOW else 7
 IMAGES = 40 if SLOW else 6
 
 
 def told(place: Path) -> list[list[str]]:
-    """What is known."""
+    """The lines of the record."""
     return [line.split() for line in (place / TOLD).read_text().splitlines()]
 
 
 def work(place: Path) -> None:
-    """Make and destroy keys, one thing after the other, and go on behind what is known to be done."""
+    """Make and destroy keys in sequence, continuing behind the recorded steps."""
     file = KeyFile(place / "d" / "keys")
     known = told(place)
     with (place / TOLD).open("a", encoding="ascii", buffering=1) as stream:
@@ -52,7 +52,7 @@ def work(place: Path) -> None:
 
 
 def look(place: Path) -> None:
-    """Compare what is left with what is known, before and after the rest of the work is done."""
+    """Compare what is left with the record, before and after the rest of the work."""
     for _ in range(2):
         known = told(place)
         going = {one[1] for one in known if one[0] == "destroyed"}
@@ -78,14 +78,14 @@ def look(place: Path) -> None:
 
 
 def begun(place: Path) -> Recorder:
-    """A place where nothing was done yet."""
+    """An empty place without any work done."""
     place.mkdir()
     (place / TOLD).touch()
     return Recorder(place)
 
 
 def break_off(place: Path, recorder: Recorder, breaker: Breaker) -> None:
-    """Work that breaks off; every call that was made is written down."""
+    """Break the work off; return every call that was made."""
 
     def decide(call: Call) -> int | None:
         if Path(call.path).name == TOLD:
@@ -105,7 +105,7 @@ def break_off(place: Path, recorder: Recorder, breaker: Breaker) -> None:
 
 
 def fail_power(recorder: Recorder, directory: Path, images: int, chance: random.Random, first: int = 0) -> int:
-    """Look at what is left when the power fails at some moments after the `first` calls."""
+    """Check what is left when the power fails at some moments after the `first` calls."""
     moments = [moment for moment in recorder.telling() if moment > first]
     chosen = moments if images >= len(moments) else chance.sample(moments, images)
     for number, moment in enumerate(chosen, chance.randrange(len(HOW))):
@@ -117,7 +117,7 @@ def fail_power(recorder: Recorder, directory: Path, images: int, chance: random.
 
 
 def every_call(directory: Path, try_one: Callable[[Path, Recorder, int], str]) -> int:
-    """Try one call after the other, from the beginning, until there is none so late; how many were tried."""
+    """Try call after call until there is none so late; return how many were tried."""
     tried, at = 0, 1
     while True:
         place = directory / "place"
@@ -132,7 +132,7 @@ def every_call(directory: Path, try_one: Callable[[Path, Recorder, int], str]) -
 
 @pytest.mark.promise(1)
 def test_the_power_fails_at_any_call() -> None:
-    """Promise 1: a key that was given out is there, whatever was on its way; nothing that was destroyed comes back."""
+    """Promise 1: after a power failure issued keys are there and destroyed ones are not."""
     chance = random.Random(1)
     with scratch() as directory:
         recorder = begun(directory / "place")
@@ -145,7 +145,7 @@ def test_the_power_fails_at_any_call() -> None:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("half", [False, True], ids=["before", "half"])
 def test_a_kill_at_any_call_and_then_the_power(*, half: bool) -> None:
-    """Promise 1: what one program left undone, and the next one goes on with, costs no key when the power fails then."""
+    """Promise 1: a kill, another program's work and a power failure cost no key."""
     chance = random.Random(half)
     images = 0
 
@@ -171,7 +171,7 @@ def test_a_kill_at_any_call_and_then_the_power(*, half: bool) -> None:
 
 @pytest.mark.promise(1)
 def test_a_line_that_broke_off_is_gone_before_the_next_one_is_written() -> None:
-    """Promise 1: half a line that was on disk, and half of the one that took its place, never look like a damaged key."""
+    """Promise 1: a torn line and its torn replacement never look like a damaged key."""
     chance = random.Random(3)
     with scratch() as directory:
         place = directory / "place"
@@ -193,7 +193,7 @@ def test_a_line_that_broke_off_is_gone_before_the_next_one_is_written() -> None:
 @pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("way", ERRORS)
 def test_a_call_is_refused_and_then_the_power(way: str) -> None:
-    """Promises 1, 12: a refused call is a typed error; what was left of it costs no key when the power fails then."""
+    """Promises 1, 12: a refused call is a typed error and costs no key at a power failure."""
     chance = random.Random(way)
     images = 0
 
@@ -216,7 +216,7 @@ def test_a_call_is_refused_and_then_the_power(way: str) -> None:
 
 
 def copied() -> Callable[[str, str], str]:
-    """A way to copy files of a directory that keeps two names of one file two names of one file."""
+    """A function that copies a directory's files and preserves hard links."""
     made: dict[int, str] = {}
 
     def copy(source: str, target: str) -> str:

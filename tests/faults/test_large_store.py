@@ -1,4 +1,4 @@
-"""A store of a real size after each kind of end: killed, copied, repaired, rewritten; it opens for writing, and all is there."""
+"""A store of real size after each kind of end opens for writing with everything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.sample_sessions import exchange
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 66 << 20
 SMALL: dict[str, Any] = {"map_bytes": 1 << 20, "journal_bytes": 1 << 20, "fold_bytes": 1 << 20}
-"""A map that grows again and again."""
+"""Options with a map that grows again and again."""
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def killed(path: Path) -> None:
-    """A process begins a session and is killed."""
+    """Let a process begin a session and be killed."""
     script = (
         "import os, signal, sys; from eventlog.log.embedded.engine import open_log; from eventlog.store import Store\n"
         "from tests.support.sample_sessions import exchange\n"
@@ -54,30 +54,30 @@ def killed(path: Path) -> None:
 
 
 def kill(large: Path, path: Path) -> None:
-    """`kill -9` of a process that has it open and has appended."""
+    """`kill -9` a process that has the store open and has appended."""
     shutil.copytree(large, path)
     killed(path)
 
 
 def restore(large: Path, path: Path) -> None:
-    """A copy that was never opened."""
+    """Restore to a copy that was never opened."""
     backups.restore(large, path)
 
 
 def save(large: Path, path: Path) -> None:
-    """What a repair saves of it."""
+    """Repair the store and return the path of the saved one."""
     assert not repair(large, path).losses
 
 
 def vacuum(large: Path, path: Path) -> None:
-    """Written anew in its place."""
+    """Rewrite the store in its place."""
     shutil.copytree(large, path)
     with Store(open_log(path)) as store:
         store.vacuum()
 
 
 def head_of(path: Path) -> StoreHead:
-    """The head of a store that is only read."""
+    """The head of a store opened for reading only."""
     with Store(open_log(path, read_only=True)) as store:
         return store.head()
 
@@ -87,7 +87,7 @@ def head_of(path: Path) -> StoreHead:
 def test_a_store_of_64_mb_opens_for_writing_after(
     large: Path, tmp_path: Path, end: Callable[[Path, Path], None]
 ) -> None:
-    """Promises 1, 12: no size of LMDB's file makes a sound store refuse to be written to after a kill, a restore, a repair or a vacuum."""
+    """Promises 1, 12: a 64 MB store opens for writing after kill, restore, repair, vacuum."""
     path = tmp_path / "s"
     kept = head_of(large)
     end(large, path)
@@ -101,7 +101,7 @@ def test_a_store_of_64_mb_opens_for_writing_after(
 
 @pytest.mark.promise(12)
 def test_the_structure_of_64_mb_is_walked_in_every_mode(large: Path) -> None:
-    """Promise 12: the probe before writing, the one of a reader, `verify` and the command line find nothing in a large sound store."""
+    """Promise 12: every check of structure finds nothing in a large sound store."""
     before = (large / "lmdb" / "data.mdb").stat()
     for writing in (False, True):
         assert probe(large / "lmdb", writing=writing) == []
@@ -118,7 +118,7 @@ def map_of(log: EmbeddedLog) -> int:
 
 @pytest.mark.promise(1, 12)
 def test_a_store_whose_map_has_just_grown_opens_for_writing(tmp_path: Path) -> None:
-    """Promises 1, 12: the same of a store over 10 MiB whose writer is killed right after it had to grow its map."""
+    """Promises 1, 12: a store over 10 MiB, killed after its map grew, opens for writing."""
     path = tmp_path / "s"
     fill(path, 11 << 20)
     grown = (
@@ -140,7 +140,7 @@ def test_a_store_whose_map_has_just_grown_opens_for_writing(tmp_path: Path) -> N
 
 @pytest.mark.promise(12)
 def test_a_store_that_grows_while_it_is_walked_is_sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 12: what another process folds between two looks of the probe is no damage, however much it is."""
+    """Promise 12: another process's fold between two looks of the probe is no damage."""
     path = tmp_path / "s"
     with Store(open_log(path)) as store:
         exchange(store.create_session(id="a"))

@@ -1,4 +1,4 @@
-"""What a program that died leaves beside or inside a store: small files and half-made ones, taken away by whoever comes next."""
+"""Remains of dead programs in or beside a store are removed by the next one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.sample_sessions import exchange
 
 
 def make(path: Path) -> None:
-    """A store with a little in it, whose journal is not folded in a copy that is left in use."""
+    """A small store whose journal is not folded in a copy taken while it is open."""
     with eventlog.open(path.with_name("used")) as store:
         exchange(store.create_session(id="a"))
         store.log.sync()
@@ -29,7 +29,7 @@ def make(path: Path) -> None:
 
 
 def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:
-    """Nothing is left over of a vacuum or a scrub that died before it counted."""
+    """The next opening removes the remains of a vacuum or scrub that died before its swap."""
     make(tmp_path / "s")
     (tmp_path / "s" / "next" / "lmdb").mkdir(parents=True)
     (tmp_path / "s" / "swap.new").write_text("half")
@@ -40,7 +40,7 @@ def test_what_a_swap_left_is_taken_away(tmp_path: Path) -> None:
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("pages", [0, 1, 2, 3])
 def test_an_lmdb_file_that_was_never_begun_is_begun_again(tmp_path: Path, pages: int) -> None:
-    """Promise 12: a power failure while LMDB makes its file, before anything was committed, is no damage: of a store or of a backup."""
+    """Promise 12: LMDB's file torn before the first commit is no damage, also in a backup."""
     make(tmp_path / "s")
     for name in ("new", "backup"):
         (tmp_path / name / "lmdb").mkdir(parents=True)
@@ -56,7 +56,7 @@ def test_an_lmdb_file_that_was_never_begun_is_begun_again(tmp_path: Path, pages:
 
 
 def test_a_repair_goes_on_where_one_died_before_it_said_so(tmp_path: Path) -> None:
-    """A repair that died while it noted what it is leaves nothing that a second one takes for somebody's files."""
+    """A repair that died while marking its target can be repeated into the same place."""
     make(tmp_path / "s")
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "unfinished.new").write_text("a rep")
@@ -67,7 +67,7 @@ def test_a_repair_goes_on_where_one_died_before_it_said_so(tmp_path: Path) -> No
 def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While what an earlier try left is being removed, the place still says that it is unfinished."""
+    """While a repair clears an earlier try, its target still counts as unfinished."""
     make(tmp_path / "s")
     new = tmp_path / "new"
     for name in ("lmdb", "journal", "salvage-x"):
@@ -92,7 +92,7 @@ def test_a_repair_that_dies_while_it_clears_up_can_be_done_again(
 def test_a_journal_file_that_cannot_be_read_is_never_silence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, losses: int | None
 ) -> None:
-    """Promise 12: what of the journal cannot be read once is listed as lost, or ends the repair if it may be read later."""
+    """Promise 12: an unreadable journal file is a listed loss or ends the repair."""
     make(tmp_path / "s")
     refuse_once(monkeypatch, ".log", code)
     if losses is None:
@@ -105,7 +105,7 @@ def test_a_journal_file_that_cannot_be_read_is_never_silence(
 
 
 def refuse_once(monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
-    """Let the first opening of such a file to be read as a whole fail."""
+    """Fail the first whole-file read of such a file."""
     opened: Callable[..., Any] = Path.open
     refused: list[Path] = []
 
@@ -120,7 +120,7 @@ def refuse_once(monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None
 
 @pytest.mark.promise(12)
 def test_what_failed_first_is_what_is_raised(tmp_path: Path) -> None:
-    """Promise 12: an error of the disk is not hidden by what follows from it when the store is closed; it is noted there."""
+    """Promise 12: the first disk error is raised, and errors of `close` are noted on it."""
     io: Any = FailingIO("late", 0, lasting=True)
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""The power fails after any call of a workload: what may be on disk then is made into a store, opened and compared."""
+"""Power fails after any call of a workload; each possible disk is opened and compared."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ PLAN = workload()
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No child for every opening."""
+    """Probe without a child process, for speed."""
     probe_here(monkeypatch)
 
 
 def record(store: Path, patch: pytest.MonkeyPatch, keys: Path | None = None) -> Recording:
-    """The plan, in groups of one to four, with derived values in between, to an orderly close."""
+    """Run the plan in groups of one to four, with derived values, to an orderly close."""
     open_log(store, keys=keys, **OPTIONS).close()
     chance = random.Random(3)
     with recorded(store, patch) as (io, begin, acknowledge):
@@ -58,7 +58,7 @@ def record(store: Path, patch: pytest.MonkeyPatch, keys: Path | None = None) -> 
 
 
 def record_agent(path: Path, patch: pytest.MonkeyPatch, keys: Path | None) -> Recording:
-    """An agent's turns, with tools, compactions and checkpoints."""
+    """Run an agent's turns, with tools, compactions and checkpoints."""
     open_log(path, keys=keys, **OPTIONS).close()
     with recorded(path, patch) as (io, begin, acknowledge):
         store, session = open_agent(open_log(path, keys=keys, io=io, **OPTIONS))
@@ -70,9 +70,9 @@ def record_agent(path: Path, patch: pytest.MonkeyPatch, keys: Path | None) -> Re
 
 
 def spread(calls: list[Call], most: int, chance: random.Random) -> list[int]:
-    """Moments at which the power fails; three quarters of them are telling ones.
+    """Moments at which the power fails; three quarters of them are right before a flush.
 
-    Telling are those right before a flush counts: then the most is on its way.
+    Right before a flush takes effect the most is unflushed.
     """
     moments = range(1, len(calls) + 1)
     due = {"flush", "flush names", "lmdb ends", "rename"}
@@ -83,7 +83,7 @@ def spread(calls: list[Call], most: int, chance: random.Random) -> list[int]:
 def fail(
     recording: Recording, most: int, look: Callable[[Path, Image, int], int], chance: random.Random
 ) -> Counter[str]:
-    """Let the power fail `most` times, and look at what is left each time; counts what was found."""
+    """Fail the power at most `most` times and check what is left; count the findings."""
     found: Counter[str] = Counter()
     with scratch() as directory:
         for number, count in enumerate(spread(recording.calls, most, chance)):
@@ -102,7 +102,7 @@ def fail(
 
 
 def look_at_log(path: Path, image: Image, number: int, keys: Path | None = None) -> int:
-    """Open for reading or for writing, and compare; every eighth time go on with the rest of the plan."""
+    """Open and compare; every eighth time go on with the rest of the plan."""
     acknowledged = [one for one in image.acknowledged if isinstance(one, Committed)]
     go_on = number % 8 == 0
     log = open_log(path, keys=keys, read_only=not go_on, **OPTIONS)
@@ -120,7 +120,7 @@ def look_at_log(path: Path, image: Image, number: int, keys: Path | None = None)
 
 
 def look_at_agent(path: Path, image: Image, number: int, keys: Path | None) -> int:
-    """Verify against the newest head that was told, deep; every tenth time the agent goes on to its end."""
+    """Verify deep against the newest reported head; every tenth time finish the agent."""
     kept = next((head for head in reversed(image.acknowledged) if isinstance(head, StoreHead)), None)
     go_on = number % 10 == 0
     store = Store(open_log(path, keys=keys, read_only=not go_on, **OPTIONS))
@@ -139,7 +139,7 @@ def look_at_agent(path: Path, image: Image, number: int, keys: Path | None) -> i
 @pytest.mark.promise(1, 2, 3, 5, 12)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_power_failure_at_any_moment(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promises 1-3, 5, 12: acknowledged ⊆ recovered, the order kept, nothing half; no error at all, and the rest goes in."""
+    """Promises 1-3, 5, 12: acknowledged ⊆ recovered in order, nothing half, no error."""
     keys = keys_for(tmp_path / "store", kind)
     recording = record(tmp_path / "store", monkeypatch, keys)
     found = fail(recording, IMAGES[kind], partial(look_at_log, keys=keys), random.Random(5))
@@ -150,7 +150,7 @@ def test_a_power_failure_at_any_moment(tmp_path: Path, kind: str, monkeypatch: p
 @pytest.mark.promise(1, 2, 3, 7, 11)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_power_failure_under_an_agent(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promises 1-3, 7, 11: everything told durable is there unchanged, replay equals live, and the agent goes on where it was."""
+    """Promises 1-3, 7, 11: durable events are unchanged, replay equals live, agent goes on."""
     keys = keys_for(tmp_path / "store", kind)
     recording = record_agent(tmp_path / "store", monkeypatch, keys)
     found = fail(recording, AGENT_IMAGES[kind], partial(look_at_agent, keys=keys), random.Random(6))
@@ -160,7 +160,7 @@ def test_a_power_failure_under_an_agent(tmp_path: Path, kind: str, monkeypatch: 
 
 
 def test_the_images_lose_what_was_not_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The made-up failures are real ones: a log whose flushes do nothing loses what it acknowledged, and that is seen."""
+    """A log whose flushes do nothing loses acknowledged appends in the built images."""
     recording = record(tmp_path / "store", monkeypatch)
     recording.calls = [call for call in recording.calls if call.what not in {"flush", "flush names"}]
     image = image_of(recording, len(recording.calls), "lost", random.Random(1))
@@ -172,7 +172,7 @@ def test_the_images_lose_what_was_not_flushed(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.promise(2, 12)
 def test_a_mark_that_never_reached_the_disk(tmp_path: Path) -> None:
-    """Promises 2, 12: a store whose mark is an empty file is read to its end, and a reader goes on to see what is written later."""
+    """Promises 2, 12: a store with an empty watermark file is read to its end and followed."""
     path = tmp_path / "store"
     log = open_log(path, **OPTIONS)
     acknowledged = [log.submit(append).wait(30) for append in PLAN[:20]]

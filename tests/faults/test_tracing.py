@@ -1,4 +1,4 @@
-"""The tracer and the disk that the harness rests on: calls are seen, refused, cut short and killed as asked, and images lose what they should."""
+"""The tracer and disk model behind the fault tests do what they are asked to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("tracing")
 
 
 def write(path: Path, *texts: bytes, flush: bool = True) -> None:
-    """Write a file, a call for each text."""
+    """Write a file, one call for each text."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
     for text in texts:
         os.write(fd, text)
@@ -29,7 +29,7 @@ def write(path: Path, *texts: bytes, flush: bool = True) -> None:
 
 
 def at(path: Path, name: str, number: int, answer: int | None) -> list[Call]:
-    """The calls that a decider saw, which gives the `number`-th call of a kind on a file this answer."""
+    """Calls seen by a decider that answers the `number`-th call of a kind on a file."""
     seen: list[Call] = []
 
     def decide(call: Call) -> int | None:
@@ -43,7 +43,7 @@ def at(path: Path, name: str, number: int, answer: int | None) -> list[Call]:
 
 
 def test_calls_are_seen_before_they_are_made(tmp_path: Path) -> None:
-    """Each call comes with its file, its place and its bytes; what a child process writes does too."""
+    """Each call comes with file, offset and bytes, also from a child process."""
     path = tmp_path / "file"
     seen = at(path, "write", 9, None)
     assert [(call.name, call.offset, call.data) for call in seen] == [
@@ -69,7 +69,7 @@ def test_calls_are_seen_before_they_are_made(tmp_path: Path) -> None:
 
 
 def test_calls_are_refused_cut_short_and_killed(tmp_path: Path) -> None:
-    """What the decider says of a call is what becomes of it, and of no other."""
+    """A decider's answer applies to its call and to no other."""
     path = tmp_path / "file"
     at(path, "write", 2, None)
     assert path.read_bytes() == b"one "
@@ -90,7 +90,7 @@ def test_calls_are_refused_cut_short_and_killed(tmp_path: Path) -> None:
 
 
 def test_an_image_has_what_was_flushed_and_no_more_than_was_written(tmp_path: Path) -> None:
-    """Bytes and names that were flushed are there however the power fails; of the others some, and nothing else."""
+    """An image has everything flushed, some of the unflushed writes, and nothing else."""
     place = tmp_path / "place"
     place.mkdir()
     recorder = Recorder(place)

@@ -1,7 +1,8 @@
-"""Work on whole stores, broken off at any system call: nothing is lost, what is half made says so, and the same command done again is enough.
+"""Work on whole stores, broken off at any system call and repeated: nothing is lost.
 
-The works: making a store, backup (first, of what is new, in place of another), restore, repair, vacuum, scrub, erasure, retention, an agent's
-turns; in maps that have to grow.  Broken off inside LMDB's own transactions, too, inside the removal of directories, and in the child processes of a
+The works: making a store, backup (first, of what is new, in place of another), restore, repair,
+vacuum, scrub, erasure, retention, an agent's turns; in maps that have to grow. Broken off inside
+LMDB's own transactions, too, inside the removal of directories, and in the child processes of a
 repair; the second try may break off as well.
 """
 
@@ -22,7 +23,7 @@ from tests.support.faults.upkeep import WORKS
 pytestmark = pytest.mark.usefixtures("tracing")
 
 TRIES = {"kill": (2, 40, 2), "moment": (1, 20, 1), "power": (1, 60, 1), "errors": (1, 60, 2)}
-"""Of each kind of work, in the short and in the long form, and there with a large store."""
+"""Tries of each kind of work: short form, long form, long form with a large store."""
 HEAVY = {
     "200 MB": ("backup", "restore", "repair", "vacuum", "scrub", "erase", "an agent's turns"),
     "encrypted 200 MB": ("repair", "vacuum", "scrub", "erase", "an agent's turns"),
@@ -42,11 +43,12 @@ TOLD = {
 @pytest.mark.parametrize("kind", SIZED)
 @pytest.mark.parametrize("way", TRIES)
 def test_work_on_a_store_is_broken_off(way: str, kind: str, place_of: Callable[[str], Path]) -> None:
-    """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, no event is lost and no history changed.
+    """Promises 1-3, 7, 11, 12: killed, refused or without power at any call, nothing is lost.
 
-    What is copied from is untouched; what is half made is refused as that, or is whole; errors are typed and blame no call; the same command comes to
-    its end, leaves nothing over, and what was to be gone from the files is gone.
-    Of an encrypted store that is so also for who has kept copies of all keys; keys of what was erased are gone, and no others.
+    What is copied from is untouched; what is half made is refused as that, or is whole; errors are
+    typed and blame no call; the same command comes to its end, leaves nothing over, and what was to
+    be gone from the files is gone. Of an encrypted store that holds also against a holder of old
+    copies of all keys; keys of what was erased are gone, and no others.
     """
     works = HEAVY[kind] if is_large(kind) else KEYED if kind == "encrypted" and not SLOW else tuple(WORKS)
     tries = TRIES[way][2 if is_large(kind) else SLOW]
@@ -63,7 +65,7 @@ def test_work_on_a_store_is_broken_off(way: str, kind: str, place_of: Callable[[
 
 @pytest.mark.promise(12)
 def test_a_repair_without_room_tells_no_loss() -> None:
-    """Promise 12: where what is saved cannot be kept for now, nothing is listed as lost: the repair is refused, and done when there is room."""
+    """Promise 12: a repair without space lists no loss; it is refused and done later."""
     with scratch() as directory:
         done = program(
             "upkeep_crash", directory, 2, 40 if SLOW else 4, "plain", "ENOSPC", "repair", seconds=1800 if SLOW else 280
@@ -77,7 +79,7 @@ def test_a_repair_without_room_tells_no_loss() -> None:
     [("plain", work) for work in ("making", "backup", "repair", "vacuum", "scrub")] + [("encrypted", "making")],
 )
 def test_the_images_lose_what_was_not_flushed(work: str, kind: str) -> None:
-    """The made-up failures are real ones: of work whose flushes do nothing not all is left, and that is seen."""
+    """Work whose flushes do nothing loses data in the built images."""
     with scratch() as directory:
         done = program("upkeep_crash", directory, 1, 1, kind, "unflushed", work)
     assert done.returncode

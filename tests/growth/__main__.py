@@ -1,4 +1,4 @@
-"""`python -m tests.growth [WORD]`: the cost of every operation whose name has WORD in it, at two sizes, as a table."""
+"""`python -m tests.growth [WORD]`: the cost of operations with WORD in the name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.growth.tables import TABLES
 
 
 def main() -> int:
-    """Measure and print; 1 if something grows faster than its class allows."""
+    """Measure and print; return 1 if an operation grows faster than its class allows."""
     word = sys.argv[1] if len(sys.argv) > 1 else ""
     steep = 0
     with tempfile.TemporaryDirectory() as scratch:

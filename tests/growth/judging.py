@@ -1,4 +1,4 @@
-"""Whether the cost of an operation grows as its class allows, from two sizes a factor apart.  No tests here."""
+"""Judge whether an operation's cost at two sizes grows as its class allows."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tests.growth.place import Place
 __all__ = ["Growth", "compared"]
 
 SLACK = 2.0
-"""Times that a cost may grow faster than its class says: memory gets slower, collections longer, and trees deeper, with size."""
+"""Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
 FLAT = 2.0
-"""The same for what is constant."""
+"""Allowed factor for operations of constant cost."""
 NOISE = 60e-6
-"""Seconds that a call may take longer on the larger store, whatever the ratio is."""
+"""Seconds that a call may take longer on the larger store, at any ratio."""
 TRIES = 3
-"""Times that something is measured, each time with more runs, before it is found to be too steep."""
+"""Measurements, each with more runs, before an operation counts as too steep."""
 
 
 class Growth(NamedTuple):
@@ -25,11 +25,11 @@ class Growth(NamedTuple):
     small: Cost
     large: Cost
     allowed: float
-    """The ratio that its class allows."""
+    """The ratio that the operation's class allows."""
 
     @property
     def ratio(self) -> float:
-        """How much more it costs on the larger store."""
+        """Its cost on the larger store over its cost on the smaller one."""
         return self.large.seconds / self.small.seconds
 
     @property
@@ -39,7 +39,7 @@ class Growth(NamedTuple):
 
 
 def compared(operation: Operation, small: Place, large: Place, factor: float, *, patience: int = 1) -> Growth:
-    """Measure an operation on both stores; what looks too steep is measured again, with more runs, before it counts."""
+    """Measure an operation on both stores; measure it again, with more runs, if too steep."""
     growth = _compared(operation, small, large, factor, budget=BUDGET * patience, fewest=patience)
     for attempt in range(2, TRIES + 1):
         if growth.sound:

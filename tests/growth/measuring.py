@@ -1,7 +1,4 @@
-"""Processor time of a job, the least of several runs: what waits for a disk or for another program does not count.
-
-No tests here.
-"""
+"""Processor time of a job, the least of several runs, without waiting."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ __all__ = ["least", "spent", "uncollected"]
 
 
 def spent() -> float:
-    """Seconds of processor time of this process so far, all threads and ended children included."""
+    """Processor seconds of this process so far, with all threads and ended children."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Keep the garbage collector out: its time depends on what other tests have left in memory."""
+    """Disable the garbage collector: its time depends on what other tests left in memory."""
     gc.disable()
     try:
         yield
@@ -31,7 +28,7 @@ def uncollected() -> Generator[None]:
 
 
 def least(job: Callable[[], object], runs: int = 5) -> float:
-    """The least processor time that a run of the job took, in seconds."""
+    """The least processor seconds of a run of the job."""
     best = float("inf")
     with uncollected():
         for _ in range(runs):

@@ -1,7 +1,8 @@
-"""The public operations there are, by name: what the tables have to cover.  No tests here.
+"""The public operations by name, which the tables have to cover.
 
-An operation is a public function, or a public method or property of a public class, or the class if it has none.  Values (structs, named tuples, enumerations) and
-errors have none: what they can do costs what they hold.
+An operation is a public function, or a public method or property of a public class, or the class if
+it has none. Values (structs, named tuples, enumerations) and errors have none: their methods cost
+what the values hold.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _operations(name: str, value: Any) -> Iterator[str]:
 
 
 def _is_value(kind: type[object]) -> bool:
-    if kind.__module__ == "builtins":  # the name of a type of Python's
+    if kind.__module__ == "builtins":  # the name of a built-in type
         return True
     return issubclass(kind, (msgspec.Struct, BaseException, enum.Enum)) or "_fields" in vars(kind)
 

@@ -1,4 +1,4 @@
-"""The commands of the command line, each run on a store that nobody has open.  No tests here."""
+"""The commands of the command line, each on a store that is not open elsewhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _all(why: str, *arguments: object, copied: bool = False) -> Operation:
 
 @contextmanager
 def _file(at: Place) -> Generator[Path]:
-    """A small recording that was not imported yet."""
+    """A small recording that is not imported yet."""
     path = at.directory / f"{at.name('talk')}.json"
     path.write_text(TALK.format(path.stem))
     yield path
@@ -54,7 +54,7 @@ def _file(at: Place) -> Generator[Path]:
 
 @contextmanager
 def _new(at: Place) -> Generator[str]:
-    """A new small session, in a store that is closed."""
+    """A new small session in a closed store."""
     with eventlog.open(at.closed.path) as store:
         session = store.create_session(id=at.name("new"))
         session.user("a question", id=f"{session.id}m")
@@ -67,7 +67,7 @@ def _new(at: Place) -> Generator[str]:
 
 @contextmanager
 def _said(at: Place) -> Generator[None]:
-    """Some more turns in the session whose view is small."""
+    """Add turns to the session with the small view."""
     with eventlog.open(at.closed.path) as store:
         session = store.session("long")
         for _ in range(8):
@@ -80,7 +80,7 @@ def _said(at: Place) -> Generator[None]:
 
 @contextmanager
 def _part(at: Place) -> Generator[str]:
-    """The part of a message that was just added to the long session."""
+    """The part of a message just added to the long session."""
     with eventlog.open(at.closed.path) as store:
         session = store.session("long")
         message = session.user("a question", id=at.name("m"))

@@ -1,4 +1,4 @@
-"""Imports and exports.  No tests here."""
+"""The operations of imports and exports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _empty(at: Place) -> Generator[tuple[Store, io.BytesIO]]:
 
 @contextmanager
 def _known(at: Place) -> Generator[tuple[Store, io.BytesIO]]:
-    """A store that has all of the file."""
+    """A store that has imported the whole file."""
     with _empty(at) as (store, file):
         import_file(store, file)
         yield store, io.BytesIO(at.jsonl)

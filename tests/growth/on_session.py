@@ -1,4 +1,4 @@
-"""The operations of a session: reading, messages, settings, history, the window's commands, the lease.  No tests here.
+"""Operations of a session: reading, messages, settings, history, window, lease.
 
 They are tried on the session whose view is small, with a history that is long all the same.
 """
@@ -21,7 +21,7 @@ from tests.growth.place import Place
 __all__ = ["COLD", "SESSION"]
 
 EARLY = 3
-"""The checkpoints of both stores are behind the first third of their histories: a state of then is replayed whole."""
+"""Checkpoints lie behind the first third of the histories: earlier states need a replay."""
 _ALL = "gives every event"
 _SEARCHES = "looks for the same text in every event"
 
@@ -103,7 +103,7 @@ def _rolled_back(at: Place) -> Generator[None]:
 
 @contextmanager
 def _compacting(at: Place) -> Generator[tuple[str, str]]:
-    """A compaction that was requested and started, and its summary, which is written: the part, and the message."""
+    """A running compaction whose summary is written: its part and its message."""
     session = at.long
     with _requested(at) as part:
         session.start_compaction(part)
@@ -155,7 +155,7 @@ def _deciding(at: Place, _: object) -> None:
 
 
 def _checked(at: Place, _: object) -> int:
-    """Replay up to each checkpoint; returns how many events that are, which is no fixed part of the history."""
+    """Replay up to each checkpoint; return the number of events replayed."""
     version = at.long.version
     assert not [*at.long.wrong_checkpoints(version)]
     return sum(kept for kept, _ in checkpoint_store.valid(at.store.log, STATE, "long", version))
@@ -239,7 +239,7 @@ SESSION: Table = {
     "Session.request_compaction": constant(
         lambda _, held: held.fail_compaction(held.request_compaction(), "no"), _held
     ),
-    "Session.restore": constant(lambda at, part: at.long.unprune([part]), _pruned),
+    "Session.unprune": constant(lambda at, part: at.long.unprune([part]), _pruned),
     "Session.start_compaction": constant(lambda at, part: at.long.start_compaction(part), _requested),
     "Session.undo_compaction": constant(lambda at, _: at.long.undo_compaction(), _compacted),
     # -- appending together, and the lease
@@ -255,7 +255,7 @@ SESSION: Table = {
 
 @contextmanager
 def _fresh(at: Place) -> Generator[Session]:
-    """The session in a store that was opened just now, with nothing of it in memory."""
+    """The session in a store opened just now, with nothing of it in memory."""
     with eventlog.open(at.closed.path, flush_interval=60.0) as store:
         yield store.session("long")
 

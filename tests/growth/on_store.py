@@ -1,4 +1,4 @@
-"""The operations of a store, and of the functions that open, restore and repair one.  No tests here."""
+"""Operations of a store, and functions that open, restore and repair one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _held(at: Place) -> Generator[Session]:
 
 @contextmanager
 def _closing(_: Place) -> Generator[list[Store]]:
-    """Close behind the call what was opened in it."""
+    """After the call, close what it opened."""
     opened: list[Store] = []
     yield opened
     for store in opened:

@@ -1,4 +1,4 @@
-"""The operations of views and transcripts, and what reports on a session.  No tests here."""
+"""The operations of views, transcripts and reports on a session."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ COLD_VIEWS: Table = {
 
 
 class _Asked(NamedTuple):
-    """A view before and after one more message, and an encoder that has encoded the one before."""
+    """A view before and after one more message, with an encoder that has encoded the first."""
 
     view: ModelView
     after: ModelView

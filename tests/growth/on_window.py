@@ -1,6 +1,7 @@
-"""The operations of the context window, and of the functions beside it.  No tests here.
+"""The operations of the context window and the functions beside it.
 
-Steps are tried on both long sessions: on the one whose view is small, and, as "wide", on the one whose view grows with its history.
+Steps are tried on both long sessions: on the one whose view is small, and, as "wide", on the one
+whose view grows with its history.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ CHUNKS: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "word "}}]} f
 
 @contextmanager
 def a_window(at: Place) -> Generator[ContextWindow]:
-    """The window of the session whose view is small, entered; everything it has to know it knows."""
+    """The entered window of the session with a small view, after its first `next_step`."""
     window = at.window
     with window:
         window.next_step()
@@ -61,7 +62,7 @@ def _wide(at: Place) -> Generator[ContextWindow]:
 
 @contextmanager
 def a_step(at: Place) -> Generator[tuple[ContextWindow, CallModel]]:
-    """A question is asked, and the model to be called."""
+    """Prepare a step in which the model is to be called."""
     with a_window(at) as window:
         at.long.user("a question")
         step = window.next_step()
@@ -71,7 +72,7 @@ def a_step(at: Place) -> Generator[tuple[ContextWindow, CallModel]]:
 
 @contextmanager
 def a_call(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
-    """The model has called a tool."""
+    """Prepare a step in which a called tool is to run."""
     with a_step(at) as (window, step):
         reply, _ = window.begin(step)
         call = reply.tool("bash", call_id=at.name("c"))
@@ -98,7 +99,7 @@ def _begun(at: Place) -> Generator[Reply]:
 
 @contextmanager
 def a_subtask(at: Place) -> Generator[tuple[ContextWindow, RunSubtask]]:
-    """The user asks for a subtask."""
+    """Prepare a step with a requested subtask."""
     with a_window(at) as window:
         at.long.user([Subtask("do it", "a task", "helper")])
         step = window.next_step()
@@ -114,7 +115,7 @@ def _question(at: Place) -> Generator[ContextWindow]:
 
 
 def _planned(window: ContextWindow) -> int:
-    """How many results the next step clears: it names each of them."""
+    """The number of results that the next step clears: the operation's output."""
     step = window.next_step()
     return len(step.plan.parts) if isinstance(step, Prune) else 1
 
@@ -157,7 +158,7 @@ def _asked(at: Place) -> ContextWindow:
 
 
 def _done(_: object) -> str:
-    """A tool, and a sub-agent, that has nothing to do."""
+    """A tool and a sub-agent that do nothing."""
     return "done"
 
 

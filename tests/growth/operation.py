@@ -1,4 +1,4 @@
-"""An operation, the class that its cost is of, and how much it costs on a store.  No tests here.
+"""An operation, its cost class, and how much it costs on a store.
 
 Three classes, by what the processor time of one call may grow with:
 
@@ -24,13 +24,13 @@ Run = Callable[[Place], object]
 Within = Callable[[Place], AbstractContextManager[T]]
 
 BUDGET = 0.1
-"""Seconds of processor time after which no further run of one operation on one store begins; what stands around the call counts."""
+"""Processor seconds after which no further run begins; time around the call counts."""
 MOST_RUNS = 20
-"""What leaves something behind leaves little of it."""
+"""Calls per run of operations that leave something behind: few."""
 
 
 class Grows(Enum):
-    """What the cost of an operation may grow with."""
+    """By how much the cost of an operation may grow."""
 
     CONSTANT = "constant"
     OUTPUT = "O(output)"
@@ -38,26 +38,29 @@ class Grows(Enum):
 
 
 class Cost(NamedTuple):
-    """What one call took, in seconds, and how much it gave out."""
+    """Cost of one call in seconds, and the size of its output."""
 
     seconds: float
     output: int
 
 
 class Operation(NamedTuple):
-    """A public name at work.  What is done inside `within`, before and behind the call itself, is not counted."""
+    """A public name at work.
+
+    The time spent in `within`, before and after the call itself, is not counted.
+    """
 
     grows: Grows
     run: Callable[[Place, Any], object]
     within: Callable[[Place], AbstractContextManager[Any]]
     copied: bool
-    """Whether each run has a store of its own, because it spoils it."""
+    """Whether each run needs its own store, because the call spoils it."""
     why: str
-    """Why it may grow with the history."""
+    """The reason why the operation may grow with the history."""
 
 
 Table = dict[str, Operation]
-"""Operations by name: a public name, and behind a comma which use of it is meant."""
+"""Operations by public name; after a comma, the use of it that is meant."""
 
 
 @contextmanager
@@ -79,19 +82,19 @@ def constant(
 
 
 def output(run: Callable[[Place, Any], int], within: Within[Any] | None = None, *, copied: bool = False) -> Operation:
-    """An operation that costs what it gives out: `run` returns how much that is."""
+    """An operation whose cost follows its output: `run` returns the size."""
     return _operation(Grows.OUTPUT, run, within, copied)
 
 
 def history(
     run: Callable[[Place, Any], object], why: str, within: Within[Any] | None = None, *, copied: bool = False
 ) -> Operation:
-    """An operation that has to read or write all the history."""
+    """An operation that must read or write the whole history."""
     return _operation(Grows.HISTORY, run, within, copied, why)
 
 
 def measured(operation: Operation, place: Place, *, budget: float = BUDGET, fewest: int = 1) -> Cost:
-    """The least processor time that a call took on this store."""
+    """The least processor seconds that a call took on this store."""
     best, given, used, runs = float("inf"), 0, 0.0, 0
     while runs < fewest or (used < budget and runs < MOST_RUNS):
         started = spent()

@@ -1,7 +1,8 @@
-"""A store of a given size on disk: built once, opened once for all operations, copied for those that spoil it.
+"""A store of a given size on disk: built once, opened once, copied if spoilt.
 
-`long` is a session whose view is small, because a compaction covers all but its end; `wide` has as long a history, and all of it is
-in the view.  Beside them there are many small sessions, and forks of `long`.  No tests here.
+`long` is a session whose view is small, because a compaction covers all but its end; `wide` has as
+long a history, and all of it is in the view. Beside them there are many small sessions, and forks
+of `long`.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ START = 1_700_000_000_000
 _TOGETHER = 200
 """Events in one append."""
 _OLDER = 40
-"""Messages behind the compaction."""
+"""Messages after the compaction."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """How much there is: messages of each of the two long sessions, small sessions, forks one behind another."""
+    """Sizes: messages of the two long sessions, small sessions, forks one behind another."""
 
     messages: int
     sessions: int
@@ -56,7 +57,7 @@ SMALL, LARGE = Shape(1_000, 125), Shape(8_000, 1_000)
 
 
 def turn(number: int) -> Iterator[ev.Event]:
-    """A question and its answer, with a call in every fourth."""
+    """A question and its answer, with a call in every fourth answer."""
     asked, answered = f"u{number:06}", f"a{number:06}"
     yield ev.UserMessageAdded(asked)
     yield ev.PartStarted(asked, f"{asked}p", Text(f"question {number}"))
@@ -88,7 +89,7 @@ def talk(session: eventlog.Session, first: int, last: int) -> None:
 
 
 def _fill(path: Path, shape: Shape) -> None:
-    """Write a store; every name that an operation uses is given here."""
+    """Write a store, with fixed names for everything that an operation uses."""
     with eventlog.open(path) as store:
         turns = shape.messages // 2
         for name in ("long", "wide"):
@@ -110,7 +111,7 @@ def _fill(path: Path, shape: Shape) -> None:
             parent.user("on another branch")
         for ticket in [store.log.submit(_small(number)) for number in range(shape.sessions)]:
             ticket.wait()
-        for name in ("long", "wide"):  # the newest work is in the long ones
+        for name in ("long", "wide"):  # the newest events are in the long sessions
             store.session(name).rename(name)
 
 
@@ -136,7 +137,7 @@ def _small(number: int) -> Append:
 
 
 class Place:
-    """A directory with a store in it, open in this process as soon as it is asked for, and closed by `close`."""
+    """A directory with a store, opened in this process on first use, closed by `close`."""
 
     def __init__(self, directory: Path, shape: Shape) -> None:
         self.directory = directory
@@ -166,7 +167,7 @@ class Place:
 
     @cached_property
     def wide_window(self) -> ContextWindow:
-        """The window of the other one."""
+        """The window of the session whose view is as long as its history."""
         return self._window(self.wide)
 
     def _window(self, session: Session) -> ContextWindow:
@@ -176,12 +177,12 @@ class Place:
 
     @cached_property
     def live(self) -> LiveView:
-        """A view that follows the session whose view is small."""
+        """A live view of the session whose view is small."""
         return LiveView(self.long)
 
     @cached_property
     def wide_live(self) -> LiveView:
-        """A view that follows the other one."""
+        """A live view of the session whose view is as long as its history."""
         return LiveView(self.wide)
 
     @cached_property
@@ -201,7 +202,7 @@ class Place:
 
     @cached_property
     def closed(self) -> Place:
-        """A copy that no handle of this process has open: for commands, and for what is done in a fresh process."""
+        """A copy that this process has not open: for commands and for work in fresh processes."""
         return self.copy()
 
     @property
@@ -210,34 +211,34 @@ class Place:
         return self.shape.messages // 2 - 1
 
     def name(self, prefix: str) -> str:
-        """A name that was not given before."""
+        """A name not returned before."""
         return f"{prefix}-{next(self._made)}"
 
     def awaited(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine returns."""
+        """Run a coroutine and return its result."""
         return self.loop.run_until_complete(work)
 
     def copy(self) -> Place:
-        """The same in another directory, as it was left by whoever built it."""
+        """Copy the store as built into another directory."""
         to = self.directory / self.name("copy")
         shutil.copytree(self.directory / "built", to / "store")
         return Place(to, self.shape)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close everything open."""
         for held in ("store", "loop", "closed"):
             found = self.__dict__.pop(held, None)
             if found is not None:
                 found.close()
 
     def remove(self) -> None:
-        """Close it, and take the directory away."""
+        """Close the place and remove its directory."""
         self.close()
         shutil.rmtree(self.directory)
 
 
 def built(directory: Path, shape: Shape) -> Place:
-    """Build a store of this shape in a directory that is not there yet."""
+    """Build a store of this shape in a new directory."""
     directory.mkdir(parents=True)
     _fill(directory / "built", shape)
     shutil.copytree(directory / "built", directory / "store")

@@ -1,4 +1,4 @@
-"""All tables together, and what is in none of them.  No tests here."""
+"""All tables of operations together, and the names in none of them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TABLES: dict[str, Table] = {
     "files": FILES,
     "commands": COMMANDS,
 }
-"""By what they are operations of."""
+"""The tables by what they are operations of."""
 WITHOUT: dict[str, str] = {
     "HttpSummarizer": "asks an endpoint, and costs what that says",
     "Store.fork_off": "for the child of `os.fork()`: what it touches is what is open",
 }
-"""Public names that are not measured, and why."""
+"""Public names that are not measured, with the reason."""
 
 
 def name_of(entry: str) -> str:
-    """The public name that an entry of a table is about."""
+    """The public name that a table entry is about."""
     return entry.partition(",")[0]

@@ -1,4 +1,4 @@
-"""What every public operation and every command costs at two sizes a factor 8 apart, against the class that it declares."""
+"""The cost of every public operation and command, at two sizes, against its class."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Pl
 
 
 def test_every_public_name_has_a_class() -> None:
-    """A public operation or command that no table has fails here, and so does an entry of one that is no more."""
+    """Every public operation and command has a table entry, and every entry a name."""
     public = public_operations()
     assert public - set(ENTRIES) == set(WITHOUT), "give it an entry in a table of this folder"
     assert set(ENTRIES) <= public
 
 
 def test_what_reads_the_history_says_why() -> None:
-    """An operation that may cost what the history holds has a reason."""
+    """Each operation of class HISTORY states its reason."""
     for table in TABLES.values():
         for name, operation in table.items():
             assert bool(operation.why) == (operation.grows is Grows.HISTORY), name
@@ -45,7 +45,7 @@ def test_what_reads_the_history_says_why() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("table", TABLES)
 def test_no_operation_grows_faster_than_its_class(places: tuple[Place, Place], table: str) -> None:
-    """With eight times as much behind it an operation costs the same, or what it gives out, or eight times as much, as it declares."""
+    """With an eightfold history an operation costs what its declared class allows."""
     found = {
         name: compared(operation, *places, LARGE.messages / SMALL.messages, patience=3 if SLOW else 1)
         for name, operation in TABLES[table].items()
@@ -62,7 +62,7 @@ def test_no_operation_grows_faster_than_its_class(places: tuple[Place, Place], t
 @pytest.mark.skipif(not SLOW, reason="the long form, with EVERDELTA_SLOW=1")
 @pytest.mark.parametrize("table", ["sessions", "cold sessions", "replies", "asyncio", "views", "cold views", "windows"])
 def test_no_operation_on_a_session_grows_with_the_number_of_sessions(tmp_path: Path, table: str) -> None:
-    """What is done in one session costs the same beside 1,000 sessions and beside 8,000, but for what looks at them all."""
+    """An operation on one session costs the same beside 1,000 and 8,000 sessions."""
     small, large = (built(tmp_path / str(number), Shape(400, number)) for number in (1_000, 8_000))
     among_all = {"Session.redact"}
     steep = {
@@ -81,7 +81,7 @@ def test_no_operation_on_a_session_grows_with_the_number_of_sessions(tmp_path: P
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not SLOW, reason="the long form, with EVERDELTA_SLOW=1")
 def test_stores_and_commands_grow_at_most_with_the_number_of_sessions(tmp_path: Path) -> None:
-    """What looks at every session costs at most eight times as much for eight times as many; all else as its class says."""
+    """With eight times the sessions an operation costs at most eight times as much."""
     small, large = (built(tmp_path / str(number), Shape(400, number)) for number in (1_000, 8_000))
     steep = {
         name: growth.ratio
@@ -95,7 +95,7 @@ def test_stores_and_commands_grow_at_most_with_the_number_of_sessions(tmp_path: 
 
 
 def test_a_cost_that_grows_is_found(tmp_path: Path) -> None:
-    """The harness itself: what is linear does not pass for constant, and what is quadratic not for linear."""
+    """The harness finds linear cost declared constant, and quadratic declared linear."""
     small, large = Place(tmp_path, Shape(1_000, 0)), Place(tmp_path, Shape(8_000, 0))
     linear = constant(lambda at, _: sum(range(at.shape.messages * 20)))
     assert not compared(linear, small, large, 8).sound
@@ -106,7 +106,7 @@ def test_a_cost_that_grows_is_found(tmp_path: Path) -> None:
 
 
 def test_the_time_of_threads_and_children_counts() -> None:
-    """Work that is given to another thread is part of what a call costs."""
+    """Processor time of threads and child processes counts as part of a call."""
     from threading import Thread
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""The demonstration: the recorded session that ships, and what `eventlog demo` does with it."""
+"""The recorded session that ships, and what `eventlog demo` does with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_recording_is_small_and_licensed() -> None:
 
 
 def test_playing_streams_every_delta() -> None:
-    """What is streamed live has the recorded deltas one by one, and its view equals the imported one."""
+    """The live stream has the recorded deltas one by one, and the view of the import."""
     lines = [line[6:] for line in answer_path().read_text().splitlines() if line.startswith("data: ")]
     deltas = [value["delta"] for value in map(json.loads, lines) if value["type"] == "content_block_delta"]
     texts = [delta.get("text") or delta.get("thinking") or delta.get("partial_json") or "" for delta in deltas]
@@ -48,7 +48,7 @@ def test_playing_streams_every_delta() -> None:
 def test_demo_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a store named, the demonstration works in a temporary one, which is gone afterwards."""
+    """Without a named store the demo uses a temporary one and deletes it."""
     for name in ("work", "tmp", "home"):
         (tmp_path / name).mkdir()
     monkeypatch.delenv("EVENTLOG_STORE", raising=False)
@@ -64,7 +64,7 @@ def test_demo_leaves_nothing_behind(
 
 
 def test_demo_fills_the_store_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a store named, both sessions are there afterwards, and the store is sound."""
+    """With a named store the demo leaves both sessions in it, and it is sound."""
     path = tmp_path / "store"
     assert run(["--store", str(path), "demo"]) == 0
     assert run(["--store", str(path), "verify"]) == 0

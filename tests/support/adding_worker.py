@@ -1,4 +1,4 @@
-"""What the tests of the benchmarks' worker processes let one do: add numbers."""
+"""A worker for the tests of the benchmarks' worker processes: adds numbers."""
 
 from __future__ import annotations
 

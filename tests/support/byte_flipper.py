@@ -1,16 +1,18 @@
-"""A program that flips bytes of a store, one at a time, and looks what a reader makes of it.
+"""A program that flips a store's bytes, one at a time, and classifies what a reader gets.
 
-Started by `tests/eventlog/log/embedded/test_flipped_bytes.py` in a process of its own, because it forks: the pages of LMDB are walked in one child, as `verify` does it,
-and only if that finds nothing the store is opened and read whole in another.  The outcomes:
-`same` (what is read is what was written), `refused` (the walk found damage, or reading raised a typed error), and what must
-not be: `dead` (the reader was killed), `wrong` (something else was read), `untyped` (another error).
+Started by `tests/eventlog/log/embedded/test_flipped_bytes.py` in a process of its own, because it
+forks: the pages of LMDB are walked in one child, as `verify` does it, and only if that finds
+nothing the store is opened and read whole in another. The outcomes: `same` (what is read is what
+was written), `refused` (the walk found damage, or reading raised a typed error), and the bad ones:
+`dead` (the reader was killed), `wrong` (something else was read), `untyped` (another error).
 
-Usage: `python -m tests.support.byte_flipper KIND STEP ZERO_STEP SEED`: flips every STEP-th byte, and of the bytes that are zero every
-ZERO_STEP-th, from a place that SEED gives, in the files of a store; prints a line for each bad outcome, and how often each
-outcome came up.  KIND: "closed" is a small store that was closed, "left" one whose process died, "large" has 40 sessions,
-"encrypted" is like "closed", with keys, and the key file is one of its files: of that every (STEP / 20)-th byte.  "200 MB" and
-"encrypted 200 MB" are like "left" and weigh that much; of them STEP bytes are flipped: a third each in pages that lead to others or hold small rows,
-in the files beside LMDB's, and anywhere.
+Usage: `python -m tests.support.byte_flipper KIND STEP ZERO_STEP SEED`: flips every STEP-th byte,
+and of the bytes that are zero every ZERO_STEP-th, from an offset that SEED gives, in the files of a
+store; prints a line for each bad outcome and the count of each outcome. KIND: "closed" is a small
+store that was closed, "left" one whose process died, "large" has 40 sessions, "encrypted" is like
+"closed" with keys, and the key file is one of its files: of that every (STEP / 20)-th byte. "200
+MB" and "encrypted 200 MB" are like "left" in that size; of them STEP bytes are flipped: a third
+each in pages that lead to others or hold small rows, in the files beside LMDB's, and anywhere.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def opened(path: Path, *, read_only: bool = False) -> Log:
 
 
 def fill(path: Path, sessions: int) -> None:
-    """Sessions and a fork, with bodies and checkpoints, folded in several goes."""
+    """Make sessions and a fork, with bodies and checkpoints, in several folds."""
     for number in range(sessions):
         with eventlog.Store(opened(path), checkpoint_events=5) as store:
             session = store.create_session(id=f"session {number}", title="t")
@@ -66,7 +68,7 @@ def fill(path: Path, sessions: int) -> None:
 
 
 def leave(path: Path) -> None:
-    """The same, and then some that is not folded: the process dies."""
+    """Write a store, then more that is not folded, and let the process die."""
     child = os.fork()
     if child == 0:
         store = eventlog.Store(opened(path))
@@ -94,7 +96,7 @@ def content(path: Path, *, read_only: bool) -> bytes:
 
 
 def look(path: Path, expected: bytes, *, read_only: bool) -> str:
-    """The outcome of reading a store that may be damaged."""
+    """Read a store that may be damaged; return the outcome."""
     child = os.fork()
     if child == 0:
         try:
@@ -118,7 +120,7 @@ def look(path: Path, expected: bytes, *, read_only: bool) -> str:
 
 
 def all_places(written: dict[Path, bytes], step: int, zero_step: int, chance: random.Random) -> list[tuple[Path, int]]:
-    """Every so many bytes of the files: of those that are zero fewer, of the keys more."""
+    """Offsets at every so many bytes: fewer of zeros, more of keys."""
     places = [(file, offset) for file, data in written.items() for offset in range(len(data))]
     full = [(file, offset) for file, offset in places if written[file][offset]]
     empty = [(file, offset) for file, offset in places if not written[file][offset]]
@@ -127,7 +129,7 @@ def all_places(written: dict[Path, bytes], step: int, zero_step: int, chance: ra
 
 
 def some_places(written: dict[Path, bytes], count: int, chance: random.Random) -> list[tuple[Path, int]]:
-    """So many bytes of the files of a large store."""
+    """That many offsets in the files of a large store."""
     (lmdb,) = (file for file in written if file.name == "data.mdb")
     data = written[lmdb]
     others = [file for file, data in written.items() if file.name not in {"data.mdb", "lock.mdb"} and any(data)]
@@ -145,13 +147,13 @@ def some_places(written: dict[Path, bytes], count: int, chance: random.Random) -
 
 
 def _is_small_page(data: bytes, at: int) -> bool:
-    """Whether there is a meta page, or one that leads to others or holds rows: its header says its number and its kind."""
+    """Whether a meta, branch or leaf page starts here, by its header's number and kind."""
     number, flags = int.from_bytes(data[at : at + 8], "little"), int.from_bytes(data[at + 10 : at + 12], "little")
     return number == at // PAGE and flags in {1, 2, 8}
 
 
 def main() -> int:
-    """Flip, look, put back."""
+    """Flip each byte, read, and restore it."""
     kind, step, zero_step = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     chance = random.Random(int(sys.argv[4]))
     found: Counter[str] = Counter()
@@ -189,7 +191,7 @@ def main() -> int:
 
 
 def expected_of(original: Path, copy: Path) -> bytes:
-    """The digest of the store as it was written, read in a child: this process must have no threads."""
+    """Digest of the store as written, read in a child: this process must have no threads."""
     shutil.copytree(original, copy)
     reading, writing = os.pipe()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Running the command line: in this process, as a program of its own, and on a pseudo-terminal.  No tests here."""
+"""Run the command line in this process, as a program, and on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ data: {"type":"message_stop"}
 
 
 class Answer(NamedTuple):
-    """What one command did."""
+    """Outcome of one command."""
 
     code: int
     out: str
@@ -101,7 +101,7 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
 
 
 def on_terminal(*arguments: object, columns: int = 120) -> tuple[int, str]:
-    """Run the command line on a pseudo-terminal of so many columns; its output and errors together."""
+    """Run the command line on a pseudo-terminal of this width; return output and errors."""
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}

@@ -1,4 +1,4 @@
-"""Sessions for the tests of the commands about the window: long native ones, and recorded ones.  No tests here."""
+"""Sessions for the tests of the window's commands: long native ones and recorded ones."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.support.shared import shared_path
 __all__ = ["LIMITS", "RECORDED", "SECRET", "digest_of_view", "recorded", "talk"]
 
 LIMITS = Limits(20_000, 4_000)
-"""Usable are 16,000 tokens: results beyond the newest 4,000 may go if they are more than 2,000."""
+"""16,000 usable tokens: results beyond the newest 4,000 may go if over 2,000."""
 SECRET = "xyzzy-plugh"
-"""Stands in every text of a `talk`."""
+"""A word in every text of a `talk`."""
 RECORDED = [
     "entireio_claude_code/cli__37_995ebed6e4_2_full.jsonl",
     "entireio_codex/git-sync__79_aa4e9d44f3_4_full.jsonl",
@@ -23,7 +23,7 @@ RECORDED = [
 
 
 def talk(path: Path, *, turns: int = 6, limits: Limits | None = LIMITS) -> None:
-    """Make a store with one session `talk`: so many turns, each with two long results, of a model with these limits."""
+    """Make a store with one session `talk`: turns with two long results each, these limits."""
     with eventlog.open(path) as store:
         session = store.create_session(id="talk", title="A long talk")
         session.set_settings(model=eventlog.Model("acme", "one"), limits=limits)
@@ -48,13 +48,13 @@ def talk(path: Path, *, turns: int = 6, limits: Limits | None = LIMITS) -> None:
 
 
 def recorded(path: Path, name: str) -> str:
-    """Import a recorded session into a new store; returns the id of the largest."""
+    """Import a recorded session into a new store; return the id of the largest."""
     with eventlog.open(path) as store:
         import_file(store, shared_path("data", *name.split("/")))
         return max(store.sessions(), key=lambda info: info.events).id
 
 
 def digest_of_view(path: Path, session: str) -> bytes:
-    """The digest of what the model would be sent now."""
+    """Digest of what the model would be sent now."""
     with eventlog.open(path, read_only=True) as store:
         return ModelView.of(store.session(session)).digest

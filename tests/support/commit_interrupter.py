@@ -1,8 +1,10 @@
-"""Throws exceptions into threads that append, lead and wait, counts what is acknowledged, and compares it with the store.
+"""Throw exceptions into threads that append, lead and wait; compare the log with the acks.
 
-Started by `tests/faults/test_interrupted_commits.py` in a process of its own: `python -m tests.support.commit_interrupter DIRECTORY ACKNOWLEDGEMENTS`.
-Worker threads and the helper that leads for asyncio get theirs from outside, the main thread gets Ctrl-C; tasks of an event loop append beside them.
-Prints one line of numbers; ends with 1 and the stacks of all threads if nothing is acknowledged for a while.
+Started by `tests/faults/test_interrupted_commits.py` in a process of its own: `python -m
+tests.support.commit_interrupter DIRECTORY ACKNOWLEDGEMENTS`. Worker threads and the helper that
+leads for asyncio get exceptions from outside, the main thread gets Ctrl-C; tasks of an event loop
+append beside them. Prints one line of numbers; ends with 1 and the stacks of all threads if nothing
+is acknowledged for a while.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ from eventlog.log.embedded.engine import EmbeddedLog, open_log
 WORKERS = 16
 TASKS = 8
 PATIENCE = 30.0
-"""Seconds without an acknowledgement after which everything hangs."""
+"""Seconds without an acknowledgement after which the run counts as hanging."""
 PAUSE = 5e-4
 """Mean seconds between two exceptions."""
 
 
 class Thrown(BaseException):
-    """What is thrown into threads."""
+    """The exception thrown into threads."""
 
 
 class Run:
@@ -42,7 +44,7 @@ class Run:
         self.log: EmbeddedLog = open_log(path, fold_bytes=256 << 10, journal_bytes=256 << 10)
         self.goal = goal
         self.next = dict.fromkeys(range(WORKERS + TASKS + 1), 0)
-        """Of each worker, the number of its next append."""
+        """The number of each worker's next append."""
         self.acknowledged: list[tuple[bytes, Committed]] = []
         self.thrown = 0
         self.interrupts = 0
@@ -50,14 +52,14 @@ class Run:
         """Whether the main thread may be interrupted."""
 
     def interrupt(self, *_: object) -> None:
-        """Ctrl-C, where the main thread appends."""
+        """Handle Ctrl-C, where the main thread appends."""
         if self.exposed:
             self.interrupts += 1
             raise KeyboardInterrupt
 
     @property
     def going(self) -> bool:
-        """Whether the goal is not reached."""
+        """Whether the goal is not yet reached."""
         return len(self.acknowledged) < self.goal
 
     def append_of(self, worker: int) -> Append:
@@ -74,18 +76,18 @@ class Run:
             self.acknowledged.append((append.payload, ticket.wait()))
 
     async def work_softly(self, worker: int) -> None:
-        """The same as a task."""
+        """Append as a task of an event loop, and count acknowledgements."""
         while self.going:
             append = self.append_of(worker)
             ticket = self.log.submit(append)
             self.acknowledged.append((append.payload, await ticket))
 
     async def tasks(self) -> None:
-        """All tasks of one loop."""
+        """Run all tasks of one loop."""
         await asyncio.gather(*(self.work_softly(WORKERS + number) for number in range(TASKS)))
 
     def throw(self) -> None:
-        """Throw into workers and the helper, and have the main thread interrupted, until the goal is reached; hire who is gone anew."""
+        """Throw into workers, helper and main thread until the goal; replace ended workers."""
         chance = random.Random(1)
         threads = {number: self._hire(number) for number in range(WORKERS)}
         seen, when = 0, time.monotonic()
@@ -122,7 +124,7 @@ class Run:
         return thread
 
     def wrong(self, path: Path) -> list[str]:
-        """Close, open again, and compare."""
+        """Close, reopen and compare; return what is wrong."""
         self.log.close()
         log = open_log(path, read_only=True)
         found = log.commits_after(0, 10**7)
@@ -139,7 +141,7 @@ class Run:
 
 
 def interrupts_in(error: BaseException | None) -> int:
-    """How many an exception stands for: one may come while another is on its way."""
+    """The number of exceptions in one: another may arrive while it is raised."""
     count = 0
     while error is not None:
         count += isinstance(error, KeyboardInterrupt)
@@ -155,7 +157,7 @@ def main(path: Path, goal: int) -> int:
     thrower = Thread(target=run.throw, daemon=True)
     loop = Thread(target=lambda: asyncio.run(run.tasks()), daemon=True)
     in_finalizers: list[object] = []
-    sys.unraisablehook = lambda found: in_finalizers.append(found.exc_type)  # nobody else can see those
+    sys.unraisablehook = lambda found: in_finalizers.append(found.exc_type)  # only this hook sees those
     signal.signal(signal.SIGINT, run.interrupt)
     loop.start()
     thrower.start()

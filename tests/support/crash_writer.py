@@ -1,10 +1,12 @@
-"""A program that streams into one session and is killed, again and again, and looks each time at what is left.
+"""A program that kills its own streaming writer again and again and checks what is left.
 
-Started by `tests/eventlog/append/test_crash.py` in a process of its own, because it forks: every writer and every reader is a child, so that none
-begins with threads of another.  What a writer had accepted and what it knew to be durable stands in memory that it shares with its
-parent, which survives `kill -9`.  Usage: `python -m tests.support.crash_writer DIRECTORY MODE SEED KILLS`; MODE is "moment" (killed by
-its parent at a random moment), "before" or "half" (kills itself before or half way through some call of the journal's I/O).
-Prints the number of kills, and fails with what was found wrong.
+Started by `tests/eventlog/append/test_crash.py` in a process of its own, because it forks: every
+writer and every reader is a child, so that none starts with another's threads. What a writer had
+accepted and what it knew to be durable is in memory shared with its parent, which survives `kill
+-9`. Usage: `python -m tests.support.crash_writer DIRECTORY MODE SEED KILLS`; MODE is "moment"
+(killed by its parent at a random moment), "before" or "half" (kills itself before or half way
+through some call of the journal's I/O). Prints the number of kills, and fails with what was found
+wrong.
 """
 
 from __future__ import annotations
@@ -36,14 +38,14 @@ FLUSH = 0.01
 SLACK = 0.2
 """What a commit may take on top of the interval, in seconds."""
 ROUNDS = 20
-"""How often a thread that also wakes once in an interval, and syncs a file, has to have done so since: on a busy machine no thread of the writer runs in time."""
+"""Rounds that the writer's second thread must have made since: a busy machine delays all."""
 SESSION = "session"
 SMALL = {"journal_bytes": 64 << 10, "fold_bytes": 32 << 10, "map_bytes": 64 << 20}
 MOST = 20_000
 
 
 class Shared:
-    """What a writer leaves behind: its words accepted and durable, when each was accepted, and when it died."""
+    """Shared memory of a writer: words accepted and durable, times, and when it died."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, 8 * (FIRST + MOST))
@@ -58,7 +60,7 @@ class Shared:
         struct.pack_into("q", self._memory, 8 * slot, value)
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Reset all slots."""
         for slot in range(FIRST):
             self.put(slot, 0)
 
@@ -67,24 +69,24 @@ class Shared:
         return [self.get(FIRST + number) for number in range(self.get(ACCEPTED))]
 
     def rounds_ago(self) -> int:
-        """When the last `ROUNDS` rounds of the other thread began, in nanoseconds; 0 if there were not so many."""
+        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds; 0 if there were fewer."""
         return min(self.get(ROUND + number) for number in range(ROUNDS))
 
 
 ACCEPTED, DURABLE, STARTED, KILLED, ROUND = range(5)
 """The slots of `Shared`: words accepted, words known to be durable, whether the message is durable, the time of death, the last rounds."""
 FIRST = ROUND + ROUNDS
-"""Behind them: when each word was accepted."""
+"""The first slot of the times at which the words were accepted."""
 
 
 class KillingIO(JournalIO):
-    """Kills the process at the n-th call of the journal, or half way through a write."""
+    """Journal I/O that kills the process at the n-th call, or half way through a write."""
 
     def __init__(self, shared: Shared, calls: int, mode: str) -> None:
         self._shared = shared
         self._left = calls
         self._half = mode == "half"
-        self._lock = Lock()  # nothing else goes on while the process dies
+        self._lock = Lock()  # no other call runs while the process dies
         self.armed = False
 
     def _count(self, dying: Callable[[], object] | None = None) -> None:
@@ -98,33 +100,33 @@ class KillingIO(JournalIO):
                 die(self._shared)
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """A write, whole, half or not at all."""
+        """Write whole, half or not at all."""
         self._count(lambda: os.pwrite(fd, memoryview(data)[: memoryview(data).nbytes // 2], offset))
         return super().pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
-        """A flush, or none."""
+        """Flush, or die before it."""
         self._count()
         super().fdatasync(fd)
 
     def rename(self, old: str, new: str) -> None:
-        """A new name, or none."""
+        """Rename, or die before it."""
         self._count()
         super().rename(old, new)
 
     def unlink(self, path: str) -> None:
-        """A file gone, or not."""
+        """Remove, or die before it."""
         self._count()
         super().unlink(path)
 
     def reach(self, point: str) -> None:
-        """A step of folding."""
+        """Reach a point of the fold, or die there."""
         del point
         self._count()
 
 
 def die(shared: Shared) -> None:
-    """`kill -9`, by one's own hand."""
+    """Kill this process with `kill -9`."""
     shared.put(KILLED, time.monotonic_ns())
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -135,7 +137,7 @@ def word(number: int) -> str:
 
 
 def go_round(file: Path, shared: Shared) -> None:
-    """Do without an end what the store's own flusher does: wake, write, sync."""
+    """Do endlessly what the flush thread does: wake, write, sync."""
     fd = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     number = 0
     while True:
@@ -148,9 +150,9 @@ def go_round(file: Path, shared: Shared) -> None:
 
 
 def write(directory: Path, shared: Shared, io: JournalIO, round_: int, seed: int) -> None:
-    """Stream one message without an end, saying in `shared` how far it is; slowly if somebody else kills."""
+    """Stream one endless message and report progress in `shared`; slowly if a parent kills."""
     chance = random.Random(seed)
-    flushes = round_ % 2 == 1 or isinstance(io, KillingIO)  # else only the store's own flushes make words durable
+    flushes = round_ % 2 == 1 or isinstance(io, KillingIO)  # otherwise only the store's own flushes make words durable
     log = open_log(directory, io=io, **SMALL)
     store = Store(log, flush_interval=FLUSH)
     session = store.session(SESSION)
@@ -178,7 +180,7 @@ def write(directory: Path, shared: Shared, io: JournalIO, round_: int, seed: int
 
 
 def look(directory: Path, shared: Shared, round_: int, *, timed: bool) -> None:
-    """Compare what is left with what was promised, first without writing, then by taking the lease, twice."""
+    """Compare what is left with what was promised, read-only first, then under the lease."""
     with Store(open_log(directory, **SMALL)) as store:
         session = store.session(SESSION)
         before = session.version

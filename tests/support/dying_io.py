@@ -1,4 +1,4 @@
-"""An I/O seam that kills its process at one call, and how a test works through all of them.  No tests here."""
+"""A journal I/O that kills its process at one call, and a loop over all such calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["DyingIO", "survives"]
 
 
 class DyingIO(JournalIO):
-    """Kills the process at the n-th call or point."""
+    """Journal I/O that kills the process at the n-th call or point."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -27,33 +27,33 @@ class DyingIO(JournalIO):
             os.kill(os.getpid(), signal.SIGKILL)
 
     def reach(self, point: str) -> None:
-        """One point."""
+        """Reach a point, or die there."""
         del point
         self._step()
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """One write."""
+        """Write, or die before it."""
         self._step()
         return super().pwrite(fd, data, offset)
 
     def fdatasync(self, fd: int) -> None:
-        """One flush."""
+        """Flush, or die before it."""
         self._step()
         super().fdatasync(fd)
 
     def rename(self, old: str, new: str) -> None:
-        """One rename."""
+        """Rename, or die before it."""
         self._step()
         super().rename(old, new)
 
     def sync_directory(self, path: str) -> None:
-        """One flush of names."""
+        """Flush names, or die before it."""
         self._step()
         super().sync_directory(path)
 
 
 def survives(at: int, work: Callable[[DyingIO], object]) -> bool:
-    """Do the work in a child process that dies at its `at`-th call; whether there was none so late."""
+    """Run the work in a child that dies at its `at`-th call; return whether it survived."""
     child = os.fork()
     if not child:
         try:

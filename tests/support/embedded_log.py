@@ -1,4 +1,4 @@
-"""Appending to a log of the embedded engine, and leaving it as a killed process does.  No tests here."""
+"""Append to a log of the embedded engine, and leave it as a killed process does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["abandon", "put"]
 
 
 def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any) -> Committed:
-    """Append and wait; begins the session if need be."""
+    """Append and wait; start the session if needed."""
     given: dict[str, Any] = {"session": session, "payload": payload, "count": 1, "time": 1, **more}
     if log.head(session) is None:
         given["creates_at"] = 0

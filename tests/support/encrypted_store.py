@@ -1,4 +1,4 @@
-"""What the tests of encryption share: a store full of secrets, and a provider that is a function.  No tests here."""
+"""A store full of secrets, and a key provider that is a function."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["SECRET", "Service", "confess", "leaks", "rendered", "texts"]
 
 SECRET = "the name of the king is Rumpelstiltskin"
 _LONG = f"{SECRET}, said the queen to the messenger. " * 60
-"""Long enough to be a body, and to be compressed."""
+"""A text long enough to be a body and to be compressed."""
 
 
 class Service:
-    """A key management service, as one function; notes what it was asked."""
+    """A key management service as one function that records its calls."""
 
     def __init__(self) -> None:
         self.keys: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class Service:
 
 
 def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
-    """A session that says the secret in every way there is: title, text, stream, tool, body, pin, prompt, usage."""
+    """Make a session with the secret as title, text, stream, tool, body, pin, prompt, usage."""
     session = store.create_session(id=name, title=SECRET, scope=f"scope of {SECRET}", directory=SECRET)
     session.set_system_prompt(SECRET, _LONG)
     session.set_tools(f'[{{"name": "{SECRET}"}}]')
@@ -59,7 +59,7 @@ def confess(store: Store, name: str = "p", turns: int = 2) -> eventlog.Session:
 
 
 def rendered(session: eventlog.Session) -> str:
-    """All that a session says, as text."""
+    """All texts of a session, as one text."""
     return "\n".join(repr(recorded.event) for recorded in session.events())
 
 
@@ -69,5 +69,5 @@ def texts(session: eventlog.Session) -> list[str]:
 
 
 def leaks(*paths: Path) -> list[str]:
-    """The files that give something of the secret away, plain or inside whatever is compressed."""
+    """The files that contain the secret, plain or inside compressed data."""
     return [file for path in paths for word in ("Rumpelstil", "messenger") for file in files_with(path, word)]

@@ -1,7 +1,7 @@
 """The engines every session test runs on, and how a test opens stores on one of them.
 
-An `Engine` is one place: what was closed is opened again by `open()`, and two stores opened at once are two handles on the
-same log, as two programs would have them.
+An `Engine` is one place: a closed store is opened again by `open()`, and two stores opened at once
+are two handles on the same log, as two programs would have them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LastingLog(MemoryLog):
     """A memory log that outlives the stores on it, as a directory does."""
 
     def close(self) -> None:
-        """Only a handle is closed."""
+        """Close the handle only, not the log."""
 
 
 class Engine:
@@ -46,7 +46,7 @@ class Engine:
         return store
 
     def close(self) -> None:
-        """Close whatever a test left open, and remove the directory."""
+        """Close every open store and log of the test, and remove the directory."""
         for store in self._stores:
             store.close()
         if self._temporary is not None:

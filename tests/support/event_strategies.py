@@ -1,7 +1,8 @@
-"""Hypothesis strategies for single events, of every kind and with every value a field may have: for the codec.
+"""Hypothesis strategies for single events of every kind, with every value of every field.
 
-The events need not follow from each other; histories that do are in `history_strategies.py`.  Texts include lone surrogates and U+10FFFF,
-integers reach the ends of 64 bits, and every optional field is sometimes there.
+For the codec: the events need not follow from each other; legal histories are in
+`history_strategies.py`. Texts include lone surrogates and U+10FFFF, integers reach the ends of 64
+bits, and every optional field is sometimes set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ KINDS: tuple[type[ev.Base], ...] = cast("Any", ev.Event).__args__
 
 texts = st.text(
     st.one_of(st.characters(), st.sampled_from("\ud800\udfff\udc80\U0010ffff0af\u0000é中")), max_size=12
-)  # hypothesis leaves surrogates out of `characters()`, so they are named
+)  # `characters()` of Hypothesis excludes surrogates, so they are named
 integers = st.one_of(st.integers(-(1 << 63), (1 << 64) - 1), st.integers(0, 300))
 times = st.integers(0, 4_102_444_800_000)
 decimals = st.decimals(allow_nan=False, allow_infinity=False)

@@ -1,4 +1,4 @@
-"""Sessions to be exported, and small ways in and out of a store.  No tests here."""
+"""Sessions to export, and short ways in and out of a store."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def read(store: Store, data: bytes) -> Report:
 
 
 def canonical(session: Session) -> list[tuple[int, bytes]]:
-    """Every event's version and canonical bytes, with its time, without what holds in its store only."""
+    """Version, canonical bytes and time of every event, without store-local fields."""
     return [(found.version, encode([(found.time, portable(found.event))], found.time)) for found in session.events()]
 
 
 def stored(store: Store, items: list[Timed], name: str = "ses_x") -> Session:
-    """A session of these events, the first of which began it."""
+    """A session of these events, from its start on."""
     session = store.create_session(id=name, title="t", time=items[0][0])
     if len(items) > 1:
         session.append(items[1:])
@@ -53,13 +53,13 @@ def put(store: Store, piece: Piece) -> Session:
     """A session of an importer's events."""
     time, first = piece.items[0]
     assert isinstance(first, ev.SessionStarted)
-    session = store.begin(first, id=piece.session, time=time)  # whether its parent is there or not
+    session = store.begin(first, id=piece.session, time=time)  # the session's parent may be missing
     session.append(piece.items[1:], bodies=piece.bodies)
     return session
 
 
 def talk(store: Store, name: str | None = None) -> Session:
-    """A native session with something of everything."""
+    """A native session with every kind of content."""
     session = store.create_session(id=name, title="Fix `it`", directory="/w", scope="me", agent="build", model="p/m")
     session.set_system_prompt("be brief", "x" * 3000)
     session.set_tools("[]")

@@ -1,4 +1,4 @@
-"""A log whose appends fail, wait, or find that somebody else was faster, as a test says."""
+"""A log whose appends fail, wait, or meet another writer's commit, as a test says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FaultyLog", "together"]
 
 
 class Acting(QueuedTicket[Append, Committed]):
-    """An outcome that others act on before the caller who waits for it does."""
+    """A ticket on whose outcome others act before its waiter does."""
 
     def __init__(self, append: Append, acts: list[Callable[[], object]]) -> None:
         super().__init__(append)
@@ -30,28 +30,28 @@ class Acting(QueuedTicket[Append, Committed]):
 
 
 class FaultyLog(MemoryLog):
-    """A memory log whose next appends fail, or find that somebody else was faster."""
+    """A memory log whose next appends fail, or come after another writer's commit."""
 
     def __init__(self) -> None:
         super().__init__()
         self.refuse = 0
-        """How many of the next submissions are turned away: the queue is full."""
+        """Number of next submissions to refuse, as a full queue does."""
         self.fail = 0
-        """How many of the next appends fail after they were handed over …"""
+        """Number of next appends to fail after submission …"""
         self.error: EventlogError = BusyError("full")
-        """… and of what: the disk is full."""
+        """… with this error: the disk is full."""
         self.before_telling: list[Callable[[], object]] = []
-        """What others do before the caller hears of such a failure."""
+        """Actions before the caller learns of such a failure."""
         self.meanwhile: list[Callable[[], object]] = []
-        """What others do between a decision and its commit."""
+        """Actions between a decision and its commit."""
         self.held: list[QueuedTicket[Append, Committed]] | None = None
-        """Appends that wait, if they are held."""
+        """Held appends, if appends are held."""
 
     def close(self) -> None:
-        """Other stores go on."""
+        """Do nothing, as other stores use the log."""
 
     def submit(self, append: Append) -> Ticket:
-        """Append, unless something goes wrong."""
+        """Append, unless a fault is set."""
         while self.meanwhile:
             self.meanwhile.pop(0)()
         if self.refuse:
@@ -69,7 +69,7 @@ class FaultyLog(MemoryLog):
         return super().submit(append)
 
     def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
-        """Wait until what is held is let go."""
+        """Wait until the held appends are committed."""
         bell = Lock()
         bell.acquire()
         ticket.waiters.append(bell)
@@ -77,23 +77,23 @@ class FaultyLog(MemoryLog):
             bell.acquire(timeout=-1 if timeout is None else timeout)
 
     def hasten(self) -> None:
-        """What is held stays so until it is let go."""
+        """Leave held appends held: a test releases them itself."""
 
     def let_go(self) -> None:
-        """Commit what is held, in order."""
+        """Commit the held appends, in order."""
         held, self.held = self.held or [], None
         for ticket in held:
             assert ticket.request is not None
             done = super().submit(ticket.request)
             try:
                 ticket.succeed(done.wait())
-            except Exception as error:  # noqa: BLE001 - the outcome, whatever it is
+            except Exception as error:  # noqa: BLE001 - the outcome, an error of any type
                 ticket.fail(error)
         wake(held)
 
 
 def together(session: Session, *commands: Callable[[], object]) -> None:
-    """Give some commands in one pipeline."""
+    """Run some commands in one pipeline."""
     with session.pipeline():
         for command in commands:
             command()

@@ -1,4 +1,4 @@
-"""Looking for a text in every file of a directory, plain and inside whatever is compressed.  No tests here."""
+"""Search for a text in every file of a directory, plain and inside compressed data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEPTH = 3
 
 
 def holds(data: bytes, needle: bytes, depth: int = _DEPTH) -> bool:
-    """Whether bytes are in others, or in what any compressed frame in those unpacks to, as far as it unpacks."""
+    """Whether a text is in these bytes or in what any compressed frame in them unpacks to."""
     if needle in data:
         return True
     at = data.find(_MAGIC) if depth else -1

@@ -1,7 +1,7 @@
-"""Somebody who changes what a store has committed, below everything that checks: for tests that it is found.
+"""Forge committed history below every check, for tests that the change is found.
 
-A forger who is *careless* leaves hashes as they are, and makes numbers and checksums fit.  One who is *careful* makes the whole
-hash tree anew, too, so that nothing inside the store gives it away.  No tests here.
+A *careless* forger leaves hashes as they are, and makes numbers and checksums fit. A *careful* one
+makes the whole hash tree anew, too, so that nothing inside the store reveals the change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Items = list[Any]
 
 
 class Forgery(NamedTuple):
-    """Another history: what was done, the first version that it concerns, and the session's commits by it."""
+    """Another history: the forger's action, the first changed version, and the commits."""
 
     name: str
     version: int
@@ -43,7 +43,7 @@ class Forgery(NamedTuple):
 
 
 def begun(store: Store) -> Session:
-    """The session `a`, to be forged: with deltas, a tool and a large text."""
+    """The session `a` to forge: with deltas, a tool and a large text."""
     session = store.create_session(id="a", title="t")
     session.user("question")
     with session.assistant(model="acme/one") as reply:
@@ -56,7 +56,7 @@ def begun(store: Store) -> Session:
 
 
 def forgeries(commits: list[Commit]) -> Iterator[Forgery]:
-    """Every event dropped, edited, swapped with the next one, and one inserted before every event and at the end."""
+    """Every event dropped, edited, swapped, and one inserted at every version."""
     batches = [list(_items(commit)) for commit in commits]
     places = [(number, index) for number, items in enumerate(batches) for index in range(len(items))]
     for (number, index), following in zip(places, [*places[1:], None], strict=True):
@@ -81,7 +81,7 @@ def forgeries(commits: list[Commit]) -> Iterator[Forgery]:
 
 
 def _items(commit: Commit) -> Iterator[Any]:
-    """The events of a commit one by one: deltas, too."""
+    """The events of a commit, deltas one by one."""
     for entry in decode(commit.payload).entries:
         if isinstance(entry, DeltaRun):
             yield from (entry.cut(place, place + 1) for place in range(entry.count))
@@ -104,7 +104,7 @@ def _edit(items: Items, at: int) -> Items:
 
 
 def _numbered(commits: list[Commit], batches: list[Items]) -> list[Commit]:
-    """Commits of these events, with versions and positions without gaps; those of none are left out.
+    """Commits of these events, with versions and positions without gaps; empty ones dropped.
 
     Salts and leaves stay as they were.
     """
@@ -121,12 +121,12 @@ def _numbered(commits: list[Commit], batches: list[Items]) -> list[Commit]:
 
 
 def careful(commits: list[Commit]) -> list[Commit]:
-    """The same commits with leaves that fit them."""
+    """Return the commits with leaves that fit them."""
     return [replace(commit, leaf=leaf_hash(leaf_data(commit))[:TAG_BYTES]) for commit in commits]
 
 
 def head_of(head: Head, commits: list[Commit], *, tree: bool) -> Head:
-    """The head that such a history has; with `tree` also the hash tree made anew."""
+    """The head of such a history; with `tree` also the hash tree made anew."""
     last = commits[-1]
     changed = replace(head, version=last.last, position=last.position + last.count - 1)
     if not tree:
@@ -138,13 +138,13 @@ def head_of(head: Head, commits: list[Commit], *, tree: bool) -> Head:
 
 
 def rewrite_memory(log: MemoryLog, session: str, commits: list[Commit], *, tree: bool) -> None:
-    """Put another history in place of a session's, in memory."""
+    """Replace a session's history in memory."""
     log._sessions[session] = commits
     log._heads[session] = head_of(log._heads[session], commits, tree=tree)
 
 
 def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> None:
-    """Put another history in place of a session's, in the folded part of a store that is closed."""
+    """Put another history in place of a session's, in the folded part of a closed store."""
     segments = Segments(path / "lmdb", read_only=False, map_bytes=1 << 20)
     trees = segments.environment.trees
 
@@ -176,7 +176,7 @@ def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> N
 
 
 def _without_gaps(commits: list[Commit]) -> Iterator[list[Commit]]:
-    """The commits in pieces whose versions follow each other."""
+    """The commits, in pieces whose versions are contiguous."""
     start = 0
     for number in range(1, len(commits) + 1):
         if number == len(commits) or commits[number].first != commits[number - 1].last + 1:

@@ -1,7 +1,8 @@
-"""The events of the golden files: one of every kind, with every field set, and a run of deltas.  Never change them.
+"""The events of the golden files: every kind, every field set, a delta run; never change.
 
-`python -m tests.support.golden_events` writes the files of the current schema version into `tests/golden/` where they are missing;
-existing ones are what they are, because digests are taken over these bytes.
+`python -m tests.support.golden_events` writes the files of the current schema version into
+`tests/golden/` where they are missing; existing ones are what they are, because digests are taken
+over these bytes.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def _as_of_2(event: ev.Event) -> ev.Event:
 
 
 EVENTS_OF_2 = tuple(_as_of_2(event) for event in EVENTS if not isinstance(event, ev.MessagePromoted))
-"""What the events of the files of schema version 2 are read as."""
+"""The events of the version 2 golden files, as read today."""
 
 RUN = (
     (TIME + 3, ev.PartDelta("p2", "text", "Hel")),
@@ -136,7 +137,7 @@ RUN = (
     (TIME + 700, ev.PartDelta("p3", "input", '{"command"')),
     (TIME + 650, ev.PartDelta("p2", "text", "x" * 300)),
 )
-"""Deltas of two parts, with a clock set back and a long one."""
+"""Deltas of two parts, with a clock set back and a long gap."""
 
 
 def batches() -> dict[str, bytes]:

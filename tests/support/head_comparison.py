@@ -1,4 +1,4 @@
-"""Heads of a store, compared.  No tests here."""
+"""Comparison of store heads."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ __all__ = ["conversations"]
 
 
 def conversations(head: StoreHead) -> list[SessionHead]:
-    """The heads that a scrub leaves as they are: all but that of the record of what it left."""
+    """The heads that a scrub leaves unchanged: all but the scrub ledger's."""
     return [one for one in head.sessions if one.session != NAME]

@@ -1,7 +1,8 @@
-"""Hypothesis strategies for histories of one session: every kind of event that a conversation is made of, always allowed.
+"""Hypothesis strategies for legal histories of one session, with every kind of event.
 
-A history is grown from random commands; each picks its target among what is there, and what the session's rules refuse is
-left out.  So histories are valid by the same rules as real ones, and shrink to few commands.
+A history is grown from random commands; each picks its target among what is there, and what the
+session's rules refuse is left out. So histories are valid by the same rules as real ones, and
+shrink to few commands.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from eventlog.values import (
 __all__ = ["COMMANDS", "Command", "Grower", "commands", "histories"]
 
 Command = tuple[str, int, str]
-"""What to do, which of the possible targets, and a text."""
+"""A command: its name, a choice among the possible targets, and a text."""
 
 MODELS = (Model("p", "one"), Model("p", "two"))
 
@@ -50,7 +51,7 @@ class Grower:
         self._append(ev.SessionStarted(title="t"))
 
     def do(self, command: Command) -> None:
-        """Carry out one command, as far as it is allowed."""
+        """Carry out one command, if it is legal."""
         name, pick, text = command
         _COMMANDS[name](self, pick, text)
 
@@ -98,7 +99,7 @@ class Grower:
     # -- commands ------------------------------------------------------------------------------
 
     def user(self, pick: int, text: str) -> None:
-        """A user message with one to three parts."""
+        """Add a user message with one to three parts."""
         message = self._new("m")
         self._append(ev.UserMessageAdded(message, "build", MODELS[pick % 2], system=text if pick % 5 == 4 else None))
         self._append(ev.PartStarted(message, self._new("p"), Text(text, pick % 3 == 2, pick % 7 == 6)))
@@ -110,7 +111,7 @@ class Grower:
             self._append(ev.PartStarted(message, self._new("p"), Subtask(text)))
 
     def start(self, pick: int, text: str) -> None:
-        """An assistant message opens."""
+        """Start an assistant message."""
         del text
         message = self._new("m")
         if not self.state.open_messages():
@@ -120,7 +121,7 @@ class Grower:
             )
 
     def part(self, pick: int, text: str) -> None:
-        """A text, reasoning, tool or patch part begins."""
+        """Start a text, reasoning, tool or patch part."""
         message = self._open(0)
         if message is None:
             return
@@ -134,7 +135,7 @@ class Grower:
         self._append(ev.PartStarted(message, self._new("p"), kinds[pick % len(kinds)]))
 
     def delta(self, pick: int, text: str) -> None:
-        """A piece of text, input or output."""
+        """Add a delta of text, input or output."""
         part = self._part(pick, "", "open", "pending", "running")
         if part is not None:
             facts = self.state.parts[part]
@@ -142,19 +143,19 @@ class Grower:
             self._append(ev.PartDelta(part, field, text))
 
     def end(self, pick: int, text: str) -> None:
-        """A text or reasoning part ends."""
+        """End a text or reasoning part."""
         part = self._part(pick, "", "open")
         if part is not None:
             self._append(ev.PartEnded(part, '{"p":{"s":1}}' if text else None))
 
     def run(self, pick: int, text: str) -> None:
-        """A tool runs."""
+        """Run a tool."""
         part = self._part(pick, "tool", "pending")
         if part is not None:
             self._append(ev.ToolRunning(part, '{"a":1}', text), ev.ToolProgress(part, text))
 
     def complete(self, pick: int, text: str) -> None:
-        """A tool completes."""
+        """Complete a tool."""
         part = self._part(pick, "tool", "running")
         if part is not None:
             cut = Truncation("short", 3, 99) if pick % 5 == 4 else None
@@ -162,13 +163,13 @@ class Grower:
             self._append(ev.ToolCompleted(part, text, cut, "done", None, files))
 
     def fail(self, pick: int, text: str) -> None:
-        """A tool fails."""
+        """Fail a tool."""
         part = self._part(pick, "tool", "pending", "running")
         if part is not None:
             self._append(ev.ToolFailed(part, text, pick % 2 == 1, text if pick % 3 == 1 else None))
 
     def finish(self, pick: int, text: str) -> None:
-        """The open message is finished, its parts closed first."""
+        """Finish the open message, its parts closed first."""
         message = self._open(0)
         if message is None:
             return
@@ -184,7 +185,7 @@ class Grower:
         self._append(ev.MessageFinished(message, ("stop", "tool-calls")[pick % 2], errors[pick % 5]))
 
     def answer(self, pick: int, text: str) -> None:
-        """A whole answer: text in two deltas, a call, its result."""
+        """Add a whole answer: text in two deltas, a call, its result."""
         self.finish(0, "")
         self.user(0, text or "q")
         self.start(pick, "")
@@ -200,20 +201,20 @@ class Grower:
             self.finish(pick % 3, text)
 
     def prune(self, pick: int, text: str) -> None:
-        """A result is cleared, or is back."""
+        """Prune or restore a result."""
         del text
         part = self._part(pick, "tool", "completed", "failed")
         if part is not None and not self._append(ev.Pruned((part,), "recency", 10)):
             self._append(ev.Restored((part,)))
 
     def edit(self, pick: int, text: str) -> None:
-        """A part's text is replaced."""
+        """Replace a part's text."""
         part = self._part(pick, "", "ended", "completed")
         if part is not None:
             self._append(ev.PartEdited(part, text))
 
     def remove(self, pick: int, text: str) -> None:
-        """A part or a message is removed."""
+        """Remove a part or a message."""
         del text
         if pick % 2:
             part = self._part(pick // 2, "")
@@ -225,13 +226,13 @@ class Grower:
                 self._append(ev.MessageRemoved(messages[pick // 2 % len(messages)]))
 
     def redact(self, pick: int, text: str) -> None:
-        """A part is redacted."""
+        """Redact a part."""
         part = self._part(pick, "")
         if part is not None:
             self._append(ev.PartRedacted(part, text))
 
     def compact(self, pick: int, text: str) -> None:
-        """A whole compaction: completed, failed, or left requested."""
+        """Run a whole compaction: completed, failed, or left requested."""
         if pick % 2:
             self.finish(0, "")
         if self.state.open_messages():
@@ -252,19 +253,19 @@ class Grower:
         self._append(failed if pick % 5 == 3 else ev.CompactionCompleted(part, summary))
 
     def undo(self, pick: int, text: str) -> None:
-        """The latest compaction is undone."""
+        """Undo the latest compaction."""
         del pick, text
         for _, part, status in reversed(self.state.compactions):
             if status == "completed" and self._append(ev.CompactionUndone(part)):
                 return
 
     def rollback(self, pick: int, text: str) -> None:
-        """Back, or forth again, to some version."""
+        """Roll back or redo to some version."""
         del text
         self._append(ev.RolledBack(1 + pick % self.state.version))
 
     def setting(self, pick: int, text: str) -> None:
-        """The system prompt, the tools or the settings change."""
+        """Change the system prompt, the tools or the settings."""
         events: Sequence[ev.Event] = (
             ev.SystemPromptSet("header", text),
             ev.ToolsSet("[]"),
@@ -304,7 +305,7 @@ COMMANDS = tuple(_COMMANDS)
 """The names of all commands."""
 
 _OFTEN = ("user", "start", "part", "delta", "delta", "end", "run", "complete", "finish", *("answer",) * 5)
-"""What conversations mostly consist of."""
+"""The commands that conversations mostly consist of."""
 
 texts = st.text(alphabet=st.sampled_from("ab \n中\ud800é"), max_size=6)
 

@@ -1,6 +1,6 @@
-"""Counts of messages, parts, calls and results, made from a file by a few lines that know nothing of the importers.
+"""Counts of messages, parts, calls and results of a file, independent of the importers.
 
-The same counts of a store's events stand beside them, for the tests that compare the two.
+The counts of a store's events stand beside them, for the tests that compare the two.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class Counts(NamedTuple):
-    """How much there is of each; `deltas` are pieces of streamed text, input included."""
+    """Counts of each kind; `deltas` are pieces of streamed text, input included."""
 
     messages: int = 0
     parts: int = 0
@@ -131,7 +131,7 @@ def anthropic_counts(path: Path) -> Counts:
 
 
 def openai_counts(path: Path) -> Counts:
-    """Counts of an OpenAI Chat stream: calls, and pieces of text that are not empty (parts follow no rule of the format)."""
+    """Count an OpenAI Chat stream: calls, and text deltas that are not empty."""
     calls: set[Any] = set()
     deltas = 0
     for record in _stream(path):
@@ -147,7 +147,7 @@ def openai_counts(path: Path) -> Counts:
 
 
 def stored_counts(sessions: Iterable[Session]) -> Counts:
-    """The same counts from the events of a file's sessions; the markers of compactions are not messages of a file."""
+    """Count the events of a file's sessions, without the markers of compactions."""
     happened = [found.event for session in sessions for found in session.events()]
     kinds = [type(event) for event in happened]
     results = [event for event in happened if isinstance(event, (ev.ToolCompleted, ev.ToolFailed))]
@@ -164,7 +164,7 @@ def stored_counts(sessions: Iterable[Session]) -> Counts:
 
 
 def codex_counts(path: Path) -> Counts:
-    """Counts of a Codex rollout of today's shape, from its items alone; an answer ends with a result or a count of tokens."""
+    """Count a Codex rollout of today's shape, from its items alone."""
     messages = parts = results = 0
     calls: set[Any] = set()
     answering = False
@@ -235,7 +235,7 @@ def responses_counts(path: Path) -> Counts:
 
 
 def message_counts(messages: list[Any]) -> Counts:
-    """Counts of a list of OpenAI messages whose first is the system prompt, or is not a system message."""
+    """Count a list of OpenAI messages; a leading system prompt is no message."""
     said = [message for message in messages if message["role"] != "system"]
     calls: list[Any] = []
     for message in said:

@@ -1,8 +1,9 @@
-"""A program that kills itself inside the journal's I/O, at one fault point after the other, and looks what is left.
+"""A program that kills itself at each fault point of journal I/O and checks what is left.
 
-Started by `tests/eventlog/log/embedded/test_crash.py` in a process of its own, because it forks.  For every point: a child works on a new
-store and dies there; then the store is opened again and compared with what the child had acknowledged.
-Usage: `python -m tests.support.log_crasher DIRECTORY MODE FIRST STEP`; prints the points it tried, and what went wrong.
+Started by `tests/eventlog/log/embedded/test_crash.py` in a process of its own, because it forks.
+For every point: a child works on a new store and dies there; then the store is opened again and
+compared with what the child had acknowledged. Usage: `python -m tests.support.log_crasher DIRECTORY
+MODE FIRST STEP`; prints the points it tried, and what went wrong.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from eventlog.log.embedded.filesystem import JournalIO
 SMALL = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 64 << 20}
 SECTOR = 512
 AT_LAST = LeaseState(99, b"me", 5)
-"""The lease that is written by itself, after all appends."""
+"""The lease that is written without an append, after all appends."""
 
 
 class CrashingIO(JournalIO):
-    """Dies at the n-th call.
+    """Journal I/O that dies at the n-th call.
 
-    Modes: "before" the call; "half" way through a write; "power" after tearing what was not flushed yet: some of its
-    sectors are as they were, as after a power failure.
+    Modes: "before" the call; "half" way through a write; "power" after tearing unflushed writes:
+    some of their sectors are as they were, as after a power failure.
     """
 
     def __init__(self, at: int, mode: str) -> None:
         self._left = at
         self._mode = mode
-        self._lock = Lock()  # nothing goes on while the process dies
+        self._lock = Lock()  # no other call runs while the process dies
         self._unflushed: dict[int, list[tuple[int, bytes]]] = {}
 
     def _step(self, *, can_die: bool = True) -> bool:
@@ -63,7 +64,7 @@ class CrashingIO(JournalIO):
         with self._lock:
             self._step()
             fd = super().open(path, flags)
-            self._unflushed.pop(fd, None)  # the number of a file that was closed
+            self._unflushed.pop(fd, None)  # the number belonged to a file that was closed
             return fd
 
     def pwrite(self, fd: int, data: Any, offset: int) -> int:
@@ -106,13 +107,13 @@ class CrashingIO(JournalIO):
             super().sync_directory(path)
 
     def reach(self, point: str) -> None:  # noqa: ARG002 - every point counts alike
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         with self._lock:
             self._step()
 
 
 def workload() -> list[Append]:
-    """The same appends in every run, over a few sessions, small and large; two of three take, keep or give back a lease."""
+    """The appends of every run, small and large; two of three change a lease."""
     chance = random.Random(7)
     appends: list[Append] = []
     held: dict[str, LeaseState] = {}
@@ -143,12 +144,12 @@ def workload() -> list[Append]:
 
 
 def lease_after(appends: Sequence[Append], session: str) -> LeaseState:
-    """The lease of a session once these appends are in."""
+    """The lease of a session after these appends."""
     return next((one.lease for one in reversed(appends) if one.session == session and one.lease), LeaseState())
 
 
 def work(path: Path, acks: int, at: int, mode: str) -> None:
-    """Append everything, in groups of one to four; acknowledge what is durable through the pipe `acks`."""
+    """Append all in groups of one to four; acknowledge durable ones through the pipe `acks`."""
     log = open_log(path, io=CrashingIO(at, mode), **SMALL)
     appends = workload()
     last = lease_after(appends, "s0")
@@ -203,7 +204,7 @@ def verify(path: Path, acknowledged: list[str]) -> list[str]:
 
 
 def crash(path: Path, at: int, mode: str) -> tuple[list[str], bool]:
-    """One point: what the child acknowledged, and whether it got to the end."""
+    """Try one point; return what the child acknowledged, and whether it finished."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -231,7 +232,7 @@ def main() -> int:
         path = root / "store"
         acknowledged, finished = crash(path, at, mode)
         if mode == "power" and at % 2 and (path / "mark").exists():
-            (path / "mark").write_bytes(b"")  # its pages need not have reached the disk either
+            (path / "mark").write_bytes(b"")  # the watermark's pages need not have reached the disk either
         try:
             wrong = verify(path, acknowledged)
         except EventlogError as error:

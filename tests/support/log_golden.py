@@ -1,4 +1,4 @@
-"""The store of the golden files: what it holds, and the program that wrote them.
+"""The golden store: its content, and the program that wrote it.
 
 `python -m tests.support.log_golden VERSION` writes `golden/log-vVERSION-*.zip` anew; only ever for a new format version.
 """
@@ -39,11 +39,11 @@ STREAMED = encode(
 SLOW = encode(
     [DeltaRun.from_flat([_KEY, "with", 7000, _KEY, " a long", 7900, _KEY, " pause" * 60, 70_000], 7000)], 7000
 )
-"""Gaps and lengths of two bytes each."""
+"""Deltas with gaps and lengths of two bytes each."""
 
 
 class FixedIO(JournalIO):
-    """Salts that are the same in every run."""
+    """Journal I/O with salts that are the same in every run."""
 
     def __init__(self) -> None:
         self._salts = 0
@@ -54,12 +54,12 @@ class FixedIO(JournalIO):
         return b"salt%04d" % self._salts
 
     def random(self, size: int) -> bytes:
-        """The numbers from 1 on, sixteen digits each."""
+        """Numbers from 1 on, sixteen digits each."""
         return b"".join(b"%016d" % number for number in range(1, size // 16 + 1))
 
 
 def fill(log: EmbeddedLog) -> None:
-    """Everything the format can express, in a few commits."""
+    """Write everything the format can express, in a few commits."""
     for append in (
         Append(session="a", payload=b"first", count=2, time=1000, creates_at=0, messages=1, entry=b"card a"),
         Append(

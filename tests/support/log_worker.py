@@ -1,6 +1,7 @@
-"""A process beside the test: appends to a store, or contends for versions or a lease, and says what it got.
+"""A process beside the test: appends, or contends for versions or a lease, and reports.
 
-Started with `python -m tests.support.log_worker TASK PATH NAME …`; prints one line per acknowledged append.
+Started with `python -m tests.support.log_worker TASK PATH NAME …`; prints one line per acknowledged
+append.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ SMALL = {"journal_bytes": 128 << 10, "fold_bytes": 64 << 10, "map_bytes": 64 << 
 
 
 def say(line: str) -> None:
-    """Print at once, whatever happens next."""
+    """Print and flush at once, so that a later kill loses no line."""
     os.write(1, (line + "\n").encode())
 
 
@@ -47,7 +48,7 @@ def stream(path: str, name: str) -> None:
 
 
 def contend(path: str, name: str, rounds: str) -> None:
-    """Win versions of the session "shared" against others, with the expected version, until it has won enough."""
+    """Win versions of the session "shared" with the expected version, until won enough."""
     log = open_log(path, **SMALL)
     say("ready")
     sys.stdin.readline()
@@ -65,7 +66,7 @@ def contend(path: str, name: str, rounds: str) -> None:
 
 
 def hold(path: str, name: str, rounds: str) -> None:
-    """Take the lease of "shared" whenever it is free, write two events under it, give it back."""
+    """Take the free lease of "shared", write two events under it, and release it, repeatedly."""
     log = open_log(path, **SMALL)
     say("ready")
     sys.stdin.readline()
@@ -94,7 +95,7 @@ def hold(path: str, name: str, rounds: str) -> None:
 
 
 def alternate(path: str, name: str) -> None:
-    """Append one event for each line of input, and say its position."""
+    """Append one event for each line of input, and print its position."""
     log = open_log(path, **SMALL)
     say("ready")
     first = True
@@ -106,7 +107,7 @@ def alternate(path: str, name: str) -> None:
 
 
 def forgetful(path: str, name: str) -> None:
-    """Submit and leave: the interpreter's exit must make it durable."""
+    """Submit and return: the interpreter's exit must make it durable."""
     log = open_log(path, **SMALL)
     for number in range(100):
         log.submit(Append(session=name, payload=b"x", count=1, time=1, creates_at=None if number else 0))

@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server on 127.0.0.1 for tests: `POST /v1/chat/completions`, streamed or whole, with scripted answers.
+"""A small OpenAI-compatible server on 127.0.0.1 with scripted answers.
 
     with OpenAIServer(Answer("Hello")) as server:
         HttpSummarizer(server.url, "m")
@@ -32,7 +32,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: text (in the pieces given), calls, usage; or an error; or an answer that breaks off."""
+    """A scripted answer: text pieces, calls, usage; or an error; or one that breaks off."""
 
     text: str | Sequence[str] = ""
     calls: Sequence[ToolCall] = ()
@@ -44,20 +44,20 @@ class Answer:
     error: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     cut: int | None = None
-    """The connection is closed after so many pieces of text, without an end."""
+    """Close the connection after this many pieces of text, without an end."""
     raw: Callable[[], Iterator[bytes]] | None = None
-    """The body as it is sent, in these pieces, with `status` and `headers`; it may have no end."""
+    """The body in these pieces, with `status` and `headers`; it may be endless."""
     hold: threading.Event | None = None
-    """The answer waits for this event after its first piece."""
+    """An event to wait for after the first piece."""
 
     @property
     def pieces(self) -> list[str]:
-        """The text as it is streamed."""
+        """The text in its pieces."""
         return [self.text] if isinstance(self.text, str) else [*self.text]
 
     @property
     def reason(self) -> str:
-        """Why the answer ends."""
+        """The reason why the answer ends."""
         return self.finish or ("tool_calls" if self.calls else "stop")
 
 
@@ -67,7 +67,7 @@ class Asked:
 
     path: str
     headers: dict[str, str]
-    """Names in lower case."""
+    """Header names are in lower case."""
     body: dict[str, Any]
 
     @property
@@ -77,7 +77,7 @@ class Asked:
 
 
 class _QuietServer(ThreadingHTTPServer):
-    """Says nothing of clients that go away in the middle of an answer, as those that have seen enough do."""
+    """Does not log clients that disconnect in the middle of an answer."""
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         if not isinstance(sys.exc_info()[1], ConnectionError):
@@ -85,7 +85,7 @@ class _QuietServer(ThreadingHTTPServer):
 
 
 class OpenAIServer:
-    """The server, running from `with` to its end; `url` is the base address, `asked` the requests so far."""
+    """The server while its `with` block runs; `url` is its address, `asked` the requests."""
 
     def __init__(self, *answers: Answer, by: Callable[[Asked], Answer] | None = None) -> None:
         self._answers = list(answers)
@@ -98,7 +98,7 @@ class OpenAIServer:
 
     @property
     def url(self) -> str:
-        """The base address, as clients of the protocol want it."""
+        """The base address for clients of the protocol."""
         return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
 
     def __enter__(self) -> Self:
@@ -113,7 +113,7 @@ class OpenAIServer:
         self._thread.join()
 
     def answer(self, asked: Asked) -> Answer:
-        """Note a request and say what answers it."""
+        """Record a request and return its answer."""
         with self._lock:
             self.asked.append(asked)
             if self._by is not None:
@@ -133,10 +133,10 @@ class OpenAIServer:
                 try:
                     _reply(self, answer, body)
                 except (BrokenPipeError, ConnectionResetError):
-                    self.close_connection = True  # the client went away
+                    self.close_connection = True  # the client disconnected
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         return Handler
 

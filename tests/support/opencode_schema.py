@@ -1,6 +1,6 @@
-"""What OpenCode 1.18 takes in an import, as types: the members that its schemas demand, written anew from reading them.
+"""OpenCode 1.18's import schemas as types: the members that they demand.
 
-Members beyond these are let through by OpenCode, and here.  For tests only.
+Written anew from reading them. Members beyond these are let through by OpenCode, and here.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Created(msgspec.Struct):
 
 
 class Part(msgspec.Struct, tag_field="type"):
-    """What all parts have."""
+    """Fields of every part."""
 
     id: str
     sessionID: str  # noqa: N815  # OpenCode's name
@@ -208,7 +208,7 @@ class ApiError(msgspec.Struct, tag="APIError", tag_field="name"):
     """A provider's error."""
 
     class Data(msgspec.Struct):
-        """What it says."""
+        """The error's message."""
 
         message: str
         isRetryable: bool  # noqa: N815  # OpenCode's name
@@ -229,7 +229,7 @@ class Unknown(msgspec.Struct, tag="UnknownError", tag_field="name"):
 
 
 class Aborted(msgspec.Struct, tag="MessageAbortedError", tag_field="name"):
-    """Somebody stopped."""
+    """The user's abort."""
 
     data: Said
 
@@ -256,7 +256,7 @@ class NoAccess(msgspec.Struct, tag="ProviderAuthError", tag_field="name"):
     """No access to the provider."""
 
     class Data(msgspec.Struct):
-        """What it says."""
+        """The error's message."""
 
         providerID: str  # noqa: N815  # OpenCode's name
         message: str
@@ -402,7 +402,7 @@ class Document(msgspec.Struct):
 
 
 def document_faults(value: object) -> list[str]:
-    """Why OpenCode would refuse the document, or read it in another order; empty if it would not."""
+    """List why OpenCode would refuse the document or reorder it; empty if it would not."""
     faults: list[str] = []
     try:
         document = msgspec.convert(value, Document)

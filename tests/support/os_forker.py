@@ -1,7 +1,8 @@
-"""Forks while another thread is in the middle of something: what a child does then, and that it does not hang.
+"""Fork while another thread is at work, and check that the child does not hang.
 
-Started by `tests/eventlog/test_os_fork.py` in a process of its own: `python -m tests.support.os_forker CASE DIRECTORY`.  The other thread stands at a given place
-until the fork has happened, or for a moment, where the fork has to wait for it.
+Started by `tests/eventlog/test_os_fork.py` in a process of its own: `python -m
+tests.support.os_forker CASE DIRECTORY`. The other thread stands at a given place until the fork has
+happened, or for a moment, where the fork has to wait for it.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from projections.view.token_count import ViewCounter
 PARENT = os.getpid()
 MOMENT = 0.3
 SECONDS = 20
-"""After which a child that hangs is killed."""
+"""Seconds after which a hanging child is killed."""
 forked = Event()
 os.register_at_fork(after_in_parent=forked.set)
 
 
 @contextmanager
 def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
-    """Do something in another thread, from where that stands."""
+    """Run something in another thread while this one stands at its place."""
     thread = Thread(target=work)
     thread.start()
     assert standing.wait(SECONDS)
@@ -51,14 +52,14 @@ def meanwhile(work: Callable[[], object], standing: Event) -> Generator[None]:
 
 
 def stand(standing: Event) -> None:
-    """Stay here until the fork has happened, if this is the parent."""
+    """In the parent, wait here until the fork has happened."""
     standing.set()
     if os.getpid() == PARENT:
         assert forked.wait(SECONDS)
 
 
 def child(work: Callable[[], object]) -> None:
-    """Do something in a child; it is an error unless that comes to its end."""
+    """Run something in a child, which has to end normally."""
     number = os.fork()
     if number == 0:
         try:
@@ -72,7 +73,7 @@ def child(work: Callable[[], object]) -> None:
 
 
 def ended(number: int) -> int:
-    """How a child has ended; one that hangs is killed, and it may hang before it comes to a line of this program."""
+    """Exit status of a child; one that hangs is killed, at any line."""
     killer = Timer(SECONDS, os.kill, (number, signal.SIGKILL))
     killer.start()
     try:
@@ -82,7 +83,7 @@ def ended(number: int) -> int:
 
 
 def packing(_: Path) -> None:
-    """The facts of a long session are being packed."""
+    """Fork while the facts of a long session are archived."""
     standing = Event()
     compressor, decompressor = archive._zstandard()
 
@@ -98,8 +99,8 @@ def packing(_: Path) -> None:
 
 
 def loading(_: Path) -> None:
-    """A vocabulary is being loaded."""
-    import_module("tiktoken")  # which imports what registers at forks, and that is not to happen in the midst of one
+    """Fork while a vocabulary is loaded."""
+    import_module("tiktoken")  # imports modules that register fork handlers, which must not happen during a fork
 
     standing = Event()
     build = encodings._build
@@ -115,7 +116,7 @@ def loading(_: Path) -> None:
 
 
 def keyed(place: Path) -> None:
-    """A key is being made: a child has the key file for itself at once, and keeps nobody from it while it lives."""
+    """Fork while a key is made: the child locks the key file at once and blocks no other."""
     path = place.with_name("keys")
     keys = KeyFile(path)
     keys.make("0" * 32)
@@ -135,7 +136,7 @@ def keyed(place: Path) -> None:
 
 @contextmanager
 def beside_a_child(work: Callable[[], object], standing: Event) -> Generator[None]:
-    """Fork in the middle of some work; the child lives, with all that it has inherited, until the block is left, or after `SECONDS`."""
+    """Fork inside some work; the child lives until the block ends, or for `SECONDS`."""
     told, tell = os.pipe()
     with meanwhile(work, standing):
         number = os.fork()
@@ -154,7 +155,7 @@ def beside_a_child(work: Callable[[], object], standing: Event) -> Generator[Non
 
 
 def counting(_: Path) -> None:
-    """A view is being counted: a child counts with the same counter."""
+    """Fork while a view is counted: a child counts with the same counter."""
     standing = Event()
     counter = ViewCounter(Slowly(standing))
     messages = [NeutralMessage("user", (Text("a"),))]
@@ -164,7 +165,7 @@ def counting(_: Path) -> None:
 
 
 def remembering(_: Path) -> None:
-    """A store in memory is being read: a child reads its own copy."""
+    """Fork while a store in memory is read: a child reads its own copy."""
     store = open_store("memory:")
     session = store.create_session(id="s")
     log = store.log.engine
@@ -183,19 +184,19 @@ def remembering(_: Path) -> None:
 
 
 class Slowly(CharsCounter):
-    """A counter that takes its time."""
+    """A counter that waits for the fork."""
 
     def __init__(self, standing: Event) -> None:
         self._standing = standing
 
     def count(self, text: str) -> int:
-        """Count, but not before the fork."""
+        """Count after the fork."""
         stand(self._standing)
         return super().count(text)
 
 
 def folding(place: Path) -> None:
-    """LMDB is being written: the child must not inherit that half done, and has a store of its own at once."""
+    """Fork while LMDB is written: the child must not inherit half a transaction."""
     standing, within = Event(), [False]
     writing = Environment.writing
 
@@ -239,7 +240,7 @@ def folding(place: Path) -> None:
 
 
 def leaving(place: Path) -> None:
-    """Every lock of a store and its session is held: the child leaves its blocks, and ends as any program does."""
+    """Fork while every lock is held: the child leaves its blocks and ends normally."""
     store = open_store(place)
     session = store.create_session(id="s")
     standing = Event()

@@ -1,6 +1,6 @@
-"""Loader of the parity fixtures: what OpenCode 1.18.33 had stored, and what it sent to the model then.
+"""Loader of the parity fixtures: what OpenCode 1.18.33 had stored and what it sent.
 
-A scenario is a folder; its README tells the form.  For tests only.
+A scenario is a folder; its README tells the form.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Record = dict[str, Any]
 
 
 class Pair(NamedTuple):
-    """A request, and the conversation as it was stored when the request arrived, without the message to be filled."""
+    """A request, and the stored conversation when it arrived, without the open message."""
 
     scenario: str
     name: str
@@ -44,7 +44,7 @@ class Scenario:
             yield path.stem, self._load(path)
 
     def pairs(self) -> Iterator[Pair]:
-        """Every request that has a state."""
+        """Every request with a recorded state."""
         states = self._load(self._path / "states.json")
         models = self._load(self._path / "scenario.json")["models"]
         for path in sorted((self._path / "requests").glob("*.json")):
@@ -61,7 +61,7 @@ class Scenario:
 
 
 def scenarios() -> list[Scenario]:
-    """All scenarios, none when the fixtures are not there."""
+    """All scenarios, or none without the fixtures."""
     folder = SHARED / "parity" / "dev"
     paths = sorted(folder.iterdir()) if folder.is_dir() else []
     return [Scenario(path) for path in paths if (path / "scenario.json").exists()]
@@ -79,7 +79,7 @@ def _unpacked(value: Any, blobs: Record) -> Any:
 
 
 def _state(states: Record, name: str) -> Record:
-    """Follow the differences back, and leave out the newest assistant message, which the request is about to fill."""
+    """Undo the differences, and leave out the assistant message that the request fills."""
     chain: list[Record] = []
     base: str | None = name
     while base is not None:

@@ -1,4 +1,4 @@
-"""What must hold of a view in every provider's form: the official packages' types, strictly, and the providers' rules.  No tests here."""
+"""Checks of a view in every provider's form: official types and providers' rules."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ BLOCKS: TypeAdapter[Any] = TypeAdapter(
     ],
     config=STRICT,
 )
-"""The blocks of a request without those of a response, which the type of a message takes too, with any members."""
+"""A request's blocks without the response's, whose type admits any members."""
 SYSTEM: TypeAdapter[Any] = TypeAdapter(list[TextBlockParam], config=STRICT)
 RESPONSES: TypeAdapter[Any] = TypeAdapter(ResponseInputParam, config=STRICT)
 CHAT: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
 
 
 def checked(adapter: TypeAdapter[Any], value: object) -> None:
-    """Validate all of a value: what pydantic leaves for the reader to iterate, too."""
+    """Validate a whole value, also what pydantic leaves to be iterated."""
     layer: list[Any] = [adapter.validate_python(value)]
     while layer:
         found = layer.pop()
@@ -78,7 +78,7 @@ def checked(adapter: TypeAdapter[Any], value: object) -> None:
 
 
 def check(messages: Sequence[NeutralMessage], system: Sequence[str] = ()) -> None:
-    """Everything that must hold of a view in every form."""
+    """Check all promises about a view in every form."""
     request = anthropic_request(messages, system)
     assert anthropic_faults(request, whole=False) == []
     checked(ANTHROPIC, request["messages"])

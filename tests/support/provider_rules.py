@@ -1,6 +1,6 @@
-"""What providers refuse, looked for in finished requests: written from their documentation, knowing nothing of the renderers.
+"""Provider rules for finished requests, written from documentation, not from renderers.
 
-Each function returns a line for each fault; none means that the provider has nothing to object to.  For tests only.
+Each function returns a line for each fault; none means that the provider accepts it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def repeated(names: list[str]) -> list[str]:
-    """The names that are there more than once."""
+    """The names that occur more than once."""
     return [name for name, count in Counter(names).items() if count > 1]
 
 
@@ -49,12 +49,12 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def unsendable(value: Any) -> list[str]:
-    """A fault for each text that is not Unicode."""
+    """A fault for each text that is invalid Unicode."""
     return ["a lone surrogate" for text in texts(value) if SURROGATE.search(text)]
 
 
 def bytes_faults(data: str) -> list[str]:
-    """What is wrong with base64 data."""
+    """List the faults of base64 data."""
     try:
         return [] if base64.b64decode(data, validate=True) else ["a file without bytes"]
     except binascii.Error:
@@ -137,7 +137,7 @@ def _anthropic_block(block: Object, role: str) -> list[str]:
 
 
 def _served(content: list[Object]) -> list[str]:
-    """Each call of a server tool is followed, in its own message, by its one result."""
+    """Faults of server tools: each call needs one result in its own message."""
     calls = [block["id"] for block in content if block["type"] == "server_tool_use"]
     results = [
         block["tool_use_id"] for block in content if block["type"].endswith("_tool_result") and "tool_use_id" in block

@@ -1,4 +1,4 @@
-"""Conversations to prune, and the rule of recency told again with lists: what the tests of the planners share."""
+"""Conversations to prune, and the rule of recency restated with lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHARES = 4, 8
 
 
 class Letters:
-    """A measure that takes every letter for a token, and a thousand for an attachment."""
+    """A measure that counts each letter as a token, and a thousand per attachment."""
 
     def text(self, content: Content) -> str:
         """The text, which is never a body here."""
@@ -72,7 +72,7 @@ def conversation(messages: Sequence[Message]) -> Conversation:
 
 
 class Talk:
-    """Writes a conversation message by message; parts are named t0, t1 and so on."""
+    """Builds a conversation message by message; tool parts are named t0, t1 and so on."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -89,7 +89,7 @@ class Talk:
         return self
 
     def tool(self, size: int = 10, tool: str = "bash", **fields: Any) -> ToolPart:
-        """A completed call with a result of that size, and an input of its own unless one is given."""
+        """A completed call with a result of that size, and a unique input unless one is given."""
         given = fields.pop("input", {"n": self.count})
         part = ToolPart(f"t{self.count}", call="c", tool=tool, status="completed", output="x" * size)
         part.input = json.dumps(given)
@@ -99,7 +99,7 @@ class Talk:
         return part
 
     def compaction(self) -> Talk:
-        """The marker and the summary of a compaction that covers what is before it."""
+        """Add the marker and the summary of a compaction that covers everything before."""
         marker = self._add([CompactionPart(f"c{len(self.messages)}")], user=True)
         summary = self._add([TextPart(f"x{len(self.messages)}", pieces=["sum"])], user=False)
         summary.summary, summary.reply_to = True, marker.id
@@ -115,7 +115,7 @@ class Talk:
 def plan(
     messages: Sequence[Message] | Conversation, policy: PrunePolicy, usable: int | None = None, *, inside: bool = False
 ) -> PrunePlan | None:
-    """What is planned for these messages."""
+    """The prune plan for these messages."""
     state = messages if isinstance(messages, Conversation) else conversation(messages)
     return plan_prune(state, policy, Letters(), options=DEFAULT, usable=usable, inside=inside)
 
@@ -132,7 +132,7 @@ STATES = st.sampled_from(["completed"] * 6 + ["failed", "running"])
 
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
-    """Conversations of turns with steps, calls of every kind among them, now and then a message that the program wrote."""
+    """Conversations of turns with steps, calls of every kind, and synthetic messages."""
     talk = Talk()
     for _ in range(draw(st.integers(0, 5))):
         talk.user(synthetic=draw(st.sampled_from([False, False, False, True])))
@@ -175,7 +175,7 @@ def tools_of(messages: Sequence[Message]) -> Iterator[tuple[int, ToolPart]]:
 
 
 def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: bool) -> int:
-    """The rule again, in other words: the index of the first message of the protected turns, or steps."""
+    """The rule restated: the index of the first message of the protected turns or steps."""
     begins = [
         index
         for index, message in enumerate(messages)
@@ -185,13 +185,13 @@ def protected_from(messages: Sequence[Message], policy: PrunePolicy, *, inside: 
     assert count is not None
     if count == 0:
         return len(messages)
-    if inside:  # a step whose parts were all removed said nothing
+    if inside:  # a step whose parts were all removed has no content
         begins = [i for i in begins if any(isinstance(p, ToolPart) and not p.removed for p in messages[i].parts)]
     return begins[-count] if len(begins) >= count else 0
 
 
 def naive_recency(messages: Sequence[Message], policy: PrunePolicy, usable: int | None, *, inside: bool) -> set[str]:
-    """The rule of the specification again, with lists."""
+    """The recency rule restated with lists."""
     if inside and policy.steps is None:
         return set()
     bound = protected_from(messages, policy, inside=inside)

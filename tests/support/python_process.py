@@ -1,4 +1,4 @@
-"""Running a few lines of Python as a program of their own, which imports from the checkout.  No tests here."""
+"""Run a few lines of Python as a program that imports from the checkout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def printed(program: str, *arguments: object, seconds: float = 60) -> str:
-    """What it prints; it has to end well, and in time."""
+    """Output of a program, which has to succeed in time."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds, check=False)
     assert done.returncode == 0, done.stderr

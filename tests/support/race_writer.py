@@ -1,8 +1,10 @@
-"""One of several programs that write to the same session at once; started by `tests/eventlog/append/test_crash.py`.
+"""One of several programs that write to the same session at once.
 
-Usage: `python -m tests.support.race_writer DIRECTORY SESSION NAME WAY COUNT`.  WAY "version" appends COUNT events, each for the version
-last seen; "lease" streams COUNT messages under the lease; "id" adds COUNT user messages whose ids all programs use; "request" sends COUNT requests whose ids all programs use.
-Prints how many attempts that took, which of the ids it won, or what became of each request.
+Started by `tests/eventlog/append/test_crash.py`. Usage: `python -m tests.support.race_writer
+DIRECTORY SESSION NAME WAY COUNT`. WAY "version" appends COUNT events, each for the version last
+seen; "lease" streams COUNT messages under the lease; "id" adds COUNT user messages whose ids all
+programs use; "request" sends COUNT requests whose ids all programs use. Prints how many attempts
+that took, which of the ids it won, or the outcome of each request.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ def by_lease(session: Session, name: str, count: int) -> str:
 
 
 def by_id(session: Session, _: str, count: int) -> str:
-    """Add user messages that others add as well; returns which were this program's."""
+    """Add user messages that other programs add as well; return the ids won."""
     won: list[str] = []
     for number in range(count):
         try:
@@ -57,7 +59,7 @@ def by_id(session: Session, _: str, count: int) -> str:
 
 
 def by_request(session: Session, _: str, count: int) -> str:
-    """Send requests that others send as well; returns the message or the place in the log of each."""
+    """Send requests that other programs send too; return each one's message or position."""
     results: list[str] = []
     for number in range(count):
         request = f"r{number}"
@@ -73,7 +75,7 @@ WAYS = {"version": by_version, "lease": by_lease, "id": by_id, "request": by_req
 
 
 def main(directory: str, session: str, name: str, way: str, count: str) -> None:
-    """Write, and say how it went."""
+    """Write, and print the outcome."""
     with eventlog.open(directory) as store:
         print(WAYS[way](store.session(session), name, int(count)))
 

@@ -1,10 +1,11 @@
-"""Runs the README's loop again and again in processes of their own, killed at one point after another, and started anew.
+"""Run the README's loop in processes that are killed at every point and started anew.
 
-Started by `tests/test_readme_loop.py` as `python -m tests.support.readme_loop_runner PROGRAM DIRECTORY`, with the server's address in the environment; prints
-one JSON object a run.  It imports everything once and forks, so that a run costs no imports.  For tests only.
+Started by `tests/test_readme_loop.py` as `python -m tests.support.readme_loop_runner PROGRAM
+DIRECTORY`, with the server's address in the environment; prints one JSON object a run. It imports
+everything once and forks, so that a run costs no imports.
 
-A point is: before and after a request, before and after a tool, and behind each sync of the journal.  A run that is killed at point k was
-there k - 1 times before.
+A point is: before and after a request, before and after a tool, and behind each sync of the
+journal. A run that is killed at point k was there k - 1 times before.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ class Points:
         self.passed = 0
 
     def __call__(self) -> None:
-        """A point."""
+        """Pass a point, or die there."""
         self.passed += 1
         if self.passed == self.dies_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
     @contextmanager
     def watching(self) -> Generator[None]:
-        """Let requests, the tool and the journal pass points."""
+        """Make requests, the tool and the journal pass points."""
         with (
             self._watch(Completions, "create", before=True),
             self._watch(Path, "write_text", before=True),
@@ -75,14 +76,14 @@ class Points:
 
 
 def once(program: str, directory: Path, dies_at: int | None) -> bool:
-    """One run in a process of its own; whether it came to its end."""
+    """Run once in a process of its own; return whether the run finished."""
     directory.mkdir(parents=True, exist_ok=True)
     child = os.fork()
     if child == 0:
         os.chdir(directory)
         try:
             _run(program, dies_at)
-        except BaseException:  # noqa: BLE001  # whatever it is, the parent is told
+        except BaseException:  # noqa: BLE001  # every error goes to the parent
             traceback.print_exc()
             sys.stderr.flush()
             os._exit(1)
@@ -112,7 +113,7 @@ def _execute(program: str) -> None:
 
 
 def result(directory: Path) -> dict[str, Any]:
-    """What is left of a run that came to its end."""
+    """Result of a run that came to its end."""
     with eventlog.open(directory / "chats", read_only=True) as store:
         session = store.session("notes")
         events = [recorded.event for recorded in session.events()]
@@ -131,7 +132,7 @@ def result(directory: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run to the end once, then killed at each point in turn; print what was left each time."""
+    """Run to the end once, then killed at each point; print the result each time."""
     program, directory = Path(sys.argv[1]).read_text(), Path(sys.argv[2])
     _warm_up(program, directory / "warm")
     once(program, directory / "whole", None)
@@ -145,7 +146,7 @@ def main() -> None:
 
 
 def _warm_up(program: str, directory: Path) -> None:
-    """One run in this process, so that all that it imports and loads is there for those that are forked."""
+    """Run the loop once in this process, so that forked runs find everything imported."""
     for name in ("load_verify_locations", "load_default_certs"):  # the server speaks no TLS
         setattr(ssl.SSLContext, name, _nothing)
     before, output = Path.cwd(), os.dup(1)
@@ -168,7 +169,7 @@ def _nothing(*_given: Any, **_more: Any) -> None:
 
 
 def _apart(directory: Path) -> dict[str, Any]:
-    """The result, looked at in a process of its own: this one stays without threads."""
+    """Read the result in a process of its own, so that this one has no threads."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""What the session tests share: a small exchange, and ways to look at what a session holds."""
+"""A small exchange, and functions that read what a session holds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def exchange(session: Session, text: str = "hello") -> None:
 
 
 def derived_reads(log: Log) -> list[bytes]:
-    """Gets the keys of the derived values that the log is asked for from here on."""
+    """Record the keys of derived values that the log reads from here on."""
     read: list[bytes] = []
     get = log.get_derived
 

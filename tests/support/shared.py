@@ -1,4 +1,4 @@
-"""Where the recorded sessions lie that tests read: a folder `shared` beside the checkout, or EVERDELTA_SHARED.
+"""Where recorded sessions lie: a folder `shared` beside the checkout, or EVERDELTA_SHARED.
 
 Tests that need it skip without it, and never skip in CI (`CI=true`).
 """
@@ -16,7 +16,7 @@ SHARED = Path(os.environ.get("EVERDELTA_SHARED") or Path(__file__).resolve().par
 
 
 def shared_path(*parts: str) -> Path:
-    """Return a path below the shared folder; skips the calling test (or module) when it is absent."""
+    """Return a path below the shared folder; skip the calling test or module without it."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
         if os.environ.get("CI") == "true":

@@ -1,6 +1,7 @@
-"""A session without a store: events with their times become spans with versions, as a log would give them.
+"""A session without a store: timed events become spans with versions, as from a log.
 
-For tests of folds and importers.  Bytes go through the codec, so what a test sees has been encoded and decoded.
+For tests of projections and importers. Bytes go through the codec, so what a test sees has been
+encoded and decoded.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Timed = tuple[int, Event]
 
 
 def bundled(items: Sequence[Timed]) -> list[Timed | DeltaRun]:
-    """The items with neighbouring deltas as runs, as a handle would store them."""
+    """The items with neighbouring deltas as runs, as a handle stores them."""
     result: list[Timed | DeltaRun] = []
     run: list[tuple[int, PartDelta]] = []
     base = items[0][0] if items else 0
@@ -44,7 +45,7 @@ def bundled(items: Sequence[Timed]) -> list[Timed | DeltaRun]:
 
 
 class Recording:
-    """Events as a session tells them: `spans`, `history`, `effective_ranges`; and as its store: `text`."""
+    """Timed events that read like a session (`spans`, `history`) and its store (`text`)."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Recording:
 
     @classmethod
     def of(cls, piece: Piece) -> Recording:
-        """What an importer told."""
+        """The events that an importer emitted."""
         return cls(piece.items, piece.bodies, name=piece.session)
 
     def add(self, items: Iterable[Timed]) -> None:
@@ -85,7 +86,7 @@ class Recording:
 
     @property
     def store(self) -> Recording:
-        """The store, for those who ask a session for it."""
+        """The store, for callers that ask a session for it."""
         return self
 
     def text(self, content: Content) -> str:
@@ -98,7 +99,7 @@ class Recording:
             yield from decoded.spans()
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """The same append by append."""
+        """Yield the runs append by append."""
         for decoded in self._decoded:
             part = decoded.cut(after, upto)
             if part is not None:

@@ -1,4 +1,4 @@
-"""A process beside a test: streams ten deltas into a session, waits for a line, then ends the message.
+"""A process beside a test: streams ten deltas, waits for a line, then ends the message.
 
 `start` runs it as `python -m tests.support.streaming_worker STORE SESSION`.
 """

@@ -1,6 +1,7 @@
-"""A loop over a `ContextWindow` with a scripted model: what the tests of this folder drive.  For tests only.
+"""A loop over a `ContextWindow` with a scripted model.
 
-The model is a function of the request, as the provider's would be, so that a loop that was broken off and goes on gets the same answers.
+The model is a function of the request, as the provider's would be, so that a loop that was broken
+off and goes on gets the same answers.
 """
 
 from __future__ import annotations
@@ -49,12 +50,12 @@ SMALL = ContextPolicy(
     compaction=CompactionPolicy(preserve_recent_tokens=600),
     prune=PrunePolicy(enabled=False),
 )
-"""Nothing is pruned, and the tail is small."""
+"""Prune nothing, and keep a small tail."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What the model answers: words, calls as `(tool, arguments)`, the tokens it reports; or it refuses, or breaks off."""
+    """A model's answer: text, calls as `(tool, arguments)`, usage; or a refusal, or a break."""
 
     text: str = ""
     calls: Sequence[tuple[str, str]] = ()
@@ -68,7 +69,7 @@ Script = Callable[[Request], Reply]
 
 @dataclass
 class Loop:
-    """A program's loop, as the README has it, over one session."""
+    """A program's loop over one session, as in the README."""
 
     session: Session
     model: Script
@@ -83,7 +84,7 @@ class Loop:
     on_step: Callable[[Step], None] | None = None
 
     def window(self) -> ContextWindow:
-        """A window as this loop opens it; no switch of the environment reaches it unless it is given."""
+        """Open a window for this loop; environment switches reach it only if given."""
         options: dict[str, Any] = {"environment": {}, **self.options}
         return ContextWindow(self.session, self.policy, model=MODEL, limits=self.limits, **options)
 
@@ -93,7 +94,7 @@ class Loop:
             return self.go(window, most)
 
     def go(self, window: ContextWindow, most: int = 200) -> Step:
-        """The loop itself."""
+        """Run the loop itself."""
         for _ in range(most):
             step = window.next_step()
             self.steps.append(step)
@@ -114,7 +115,7 @@ class Loop:
         raise AssertionError(f"no end after {most} steps: {self.steps[-5:]}")
 
     def call(self, window: ContextWindow, step: CallModel) -> None:
-        """One step of the model."""
+        """Run one step of the model."""
         reply, request = window.begin(step)
         self.requests.append(request)
         answer = self.model(request)
@@ -131,7 +132,7 @@ class Loop:
             reply.finish(answer.reason or "stop")
 
     def kinds(self) -> list[str]:
-        """The names of the steps that were taken."""
+        """The names of the steps taken."""
         return [type(step).__name__ for step in self.steps]
 
     def count(self, kind: type[Any]) -> int:
@@ -158,7 +159,7 @@ def texts(messages: Sequence[NeutralMessage], role: str = "") -> list[str]:
 
 
 def asked(request: Request) -> str:
-    """The newest text of the user's."""
+    """The newest text of the user."""
     return texts(request.messages, "user")[-1]
 
 
@@ -173,7 +174,7 @@ def calls(messages: Sequence[NeutralMessage]) -> list[Call]:
 
 
 def told(messages: Sequence[NeutralMessage]) -> str:
-    """Everything that the messages say, as one text."""
+    """All texts of the messages, as one text."""
     return "\n".join([*texts(messages), *(result.output for result in results(messages))])
 
 
@@ -186,7 +187,7 @@ def sections(text: str = "noted") -> str:
 
 
 def summarized(request: SummaryRequest) -> str:
-    """A summary that says how many messages it is of."""
+    """A summariser that says how many messages it got."""
     return sections(f"{len(request.messages)} messages")
 
 
@@ -194,7 +195,7 @@ def summarized(request: SummaryRequest) -> str:
 
 
 def talk(session: Session, turns: int, words: int = 300, *, tokens: int | None = None) -> None:
-    """Turns of a question and an answer of so many words each, with the tokens that the answer reports."""
+    """Turns of a question and an answer of so many words, with their reported tokens."""
     for number in range(turns):
         session.user(f"question {number}")
         with session.assistant(MODEL) as reply:

@@ -30,11 +30,12 @@ from eventlog.values import (
     Source,
     Subtask,
     Text,
+    Tokens,
     Tool,
     Usage,
 )
 
-__all__ = ["message_of", "restore", "session_of"]
+__all__ = ["Resolve", "Timed", "message_of", "model_record", "restore", "session_of", "tokens_record"]
 
 Timed = tuple[int, ev.Event]
 Resolve = Callable[[Content], str]
@@ -145,7 +146,7 @@ def _user(maker: _Maker, time: int, event: ev.UserMessageAdded) -> None:
     info: Record = {"id": event.message, "sessionID": maker.session, "role": "user", "time": {"created": time}}
     info["agent"] = event.agent
     if event.model is not None:
-        info["model"] = _model(event.model)
+        info["model"] = model_record(event.model)
         if event.variant is not None:
             info["model"]["variant"] = event.variant
     if event.system is not None:
@@ -163,13 +164,13 @@ def _assistant(maker: _Maker, time: int, event: ev.AssistantMessageStarted) -> N
     info["mode"] = event.mode
     info["agent"] = event.agent
     info["path"] = {"cwd": event.cwd, "root": event.root}
-    info.update(_model(event.model) if event.model is not None else {})
+    info.update(model_record(event.model) if event.model is not None else {})
     if event.variant is not None:
         info["variant"] = event.variant
     if event.summary:
         info["summary"] = True
     info["cost"] = 0
-    info["tokens"] = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
+    info["tokens"] = tokens_record(Tokens())
     maker.info = info
 
 
@@ -183,10 +184,10 @@ def _finished(maker: _Maker, time: int, event: ev.MessageFinished) -> None:
 
 def _usage(maker: _Maker, time: int, event: ev.UsageRecorded) -> None:
     del time
-    usage = _tokens(event.usage)
+    usage = _usage_record(event.usage)
     if event.step is not None:
         maker.parts[event.step].update(usage)
-    maker.info["tokens"] = _tokens(event.usage)["tokens"]
+    maker.info["tokens"] = tokens_record(event.usage.tokens)
     maker.info["cost"] += usage.get("cost", 0)
 
 
@@ -223,7 +224,7 @@ def _part(maker: _Maker, time: int, event: ev.PartStarted) -> None:
                 prompt=maker.text(kind.prompt),
                 description=kind.description,
                 agent=kind.agent,
-                model=_model(kind.model) if kind.model is not None else None,
+                model=model_record(kind.model) if kind.model is not None else None,
                 command=kind.command,
             )
         case Agent():
@@ -348,7 +349,8 @@ def _value(text: str | None) -> Any:
     return text if is_deep(value) else value
 
 
-def _model(model: Model) -> Record:
+def model_record(model: Model) -> Record:
+    """Return a model in OpenCode's words."""
     return {"providerID": model.provider, "modelID": model.name}
 
 
@@ -359,17 +361,22 @@ def _error(error: MessageError) -> Record:
     }
 
 
-def _tokens(usage: Usage) -> Record:
-    tokens = usage.tokens
-    told: Record = {
+def tokens_record(tokens: Tokens) -> Record:
+    """Return token counts in OpenCode's words."""
+    record: Record = {
         "input": tokens.input,
         "output": tokens.output,
         "reasoning": tokens.reasoning,
         "cache": {"read": tokens.cache_read, "write": tokens.cache_write},
     }
     if tokens.total is not None:
-        told["total"] = tokens.total
-    return {"tokens": told} if usage.cost is None else {"tokens": told, "cost": float(usage.cost)}
+        record["total"] = tokens.total
+    return record
+
+
+def _usage_record(usage: Usage) -> Record:
+    record: Record = {"tokens": tokens_record(usage.tokens)}
+    return record if usage.cost is None else {**record, "cost": float(usage.cost)}
 
 
 def _file(file: File | Attachment, text: Resolve) -> Record:

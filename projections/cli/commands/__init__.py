@@ -1,1 +1,1 @@
-"""The commands, one module each noun."""
+"""The commands: module NAME has the function `run` of the command NAME."""

@@ -1,8 +1,7 @@
-"""`prune`, `compact` and `undo`: making the view smaller by hand, and taking that back.  All of it is events; nothing is lost."""
+"""`compact`: replace older messages by a summary."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,119 +9,22 @@ import typer
 from projections.cli import output
 from projections.cli.exits import CompactionFault, UsageFault
 from projections.cli.options import JSON, SESSION
-from projections.cli.store_option import reading, session_of, writing
-from projections.cli.summarizers import DIGEST, choose, watched
-from projections.cli.window_options import (
-    CONTEXT,
-    INPUT,
-    INSIDE,
-    MODEL,
-    OUTPUT,
-    POLICY,
-    PRESET,
-    UNKNOWN,
-    Given,
-    window_of,
-)
+from projections.cli.store_option import writing_session
+from projections.cli.summarizers import DIGEST, choose_summarizer, with_progress
+from projections.cli.window_options import WindowOptions, window_of, with_window_options
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.window import CompactionResult, ContextWindow
-    from projections.window.report import PrunePreview
 
-__all__ = ["register"]
+__all__ = ["run"]
 
-NOTHING = "there is nothing to compact: no message is older than those that stay in any case"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("prune")(_prune)
-    app.command("compact")(_compact)
-    app.command("undo")(_undo)
+NOTHING = "there is nothing to compact: no message is older than those that always stay"
 
 
-# -- prune -------------------------------------------------------------------------------------
-
-
-def _prune(
-    context: typer.Context,
-    session: SESSION,
-    *,
-    policy: POLICY = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be cleared.")] = False,
-    inside: INSIDE = False,
-    preset: PRESET = None,
-    limit: CONTEXT = None,
-    limit_output: OUTPUT = None,
-    limit_input: INPUT = None,
-    model: MODEL = None,
-    json: JSON = False,
-) -> None:
-    """Clear old tool results from the view, if the policy finds that worth it.
-
-    Their full outputs stay: `eventlog recall` reads them, `eventlog undo` brings them back into the view.
-    """
-    from projections.window.report import preview_prune
-
-    with ExitStack() as stack:
-        store = stack.enter_context(reading(context) if dry_run else writing(context))
-        handle = session_of(store, session)
-        found = window_of(handle, Given(preset, limit, limit_output, limit_input, model))
-        before = found.tokens
-        plan = preview_prune(found, policy=policy, inside=inside)
-        if plan.parts and not dry_run:
-            stack.enter_context(handle.lease())
-            found.catch_up()  # what a dead owner left open is settled by now
-            plan = preview_prune(found, policy=policy, inside=inside)
-            found.prune(inside=inside, policy=policy)
-            found.catch_up()
-        if json:
-            output.document(_pruned(found, plan, before, dry_run=dry_run))
-        else:
-            _print_pruned(found, plan, dry_run=dry_run)
-
-
-def _pruned(window: ContextWindow, plan: PrunePreview, before: int, *, dry_run: bool) -> dict[str, Any]:
-    names = ("id", "message", "tool", "title", "tokens")
-    return {
-        "session": window.session.id,
-        "version": window.session.version,
-        "dry_run": dry_run,
-        "enabled": plan.enabled,
-        "policy": plan.policy,
-        "inside": plan.inside,
-        "usable": window.usable,
-        "freed": plan.freed,
-        "tokens_before": before,
-        "tokens_after": None if dry_run else window.tokens,
-        "parts": [{name: getattr(part, name) for name in names} for part in plan.parts],
-    }
-
-
-def _print_pruned(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -> None:
-    from projections.cli.commands.window import print_parts
-
-    if not plan.enabled:
-        output.line("pruning is switched off, by the context policy or by EVENTLOG_PRUNE")
-        return
-    if not plan.parts:
-        because = f"; {UNKNOWN}" if window.limits is None else ""
-        output.line(f"nothing is worth pruning by the policy {plan.policy}{because}")
-        return
-    print_parts(plan.parts)
-    verb = "would be cleared" if dry_run else "cleared"
-    after = "" if dry_run else f"; the next request has {counted(window.tokens, 'token')}"
-    output.line(
-        f"{counted(len(plan.parts), 'result')} of {counted(plan.freed, 'token')} {verb} by the policy {plan.policy}{after}"
-    )
-
-
-# -- compact -----------------------------------------------------------------------------------
-
-
-def _compact(
+@with_window_options
+def run(
     context: typer.Context,
     session: SESSION,
     *,
@@ -147,46 +49,40 @@ def _compact(
             help="Environment variable with the endpoint's API key [default: OPENAI_API_KEY, if it is set].",
         ),
     ] = None,
-    preset: PRESET = None,
-    limit: CONTEXT = None,
-    limit_output: OUTPUT = None,
-    limit_input: INPUT = None,
-    model: MODEL = None,
+    window: WindowOptions,
     json: JSON = False,
 ) -> None:
-    """Let a summary stand for the older messages in the view, whatever the window holds.
+    """Replace the older messages in the view by a summary.
 
-    They stay in the session: `eventlog recall` reads them, `eventlog undo` brings them back into the view.  A compaction
-    that fails changes nothing that the model sees, and ends with exit code 7 and its reason.
+    This is done however full the window is. The messages stay in the session: `eventlog recall`
+    prints them, `eventlog undo` returns them to the view. A compaction that fails leaves the view
+    as it was, and ends with exit code 7 and the reason.
     """
-    given = Given(preset, limit, limit_output, limit_input, model)
-    with writing(context) as store:
-        handle = session_of(store, session)
-        looked = window_of(handle, given)
-        chosen = choose(summarizer, summary_model, api_key_env, _model_of(looked))
-        with output.progress(f"summarising {handle.id}", unit="characters") as told:
-            writer = watched(chosen.summarizer, told)
-            found = window_of(handle, given, summarizer=writer, summary_model=chosen.model)
-            result = _compacted(found)
-        if json:
-            output.document(_outcome(found, result, "digest" if summarizer == DIGEST else "http"))
-        elif result.completed:
-            output.line(
+    with writing_session(context, session) as handle:
+        choice = choose_summarizer(summarizer, summary_model, api_key_env, _session_model(window_of(handle, window)))
+        with output.progress(f"summarising {handle.id}", unit="characters") as on_progress:
+            writer = with_progress(choice.summarizer, on_progress)
+            compacting = window_of(handle, window, summarizer=writer, summary_model=choice.model)
+            result = _compact(compacting)
+        if json or result.completed:
+            output.answer(
+                _document(compacting, result, "digest" if summarizer == DIGEST else "http"),
                 f"{counted(result.covered, 'message')} of {handle.id} covered by the summary {result.summary}: "
-                f"{counted(result.tokens_before, 'token')} before, {result.tokens_after} after"
+                f"{counted(result.tokens_before, 'token')} before, {result.tokens_after} after",
+                json=json,
             )
     if not result.completed:
         raise CompactionFault(_failure(result.reason))
 
 
-def _model_of(window: ContextWindow) -> Model | None:
-    """The model of the session: as recorded or given, else the one of its newest message that has one."""
+def _session_model(window: ContextWindow) -> Model | None:
+    """Return the model of the window, else that of the newest message that has one."""
     messages = reversed(window.situation().state.messages.values())
     return window.model or next((message.model for message in messages if message.model is not None), None)
 
 
-def _compacted(window: ContextWindow) -> CompactionResult:
-    """Compact, unless there is nothing to compact: then nothing is written."""
+def _compact(window: ContextWindow) -> CompactionResult:
+    """Compact; writes nothing if there is nothing to compact."""
     from projections.window.report import preview_compaction
 
     state = window.situation().state
@@ -194,13 +90,13 @@ def _compacted(window: ContextWindow) -> CompactionResult:
     if not is_open and preview_compaction(window) is None:
         raise UsageFault(NOTHING)
     with window.session.lease():
-        window.catch_up()  # what a dead owner left open is settled by now
+        window.catch_up()  # the lease has settled what a dead owner left open
         if preview_compaction(window) is None:
             raise UsageFault(NOTHING)
         return window.compact()
 
 
-def _outcome(window: ContextWindow, result: CompactionResult, summarizer: str) -> dict[str, Any]:
+def _document(window: ContextWindow, result: CompactionResult, summarizer: str) -> dict[str, Any]:
     return {
         "session": window.session.id,
         "version": window.session.version,
@@ -218,7 +114,7 @@ def _outcome(window: ContextWindow, result: CompactionResult, summarizer: str) -
 
 
 _ADVICE = {
-    "SummarizerError": "see that the endpoint answers, and run the command again",
+    "SummarizerError": "check that the endpoint answers, and run the command again",
     "SummarizerRefusedError": "check the address, the model and the API key",
     "RequestTooLargeError": "take a summary model with a larger window",
     "MessageTooLargeError": "take a summary model with a larger window, and give --context or --input",
@@ -234,28 +130,3 @@ def _failure(reason: str) -> str:
     name = reason.partition(":")[0]
     advice = _ADVICE.get(name, "run the command again, or take --summarizer digest")
     return f"the compaction failed ({reason}), and what the model sees is as it was; {advice}"
-
-
-# -- undo --------------------------------------------------------------------------------------
-
-
-def _undo(context: typer.Context, session: SESSION, *, json: JSON = False) -> None:
-    """Take back the newest prune, compaction or rollback that is in force.
-
-    A loop that finds the window full may prune or compact again; EVENTLOG_PRUNE=0 and EVENTLOG_AUTO_COMPACT=0 keep it from that.
-    """
-    with writing(context) as store:
-        window = window_of(session_of(store, session))
-        undone = window.undo()
-        window.catch_up()
-        if json:
-            found = {
-                "session": window.session.id,
-                "version": window.session.version,
-                "undone": undone,
-                "messages": len(window.view().messages),
-                "tokens": window.tokens,
-            }
-            output.document(found)
-        else:
-            output.line(f"the newest {undone} is undone: the next request has {counted(window.tokens, 'token')}")

@@ -1,4 +1,4 @@
-"""`demo`: the main job on a small recorded session: import it, stream it delta by delta, show the view and the numbers."""
+"""`demo`: show the engine at work on a small recorded session."""
 
 from __future__ import annotations
 
@@ -13,42 +13,37 @@ from typing import TYPE_CHECKING
 import typer
 
 from projections.cli import output
-from projections.cli.commands.import_ import report_lines
-from projections.cli.commands.verify import print_session_stats
-from projections.cli.commands.view import print_view, shortened
+from projections.cli.import_report import report_lines
+from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import key_file, named_store
+from projections.cli.view_text import print_view, shortened
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Store
 
-__all__ = ["register"]
+__all__ = ["run"]
 
 PAUSE = 0.015
-"""Seconds between two deltas on a terminal, so that the stream can be seen."""
-SHOWN = 300
-"""Characters shown of a long part."""
+"""Seconds between two deltas on a terminal, so that the stream is visible."""
+LONGEST = 300
+"""Characters that are printed of a part."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo")(_demo)
+def run(context: typer.Context) -> None:
+    """Show the engine at work on a small recorded session.
 
-
-def _demo(context: typer.Context) -> None:
-    """Show what it does, on a small recorded session.
-
-    Imports the recording, streams it delta by delta into a second session, and shows what the model would be sent.
-    Uses a temporary store unless one is named.
+    Imports the recording, streams it delta by delta into a second session, and prints the view of
+    the model and the numbers. Uses a temporary store unless --store or EVENTLOG_STORE names one.
     """
-    with _place(named_store(context)) as path:
+    with _directory(named_store(context)) as path:
         import eventlog
 
         with eventlog.open(path, keys=_keys(context)) as store:
             _show(store)
         output.line()
         if named_store(context) is None:
-            output.line("The temporary store is gone.  Yours: eventlog --store PATH import FILE")
+            output.line("The temporary store is deleted. For a store of your own: eventlog --store PATH import FILE")
         else:
             keys = key_file(context)
             locked = "" if keys is None else f" --key-file {keys}"
@@ -56,13 +51,16 @@ def _demo(context: typer.Context) -> None:
 
 
 def _keys(context: typer.Context) -> Path | None:
-    """The key file: for a temporary store one that stays is not written to, unless it was named for this."""
+    """Return the key file.
+
+    For a temporary store EVENTLOG_KEY_FILE is ignored: its keys would stay in that file.
+    """
     named: Path | None = context.find_root().params.get("key_file")
     return key_file(context) if named is not None or named_store(context) is not None else None
 
 
 @contextmanager
-def _place(named: Path | None) -> Generator[Path]:
+def _directory(named: Path | None) -> Generator[Path]:
     if named is not None:
         yield named
     else:
@@ -86,15 +84,15 @@ def _show(store: Store) -> None:
     live = store.create_session(title="Demo: the recorded answer, streamed")
     live.user(prompt())
     output.block(f"user: {prompt()}")
-    voice = _Voice()
-    deltas = play(recorded, live, voice.hear)
-    voice.end()
+    printer = _DeltaPrinter()
+    deltas = play(recorded, live, printer.delta)
+    printer.end()
     output.line(f"[{counted(deltas, 'delta')} accepted; the whole turn is durable at version {live.version}]")
 
     output.line()
     output.heading("3. What the model would be sent next")
     view = ModelView.of(live)
-    print_view(view, longest=SHOWN)
+    print_view(view, longest=LONGEST)
     streamed = [message.parts for message in view.messages][1:]
     if streamed != [message.parts for message in ModelView.of(recorded).messages]:
         raise AssertionError("the view of the streamed answer differs from that of the imported one")
@@ -105,19 +103,19 @@ def _show(store: Store) -> None:
     print_session_stats(live)
 
 
-class _Voice:
-    """Prints what streams by, a line for each kind of piece."""
+class _DeltaPrinter:
+    """Prints deltas as they stream, with a line for each run of one kind."""
 
     def __init__(self) -> None:
         self._kind = ""
 
-    def hear(self, kind: str, text: str) -> None:
-        """Print a piece."""
+    def delta(self, kind: str, text: str) -> None:
+        """Print a delta."""
         if kind != self._kind:
             self.end()
             self._kind = kind
             sys.stdout.write(f"{kind}: ")
-        sys.stdout.write(output.safe(shortened(text, SHOWN)))
+        sys.stdout.write(output.safe(shortened(text, LONGEST)))
         if output.terminal():
             sys.stdout.flush()
             time.sleep(PAUSE)

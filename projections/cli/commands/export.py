@@ -1,4 +1,4 @@
-"""`export`: a session as a file for others: OpenCode's export JSON, event JSONL, or Markdown."""
+"""`export`: write a session as event JSONL, Markdown, or OpenCode's export JSON."""
 
 from __future__ import annotations
 
@@ -13,56 +13,49 @@ import typer
 from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import SESSION
-from projections.cli.store_option import reading, session_of
+from projections.cli.store_option import reading_session
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Session
 
-__all__ = ["register"]
+__all__ = ["run"]
 
 Format: TypeAlias = Literal["opencode", "jsonl", "markdown"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("export")(_export)
-
-
-def _export(
+def run(
     context: typer.Context,
     session: SESSION,
     *,
     format: Annotated[
         Format,
         typer.Option(
-            "--format", help="jsonl is lossless, and can be imported again; opencode is for `opencode import`."
+            "--format", help="jsonl is lossless and can be imported again; opencode is for `opencode import`."
         ),
     ],
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Also what came of it: its forks and sub-sessions, and theirs.")
-    ] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
     to: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="PATH",
-            help="Write this file, or with --format opencode --tree a file for each session into this directory "
+            help="File to write; with --format opencode --tree a directory, which gets a file for each session "
             "[default: standard output].",
         ),
     ] = None,
 ) -> None:
     """Write a session to a file or to standard output.
 
-    A file that is there is replaced once the new one is whole.  jsonl takes along, as far as they are inherited, the sessions that this one was forked from.
+    An existing file is replaced once the new one is complete. jsonl includes the history that the
+    session inherited from the sessions it was forked from.
     """
-    with reading(context) as store:
-        handle = session_of(store, session)
+    with reading_session(context, session) as handle:
         if format == "opencode" and tree:
             if to is None:
                 raise UsageFault("--format opencode --tree writes several files: name a directory with --output")
-            _documents(handle, to)
+            _write_tree(handle, to)
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
         else:
@@ -85,7 +78,7 @@ def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
 
 
 def _print(pieces: Iterable[bytes]) -> None:
-    """To standard output, as it is; on a terminal without what could steer it."""
+    """Write to standard output; on a terminal control characters are made visible."""
     if output.terminal():
         for piece in pieces:
             sys.stdout.write(output.safe(piece.decode()))
@@ -95,14 +88,14 @@ def _print(pieces: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _documents(session: Session, directory: Path) -> None:
-    """A file for each session of the tree, named by its id."""
+def _write_tree(session: Session, directory: Path) -> None:
+    """Write a file for each session of the tree, named by its id."""
     from projections.exports.opencode import opencode_pieces
-    from projections.reports.session_tree import below
+    from projections.reports.session_tree import descendants
 
     directory.mkdir(parents=True, exist_ok=True)
     taken: set[str] = set()
-    for info in below(session.store, session.id):
+    for info in descendants(session.store, session.id):
         name = base = re.sub(r"[^\w.-]", "_", info.id).lstrip(".")[:100] or "session"
         number = 1
         while name.lower() in taken:
@@ -113,12 +106,13 @@ def _documents(session: Session, directory: Path) -> None:
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file whole: under another name first, so that no half of it is ever there under its own.
+    """Write a file under a temporary name, then rename it, so that it is never incomplete.
 
-    `UsageFault` for a file of a store, or of keys; what is no file, such as a pipe, is written to as it is.
+    Raises `UsageFault` for a file of a store or a key file. A pipe or device is written to
+    directly.
     """
-    path = path.resolve()  # or a link would be replaced, and not what it leads to
-    _refuse_to_harm(path)
+    path = path.resolve()  # a link's target is replaced, not the link
+    _refuse_store_and_keys(path)
     if path.exists() and not path.is_file() and not path.is_dir():
         with path.open("wb") as pipe:
             pipe.writelines(pieces)
@@ -134,7 +128,7 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
     output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")
 
 
-def _refuse_to_harm(path: Path) -> None:
+def _refuse_store_and_keys(path: Path) -> None:
     from eventlog.encryption.key_file import is_key_file
     from eventlog.errors import CallError
     from eventlog.log.embedded.directory import refuse_inside_store
@@ -144,4 +138,4 @@ def _refuse_to_harm(path: Path) -> None:
     except CallError as error:
         raise UsageFault(str(error)) from None
     if is_key_file(path):
-        raise UsageFault(f"{path} is a file with keys: name another place")
+        raise UsageFault(f"{path} is a key file: name another place")

@@ -1,4 +1,4 @@
-"""`import`: recorded sessions from files into the store.  What was imported before is not added again."""
+"""`import`: import recorded sessions and streams."""
 
 from __future__ import annotations
 
@@ -9,83 +9,76 @@ import typer
 
 from projections.cli import output
 from projections.cli.exits import Exit, FileFault, classify
+from projections.cli.import_report import report_lines
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
-from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Store
-    from eventlog.importers import Report, Skipped
+    from eventlog.importers import Report
 
-__all__ = ["register", "report_lines"]
-
-_LINES_SHOWN = 8
-"""How many line numbers are shown of records that were skipped for one reason."""
+__all__ = ["run"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("import")(_import)
-
-
-def _import(
+def run(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files to import.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files to import.")],
     *,
     format: Annotated[
         str | None,
         typer.Option(
             "--format",
-            metavar="F",
+            metavar="NAME",
             help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, "
-            "anthropic_messages or openai_messages [default: told from each file].",
+            "anthropic_messages or openai_messages [default: detected for each file].",
         ),
     ] = None,
     json: JSON = False,
 ) -> None:
-    """Import recorded sessions and streams; makes the store if there is none.
+    """Import recorded sessions and streams into the store.
 
-    A file that cannot be imported is reported and the others are imported all the same; the exit code is then that of
-    the first failure.  Records that are skipped are listed with their reason and are no failure.
+    The store is made if it does not exist. Importing a file again adds only what is new in it.
+    Skipped records are listed with the reason. If a file cannot be imported, the others still are,
+    and the exit code is that of the first failure.
     """
-    entries: list[dict[str, Any]] = []
-    worst = Exit.OK
+    results: list[dict[str, Any]] = []
+    first_failure = Exit.OK
     missing = [path for path in files if not path.exists()]
     if len(missing) == len(files):
         raise FileNotFoundError(2, "", str(missing[0]))
     with writing(context, make=True) as store:
         for path in files:
             try:
-                report = _one(store, path, format)
-            except Exception as error:  # the other files are imported all the same
+                report = _import(store, path, format)
+            except Exception as error:  # the other files are still imported
                 code, text = classify(error)
                 if code in {Exit.DEFECT, Exit.STORAGE, Exit.PIPE} or len(files) == 1:
                     raise
-                worst = worst or code
+                first_failure = first_failure or code
                 output.note(f"eventlog: {text}")
-                entries.append(_failed(path, text))
+                results.append(_failure(path, text))
                 continue
-            entries.append(_imported(report))
+            results.append(_success(report))
             if not json:
                 for line in report_lines(report):
                     output.line(line)
     if json:
-        output.document({"files": entries})
-    if worst:
-        raise typer.Exit(worst)
+        output.document({"files": results})
+    if first_failure:
+        raise typer.Exit(first_failure)
 
 
-def _one(store: Store, path: Path, format: str | None) -> Report:
+def _import(store: Store, path: Path, format: str | None) -> Report:
     from eventlog.importers import import_file
 
-    with output.progress(path.name, unit="bytes") as told:
+    with output.progress(path.name, unit="bytes") as on_progress:
         try:
-            return import_file(store, path, format=format, progress=told)
+            return import_file(store, path, format=format, progress=on_progress)
         except Exception as error:
             raise FileFault(str(path), error) from error
 
 
-def _imported(report: Report) -> dict[str, Any]:
+def _success(report: Report) -> dict[str, Any]:
     return {
         "path": report.path,
         "format": report.format,
@@ -97,7 +90,7 @@ def _imported(report: Report) -> dict[str, Any]:
     }
 
 
-def _failed(path: Path, text: str) -> dict[str, Any]:
+def _failure(path: Path, text: str) -> dict[str, Any]:
     return {
         "path": str(path),
         "format": None,
@@ -108,21 +101,3 @@ def _failed(path: Path, text: str) -> dict[str, Any]:
         "skipped": [],
         "error": text,
     }
-
-
-def report_lines(report: Report) -> list[str]:
-    """What an import did, for people."""
-    known = report.sessions
-    sessions = f"session {known[0]}" if len(known) == 1 else counted(len(known), "session")
-    added = counted(report.events, "new event") if report.events else "nothing new"
-    said = [
-        f"{report.path}: {report.format}, {sessions}, {counted(report.messages, 'message')}, {counted(report.parts, 'part')}, {added}"
-    ]
-    reasons: dict[str, list[Skipped]] = {}
-    for skipped in report.skipped:
-        reasons.setdefault(skipped.reason, []).append(skipped)
-    for reason, found in reasons.items():
-        numbers = ", ".join(str(skipped.line) for skipped in found[:_LINES_SHOWN])
-        more = ", …" if len(found) > _LINES_SHOWN else ""
-        said.append(f"  skipped {len(found)}: {reason} (line {numbers}{more})")
-    return said

@@ -1,4 +1,4 @@
-"""`recall`: reading again what the view no longer shows, and what a compaction covers."""
+"""`recall`: print a part or message that the view no longer shows in full."""
 
 from __future__ import annotations
 
@@ -10,68 +10,66 @@ import typer
 from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
-from projections.cli.store_option import reading, session_of
-from projections.reports.wording import counted
+from projections.cli.store_option import reading_session
+from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
     from projections.window.retrieval.covered import CoveredRange
     from projections.window.retrieval.recall import RecallResult
 
-__all__ = ["register"]
+__all__ = ["run"]
 
 MOST = 50
-"""Matches shown unless told otherwise."""
+"""Default of --most."""
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("recall")(_recall)
-
-
-def _recall(
+def run(
     context: typer.Context,
     session: SESSION,
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Id of a part or a message, as the view's marker says.")
+        str | None, typer.Argument(metavar="NAME", help="Id of a part or message; the view's marker says it.")
     ] = None,
     *,
     lines: Annotated[
-        str | None, typer.Option("--lines", metavar="A-B", help="Lines A to B, or line A; the first is 1.")
+        str | None, typer.Option("--lines", metavar="A-B", help="Only lines A to B, or line A; the first is 1.")
     ] = None,
     bytes: Annotated[
         str | None,
-        typer.Option("--bytes", metavar="A-B", help="Bytes from A up to B, which is left out; the first is 0."),
+        typer.Option("--bytes", metavar="A-B", help="Only bytes from A up to, not including, B; the first is 0."),
     ] = None,
-    search: Annotated[str | None, typer.Option("--search", metavar="TEXT", help="The lines with this text.")] = None,
-    regex: Annotated[bool, typer.Option("--regex", help="TEXT is a regular expression.")] = False,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Search whatever the case.")] = False,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="TEXT", help="Only the lines with this text.")
+    ] = None,
+    regex: Annotated[bool, typer.Option("--regex", help="Take TEXT as a regular expression.")] = False,
+    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Ignore case in the search.")] = False,
     around: Annotated[
-        int, typer.Option("--around", min=0, metavar="N", help="Lines shown before and after each that matches.")
+        int, typer.Option("--around", min=0, metavar="N", help="Also print N lines around each match.")
     ] = 0,
-    most: Annotated[int, typer.Option("--most", min=1, metavar="N", help="Matches shown.")] = MOST,
-    call: Annotated[bool, typer.Option("--input", help="The arguments of a tool call, not its result.")] = False,
+    most: Annotated[int, typer.Option("--most", min=1, metavar="N", help="Print at most N matches.")] = MOST,
+    call: Annotated[bool, typer.Option("--input", help="Print the arguments of a tool call, not its result.")] = False,
     covered: Annotated[
         str | None,
-        typer.Option("--covered", metavar="COMPACTION", help="List what this compaction (or its summary) covers."),
+        typer.Option("--covered", metavar="COMPACTION", help="List what this compaction, or its summary, covers."),
     ] = None,
     json: JSON = False,
 ) -> None:
-    """Print the whole of a part or a message, also one that was truncated, pruned or covered by a compaction.
+    """Print a part or message in full, also if it left the view.
 
-    Or a range of it, or where something stands in it; or, with --covered, the ids of all that a compaction covers.
+    Text leaves the view by truncation, pruning or compaction. With --lines, --bytes or --search
+    only some of it is printed. With --covered the ids of everything that a compaction covers are
+    listed instead.
     """
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import recall
 
     refined = regex or ignore_case or around > 0 or most != MOST
     _check(name, covered, excerpt=(lines, bytes, search), call=call, refined=refined)
-    with reading(context) as store:
-        handle = session_of(store, session)
+    with reading_session(context, session) as handle:
         if covered is not None:
-            _show_covered(handle.id, covered_by(handle, covered), json=json)
+            _print_covered(handle.id, covered_by(handle, covered), json=json)
             return
-        found = recall(
+        result = recall(
             handle,
             name or "",
             lines=None if lines is None else _range("--lines", lines, alone=0),
@@ -84,11 +82,11 @@ def _recall(
             field="input" if call else "output",
         )
     if json:
-        output.document(_plain(handle.id, found))
+        output.document(_document(handle.id, result))
     elif search is None:
-        output.block(found.text.removesuffix("\n"))
+        output.block(result.text.removesuffix("\n"))
     else:
-        _print_matches(found)
+        _print_matches(result)
 
 
 def _check(
@@ -99,14 +97,14 @@ def _check(
     call: bool,
     refined: bool,
 ) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     asked = [
         option for option, value in zip(("--lines", "--bytes", "--search"), excerpt, strict=True) if value is not None
     ]
     if (name is None) == (covered is None):
         raise UsageFault("recall takes the NAME of a part or message, or --covered COMPACTION")
     if len(asked) > 1:
-        raise UsageFault(f"{asked[0]} and {asked[1]} do not go together: ask for one of them")
+        raise UsageFault(f"{asked[0]} and {asked[1]} exclude each other: give one of them")
     if covered is not None and (asked or call):
         raise UsageFault("--covered lists ids; recall one of them by its NAME")
     if refined and excerpt[2] is None:
@@ -114,43 +112,43 @@ def _check(
 
 
 def _range(option: str, text: str, *, alone: int) -> tuple[int, int]:
-    """Two numbers from `A-B`; from `A` alone, A and A + `alone`."""
-    found = RANGE.fullmatch(text.strip())
-    if found is None:
+    """Return the two numbers of `A-B`; for `A` alone, A and A + `alone`."""
+    matched = RANGE.fullmatch(text.strip())
+    if matched is None:
         from eventlog.errors import brief
 
         raise UsageFault(f"{option} {brief(text)} is no range; give two numbers, as in {option} 10-20")
-    first = int(found[1])
-    return first, first + alone if found[2] is None else int(found[2])
+    first = int(matched[1])
+    return first, first + alone if matched[2] is None else int(matched[2])
 
 
 # -- excerpts ----------------------------------------------------------------------------------
 
 
-def _plain(session: str, found: RecallResult) -> dict[str, Any]:
+def _document(session: str, result: RecallResult) -> dict[str, Any]:
     return {
         "session": session,
-        "id": found.id,
-        "kind": found.kind,
-        "lines": found.lines,
-        "bytes": found.size,
-        "open": found.open,
-        "text": found.text,
-        "line_range": found.line_range,
-        "byte_range": found.byte_range,
+        "id": result.id,
+        "kind": result.kind,
+        "lines": result.lines,
+        "bytes": result.size,
+        "open": result.open,
+        "text": result.text,
+        "line_range": result.line_range,
+        "byte_range": result.byte_range,
         "matches": [
             {"line": match.line, "at": match.at, "text": match.text, "before": match.before, "after": match.after}
-            for match in found.matches
+            for match in result.matches
         ],
-        "more": found.more,
-        "parts": found.parts,
+        "more": result.more,
+        "parts": result.parts,
     }
 
 
-def _print_matches(found: RecallResult) -> None:
-    """The matching lines with `:` behind their numbers, those around them with `-`; each line once."""
+def _print_matches(result: RecallResult) -> None:
+    """Print matching lines as `number:`, the lines around them as `number-`, each line once."""
     shown: dict[int, tuple[str, str]] = {}
-    for match in found.matches:
+    for match in result.matches:
         first = match.line - len(match.before)
         for number, text in enumerate((*match.before, match.text, *match.after), first):
             if number == match.line:
@@ -159,32 +157,38 @@ def _print_matches(found: RecallResult) -> None:
                 shown.setdefault(number, ("-", text))
     last = None
     for number, (mark, text) in sorted(shown.items()):
-        if last is not None and number > last + 1 and len(shown) > len(found.matches):
+        if last is not None and number > last + 1 and len(shown) > len(result.matches):
             output.line("--")
         output.block(f"{number}{mark}{text}")
         last = number
-    if found.more:
+    if result.more:
         output.note("there are more matches: --most shows more of them")
-    elif not found.matches:
-        output.note(f"no match in {counted(found.lines, 'line')}, {counted(found.size, 'byte')}")
+    elif not result.matches:
+        output.note(f"no match in {counted(result.lines, 'line')}, {counted(result.size, 'byte')}")
 
 
 # -- covered -----------------------------------------------------------------------------------
 
 
-def _show_covered(session: str, found: CoveredRange, *, json: bool) -> None:
+def _print_covered(session: str, covered: CoveredRange, *, json: bool) -> None:
     if json:
         import msgspec
 
-        output.document({"session": session, **msgspec.to_builtins(found)})
+        output.document({"session": session, **msgspec.to_builtins(covered)})
         return
     rows = [
-        (message.id, "summary" if message.summary else message.role, output.moment(message.created), part.id, *said)
-        for message in found.messages
+        (
+            message.id,
+            "summary" if message.summary else message.role,
+            moment(message.created),
+            part.id,
+            *described,
+        )
+        for message in covered.messages
         for part in message.parts
-        for said in ((part.kind, part.tool, part.title, "pruned" if part.pruned else ""),)
+        for described in ((part.kind, part.tool, part.title, "pruned" if part.pruned else ""),)
     ]
     output.table(["message", "role", "created", "part", "kind", "tool", "title", "state"], rows, folded=["title"])
-    verb = "covers" if found.status == "completed" else f"is {found.status} and covers"
-    summary = f"; its summary is {found.summary}" if found.summary else ""
-    output.heading(f"compaction {found.compaction} {verb} {counted(len(found.messages), 'message')}{summary}")
+    verb = "covers" if covered.status == "completed" else f"is {covered.status} and covers"
+    summary = f"; its summary is {covered.summary}" if covered.summary else ""
+    output.heading(f"compaction {covered.compaction} {verb} {counted(len(covered.messages), 'message')}{summary}")

@@ -1,4 +1,4 @@
-"""`redact` and `scrub`: taking what was said out of every view, and then out of every file."""
+"""`redact`: hide a part in every view."""
 
 from __future__ import annotations
 
@@ -7,61 +7,39 @@ from typing import Annotated
 import typer
 
 from projections.cli import output
-from projections.cli.options import JSON, SESSION
-from projections.cli.store_option import session_of, writing
-from projections.reports.wording import counted
+from projections.cli.options import JSON, REASON, SESSION
+from projections.cli.store_option import writing_session
 
-__all__ = ["register"]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command("redact")(_redact)
-    app.command("scrub")(_scrub)
+__all__ = ["run"]
 
 
-def _redact(
+def run(
     context: typer.Context,
     session: SESSION,
     part: Annotated[str, typer.Argument(metavar="PART", help="Id of the part; `eventlog show --json` lists them.")],
     *,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; recorded.")] = "",
-    search: Annotated[bool, typer.Option(help="List where else the same text stands.")] = True,
+    reason: REASON = "",
+    search: Annotated[bool, typer.Option(help="List other places with the same text.")] = True,
     json: JSON = False,
 ) -> None:
-    """Hide what a part says in every view of every version, in this session and in all its forks.
+    """Hide a part in every view of its session and its forks.
 
-    Lists where else the same text stands, so that it can be redacted there.  The bytes go with `eventlog scrub`.
+    The part is hidden at every version, earlier ones included. Other places with the same text are
+    listed, so that they can be redacted, too. `eventlog scrub` then removes the content from the
+    files.
     """
     from msgspec.structs import asdict
 
     from projections.reports.event_json import kind_named
 
-    with writing(context) as store:
-        done = session_of(store, session).redact(part, reason, search=search)
+    with writing_session(context, session) as handle:
+        result = handle.redact(part, reason, search=search)
     if json:
-        found = [{**asdict(one), "kind": kind_named(one.kind)} for one in done.occurrences]
-        output.document({"part": done.part, "session": done.session, "occurrences": found})
+        occurrences = [{**asdict(place), "kind": kind_named(place.kind)} for place in result.occurrences]
+        output.document({"part": result.part, "session": result.session, "occurrences": occurrences})
         return
-    output.line(f"{done.part} of {done.session} is redacted")
-    if done.occurrences:
-        output.line("The same text, or a line of it, stands also in:")
-        rows = [(one.session, one.version, kind_named(one.kind), one.part) for one in done.occurrences]
+    output.line(f"{result.part} of {result.session} is redacted")
+    if result.occurrences:
+        output.line("The same text, or a line of it, is also in:")
+        rows = [(place.session, place.version, kind_named(place.kind), place.part) for place in result.occurrences]
         output.table(["session", "version", "event", "part"], rows, numbers=["version"])
-
-
-def _scrub(context: typer.Context, *, json: JSON = False) -> None:
-    """Take what was redacted and erased out of every file of the store, which is written anew.
-
-    Nobody else may have the store open.  Backups forget it with their next `eventlog backup`.  `verify` still passes.
-    """
-    from msgspec.structs import asdict
-
-    with writing(context) as store:
-        done = store.scrub()
-    if json:
-        output.document(asdict(done))
-    else:
-        output.line(
-            f"{counted(done.emptied, 'append')} emptied, {counted(done.erased, 'session')} erased; {counted(done.bytes_after, 'byte')} are left"
-        )

@@ -1,4 +1,4 @@
-"""`repair`: all that is sound of a damaged store, in a new one."""
+"""`repair`: save what is sound of a damaged store."""
 
 from __future__ import annotations
 
@@ -13,39 +13,33 @@ from projections.cli.options import JSON
 from projections.cli.store_option import store_path
 from projections.reports.wording import counted
 
-__all__ = ["register"]
+__all__ = ["run"]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("repair")(_repair)
-
-
-def _repair(
+def run(
     context: typer.Context,
     *,
-    into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Directory of the store to be made.")],
+    into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Directory of the new store.")],
     json: JSON = False,
 ) -> None:
-    """Save all that is sound of a damaged store into a new one, and list every loss by session and version.
+    """Save what is sound of a damaged store into a new store.
 
-    The damaged store is only read.  Exit code 1 if anything was lost.
+    Every loss is listed with its session and versions. The damaged store is only read. Exit code 1
+    if anything was lost.
     """
     from msgspec.structs import asdict
 
     from eventlog import repair
 
-    with output.progress("repair", unit="events") as told:
-        done = repair(store_path(context), into, told=told)
-    if json:
-        output.document({"to": str(into), **asdict(done), "losses": [asdict(loss) for loss in done.losses]})
-    else:
-        output.line(
-            f"{into}: {counted(done.sessions, 'session')}, {counted(done.events, 'event')} and {done.bodies} large texts saved"
-        )
-        for loss in done.losses:
-            first = "?" if loss.first is None else loss.first
-            versions = "" if loss.last is None else f" from version {first} to {loss.last}"
-            output.line(f"lost: {loss.session or 'store'}{versions}: {loss.problem}")
-    if done.losses:
+    with output.progress("repair", unit="events") as on_progress:
+        result = repair(store_path(context), into, told=on_progress)
+    sessions, events = counted(result.sessions, "session"), counted(result.events, "event")
+    lines = [f"{into}: {sessions}, {events} and {counted(result.bodies, 'large text')} saved"]
+    for loss in result.losses:
+        first = "?" if loss.first is None else loss.first
+        versions = "" if loss.last is None else f" from version {first} to {loss.last}"
+        lines.append(f"lost: {loss.session or 'store'}{versions}: {loss.problem}")
+    document = {"to": str(into), **asdict(result), "losses": [asdict(loss) for loss in result.losses]}
+    output.answer(document, *lines, json=json)
+    if result.losses:
         raise typer.Exit(Exit.FAULTS)

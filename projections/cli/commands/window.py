@@ -1,4 +1,4 @@
-"""`window`: what fills a session's window, what would be pruned or compacted next, and what was."""
+"""`window`: show what fills the context window and what would leave it next."""
 
 from __future__ import annotations
 
@@ -8,28 +8,22 @@ import typer
 
 from projections.cli import output
 from projections.cli.options import JSON, SESSION
-from projections.cli.store_option import reading, session_of
+from projections.cli.part_table import print_parts
+from projections.cli.store_option import reading_session
 from projections.cli.window_options import (
-    CONTEXT,
-    INPUT,
     INSIDE,
-    MODEL,
-    OUTPUT,
     POLICY,
-    PRESET,
     UNKNOWN,
-    Given,
+    WindowOptions,
     window_of,
+    with_window_options,
 )
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from projections.window.report import WindowReport
-    from projections.window.sizing.breakdown import PartSize
 
-__all__ = ["print_parts", "register"]
+__all__ = ["run"]
 
 NAMES = {
     "system": "system prompt",
@@ -44,50 +38,34 @@ NAMES = {
     "carried": "carried over",
     "frames": "frames",
 }
-"""The kinds in words."""
+"""The name of each kind."""
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("window")(_window)
-
-
-def _window(
+@with_window_options
+def run(
     context: typer.Context,
     session: SESSION,
     *,
-    preset: PRESET = None,
+    window: WindowOptions,
     policy: POLICY = None,
     inside: INSIDE = False,
-    limit: CONTEXT = None,
-    limit_output: OUTPUT = None,
-    limit_input: INPUT = None,
-    model: MODEL = None,
     top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
     json: JSON = False,
 ) -> None:
-    """Show what fills the window: tokens by kind, tool, message and part, and what would be pruned or compacted next.
+    """Show what fills the context window and what would leave it next.
 
-    Nothing is changed.  Kinds, tools, messages and parts are as counted; the whole request, and what would go, are corrected by
-    what the provider reported of earlier requests.
+    Prints tokens by kind, tool, message and part, the next prune and compaction, and earlier ones;
+    changes nothing. The sizes of the request and of what would leave it are corrected by what the
+    provider reported for earlier requests; all other sizes are as counted.
     """
     from projections.window.report import window_report
 
-    with reading(context) as store:
-        handle = session_of(store, session)
-        found = window_of(handle, Given(preset, limit, limit_output, limit_input, model))
-        report = window_report(found, largest=top, policy=policy, inside=inside)
+    with reading_session(context, session) as handle:
+        report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside)
     if json:
         output.document(report.as_json())
     else:
         _print(report)
-
-
-def print_parts(parts: Sequence[PartSize]) -> None:
-    """Print parts with their sizes."""
-    columns = ["part", "kind", "tool", "title", "tokens", "state"]
-    rows = [(part.id, part.kind, part.tool, part.title, part.tokens, _state(part)) for part in parts]
-    output.table(columns, rows, numbers=["tokens"], folded=["title"])
 
 
 def _print(report: WindowReport) -> None:
@@ -120,20 +98,16 @@ def _print_size(report: WindowReport) -> None:
 
 
 def _print_kinds(report: WindowReport) -> None:
-    """The kinds, what the provider counts beyond them, and what is free: as a picture on a terminal."""
-    from projections.cli.bar_chart import Stretch, draw
+    """Print the tokens by kind; on a terminal draw them, free room included."""
+    from projections.cli.bar_chart import Slice, draw
 
-    found = [Stretch(words, getattr(report.kinds, name)) for name, words in NAMES.items()]
-    found.append(Stretch("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
+    slices = [Slice(words, getattr(report.kinds, name)) for name, words in NAMES.items()]
+    slices.append(Slice("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
     if output.terminal():
-        taken = max(report.tokens, report.counted)
-        draw([*found, Stretch("free", max(0, (report.usable or 0) - taken), free=True)])
+        used = max(report.tokens, report.counted)
+        draw([*slices, Slice("free", max(0, (report.usable or 0) - used), free=True)])
     else:
-        output.table(["kind", "tokens"], [(kind.name, kind.tokens) for kind in found], numbers=["tokens"])
-
-
-def _state(part: PartSize) -> str:
-    return ", ".join(word for word, so in (("pruned", part.pruned), ("truncated", part.truncated)) if so)
+        output.table(["kind", "tokens"], [(kind.name, kind.tokens) for kind in slices], numbers=["tokens"])
 
 
 # -- next and past -----------------------------------------------------------------------------
@@ -163,15 +137,15 @@ def _next_compaction(report: WindowReport) -> str:
     auto = "" if report.auto else " (automatic compaction is switched off)"
     if plan is None:
         return f"compaction: nothing to compact{auto}"
-    asked = "requested: " if plan.pending is not None else ""
+    requested = "requested: " if plan.pending is not None else ""
     tail = (
         f"{counted(plan.tail_messages, 'message')}, {counted(plan.tail_tokens, 'token')}"
         if plan.tail is not None
         else "none"
     )
-    kept = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
+    pinned = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
     update = ", its earlier summary brought up to date" if plan.updates else ""
-    return f"compaction: {asked}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{kept}{auto}"
+    return f"compaction: {requested}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{pinned}{auto}"
 
 
 def _past(report: WindowReport) -> list[str]:
@@ -183,8 +157,8 @@ def _past(report: WindowReport) -> list[str]:
                 f"version {change.version}: pruned {counted(len(change.parts), 'result')}{freed}, {change.policy}"
             )
         else:
-            left = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
-            lines.append(f"version {change.version}: compaction {change.parts[0]}{left}")
+            after = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
+            lines.append(f"version {change.version}: compaction {change.parts[0]}{after}")
     for failure in report.failures:
         kind = "automatic compaction" if failure.auto else "compaction"
         lines.append(f"version {failure.version}: {kind} failed ({failure.reason})")
@@ -193,7 +167,7 @@ def _past(report: WindowReport) -> list[str]:
 
 def _calibrations(report: WindowReport) -> list[str]:
     return [
-        f"{known.model or 'unnamed model'}: the last request counted {known.counted}, reported {known.reported}, "
-        f"{known.ratio} reported for one more"
-        for known in report.calibration
+        f"{entry.model or 'unnamed model'}: the last request counted {entry.counted}, reported {entry.reported}, "
+        f"{entry.ratio} reported for one more"
+        for entry in report.calibration
     ]

@@ -18,7 +18,7 @@ from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
-from projections.transcript.transcript import TranscriptMessage, TranscriptPart, said
+from projections.transcript.transcript import TranscriptMessage, TranscriptPart, transcript_message
 
 __all__ = ["message_said", "part_said"]
 
@@ -59,7 +59,7 @@ def _read(session: Session, message: Message, ranges: Iterable[tuple[int, int]])
             state.apply_run(span.item)
         else:
             apply.apply(state, span.item, span.first, span.time)
-    return said(state.messages[message.id], session.text)
+    return transcript_message(state.messages[message.id], session.text)
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

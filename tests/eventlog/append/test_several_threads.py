@@ -1,4 +1,4 @@
-"""What threads of one process do to each other's commands in one session: nothing but wait."""
+"""Threads of one process that share a session wait for each other and lose nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.faulty_log import FaultyLog
 
 @pytest.fixture
 def log() -> FaultyLog:
-    """A log that does what the test says."""
+    """A log that fails, holds or refuses as the test says."""
     return FaultyLog()
 
 
@@ -28,14 +28,14 @@ def session(log: FaultyLog) -> Session:
 
 
 def started(command: Callable[[], object]) -> threading.Thread:
-    """A thread that gives a command."""
+    """Start a thread that runs a command."""
     thread = threading.Thread(target=command)
     thread.start()
     return thread
 
 
 def test_a_request_of_another_thread_comes_behind_a_pipeline(session: Session, log: FaultyLog) -> None:
-    """It has an append of its own, which must not part the pipeline's."""
+    """Another thread's request gets its own append and does not split the pipeline's."""
     before = session.version
     with session.pipeline():
         session.rename("one")
@@ -47,7 +47,7 @@ def test_a_request_of_another_thread_comes_behind_a_pipeline(session: Session, l
 
 
 def test_a_lease_is_not_given_back_in_front_of_what_needs_it(session: Session, log: FaultyLog) -> None:
-    """A request of another thread goes first, and leaves the lease as it is."""
+    """Another thread's request goes in before a lease release and leaves the lease as it is."""
     with session.assistant(id="m") as reply:
         session.flush()
         log.held = []
@@ -70,7 +70,7 @@ def test_a_lease_is_not_given_back_in_front_of_what_needs_it(session: Session, l
 
 
 def test_who_waits_for_a_lease_holds_up_no_other_thread(session: Session, log: FaultyLog) -> None:
-    """The other one hears at once that another owner has it."""
+    """A thread that waits for a lease does not delay another thread's refusal."""
     heard = threading.Event()
 
     def wait() -> None:
@@ -93,7 +93,7 @@ def test_who_waits_for_a_lease_holds_up_no_other_thread(session: Session, log: F
 
 
 def test_a_pipeline_that_another_thread_closes_is_over(session: Session, log: FaultyLog) -> None:
-    """What the thread that opened it says next is durable when it returns."""
+    """After another thread closed its pipeline, a thread's next command is durable at once."""
 
     def opened() -> Generator[None]:
         with session.pipeline():

@@ -1,4 +1,4 @@
-"""The writer under faults: what happens when an append fails, is refused, or finds that another writer came between."""
+"""The writer under faults: failed appends, refused appends, concurrent commits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.sample_sessions import said
 
 
 def other(log: FaultyLog) -> Session:
-    """The same session, of another program."""
+    """Open the same session as another program."""
     return Store(log, flush_interval=1000.0).session("s")
 
 
@@ -28,7 +28,7 @@ def other(log: FaultyLog) -> Session:
 def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
     session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Ctrl-C while an outcome is taken in: the next look at the session sees what was committed."""
+    """After Ctrl-C while an outcome is applied, the next read sees what was committed."""
     settle = State.settle
 
     def interrupted(state: State, version: int) -> None:
@@ -51,7 +51,7 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
 def test_an_interrupt_loses_and_doubles_nothing(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Promise 1: Ctrl-C while what was accepted is decided anew takes nothing of it away."""
+    """Promise 1: Ctrl-C while accepted events are decided anew loses and doubles none."""
     calls = 0
 
     def interrupted(*given: Any) -> Any:
@@ -82,7 +82,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 1: deltas and events whose flush failed are not lost: they go in, in order, with the next that works."""
+    """Promise 1: deltas and events of a failed flush commit, in order, with the next one."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -113,7 +113,7 @@ def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session
 
 @pytest.mark.promise(1)
 def test_the_background_flush_tries_again(log: FaultyLog) -> None:
-    """Promise 1: when a disk has room again, what was accepted is committed by itself, and nobody is told of it."""
+    """Promise 1: the background flush commits by itself once the disk has room again."""
     store = Store(log, flush_interval=0.005)
     session = store.create_session(id="s")
     watcher = other(log)
@@ -134,7 +134,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
 
 @pytest.mark.promise(1)
 def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
-    """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none that it has."""
+    """Promise 1: a full buffer that cannot be flushed refuses new deltas and drops none."""
     session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 4
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
@@ -155,7 +155,7 @@ def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog
 
 @pytest.mark.promise(4)
 def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a command whose append failed leaves no trace in the state: its ids are free again."""
+    """Promise 4: a command whose append failed leaves no trace: its ids are free again."""
     log.fail = 1
     with pytest.raises(BusyError):
         session.user("hi", id="m")
@@ -169,7 +169,7 @@ def test_a_failed_command_did_not_happen(log: FaultyLog, session: Session) -> No
 
 @pytest.mark.promise(2)
 def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, session: Session) -> None:
-    """Promise 2: what was decided behind an append that failed never goes in before it."""
+    """Promise 2: an event decided after an append that failed never goes in before it."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -184,7 +184,7 @@ def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, ses
 
 @pytest.mark.promise(4)
 def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, session: Session) -> None:
-    """Promise 4: what needs no lease never disturbs the one who streams, and both go in."""
+    """Promise 4: a user message, which needs no lease, and a streaming writer both commit."""
     stranger = other(log)
     with session.assistant(id="a") as reply:
         text = reply.stream_text(id="p")
@@ -200,7 +200,7 @@ def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, 
 
 
 def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, session: Session) -> None:
-    """Spec §3: an id that another program used a moment ago is refused inside the commit; nothing is written."""
+    """An id that another program took since the decision is refused inside the commit."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.user("theirs", id="m"))
     with pytest.raises(AlreadyExistsError):
@@ -211,7 +211,7 @@ def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, sess
 
 
 def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) -> None:
-    """Spec §15: the list shows what the events say, also when a title and an archiving cross."""
+    """When a title change and an archiving cross, the catalog shows what the events say."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.rename("theirs"))
     session.archive()
@@ -225,7 +225,7 @@ def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) 
 
 @pytest.mark.promise(4)
 def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a version that was right at the decision and is not at the commit is a conflict; nothing is written."""
+    """Promise 4: a version overtaken before the commit is a conflict; nothing is written."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.rename("theirs"))
     with pytest.raises(ConflictError) as caught:
@@ -264,7 +264,7 @@ def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session)
 
 @pytest.mark.promise(5)
 def test_a_request_that_another_program_made_meanwhile_is_its_result(log: FaultyLog, session: Session) -> None:
-    """Promise 5: the same request by two programs at once is one append, with one result for both."""
+    """Promise 5: the same request by two programs at once is one append with one result."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.user("hi", request_id="r"))
     message = session.user("hi", request_id="r")
@@ -274,7 +274,7 @@ def test_a_request_that_another_program_made_meanwhile_is_its_result(log: Faulty
 
 @pytest.mark.promise(2)
 def test_reading_shows_what_was_handed_over(session: Session) -> None:
-    """Promise 2: a handle sees everything it accepted, also what is on its way to the disk; the version never runs ahead."""
+    """Promise 2: a handle reads all it accepted, in-flight events too, at the right version."""
     with session.assistant() as reply:
         reply.stream_text(id="p").append("x")
         session.writer.hand_over()
@@ -286,7 +286,7 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
 def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spec §16: an append over the limit is refused, and what was accepted before it is not taken along."""
+    """An append over the limit is refused without the events accepted before it."""
     monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
@@ -299,7 +299,7 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
 
 
 def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
-    """Spec §16: a closed store takes nothing more: no delta is accepted that nobody would commit."""
+    """A closed store refuses deltas, because no flush would commit them."""
     store = Store(log, flush_interval=1000.0)
     session = store.create_session()
     session.acquire()
@@ -318,7 +318,7 @@ def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
 def test_pieces_that_could_not_be_handed_over_are_not_lost(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: deltas of a run that goes in several appends all come, in order, when one of these was refused first."""
+    """Promise 1: a run split over several appends keeps its deltas and order after a refusal."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 10)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 10)
     session.user("go")
@@ -340,7 +340,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
 def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: an event that no caller waits for, which did not fit any more and was refused, does not come to be after all."""
+    """Promise 4: an event that a full queue refused is never committed."""
     monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 1)
     with session.assistant() as reply:
         log.refuse = 1

@@ -1,7 +1,4 @@
-"""The codec: what is encoded comes back, what cannot be read is a typed error.
-
-A schema version's bytes never change.
-"""
+"""The codec: exact round trips, typed errors for bad bytes, bytes stable per schema."""
 
 from __future__ import annotations
 
@@ -28,12 +25,12 @@ ROUND_TRIP = settings(max_examples=80, suppress_health_check=[HealthCheck.too_sl
 
 
 def commit_of(payload: bytes, count: int, first: int = 1) -> Commit:
-    """A commit with this payload."""
+    """Make a commit with this payload."""
     return Commit("s", first, count, 100, 3, 0, payload)
 
 
 def facts(batch: list[Item], *, base: int) -> list[tuple[int, ev.Event]]:
-    """Every event of a batch with its time, runs taken apart."""
+    """Every event of a batch with its time, runs split into deltas."""
     found: list[tuple[int, ev.Event]] = []
     for item in batch:
         if isinstance(item, DeltaRun):
@@ -46,7 +43,7 @@ def facts(batch: list[Item], *, base: int) -> list[tuple[int, ev.Event]]:
 @ROUND_TRIP
 @given(items())
 def test_every_event_comes_back_exactly(batch: tuple[int, list[Item]]) -> None:
-    """Every fact round-trips exactly, with version, position, time and lone surrogates."""
+    """Every event round-trips exactly: version, position, time and lone surrogates."""
     time, held = batch
     expected = facts(held, base=time)
     payload = encode(held, time)
@@ -60,10 +57,7 @@ def test_every_event_comes_back_exactly(batch: tuple[int, list[Item]]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.__name__))
 def test_every_kind_comes_back_with_surrogates_in_every_text(kind: type[ev.Base]) -> None:
-    """Each kind of event survives with escapes in each of its texts.
-
-    A lone surrogate, U+10FFFF and digits behind it.
-    """
+    """Every event kind round-trips with lone surrogates and U+10FFFF in each of its texts."""
 
     @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(st.from_type(kind))
@@ -83,7 +77,7 @@ def test_every_kind_comes_back_with_surrogates_in_every_text(kind: type[ev.Base]
 
 
 def number_like(event: ev.Base, index: int) -> bool:
-    """Whether a field's text is one of a closed set, which no other text may replace."""
+    """Whether a field's text belongs to a closed set that other texts may not replace."""
     name = event.__struct_fields__[index - 1]
     return name in {"delivery", "purpose"}
 
@@ -112,7 +106,7 @@ def test_a_range_of_a_commit_is_cut_exactly(batch: tuple[int, list[Item]], data:
 @ROUND_TRIP
 @given(events)
 def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
-    """`validate` accepts every event whose fields are of their types."""
+    """`validate` accepts every event whose fields have their declared types."""
     validate(event)
 
 
@@ -129,7 +123,7 @@ def test_what_may_be_written_is_what_can_be_read(event: ev.Event) -> None:
     ids=["mapping", "none", "too big", "literal", "escaped", "too big beside escaped"],
 )
 def test_a_field_of_another_type_is_refused_before_it_is_written(event: ev.Event) -> None:
-    """Promise 12: what could not be read back is a `CallError`, never a damaged session later."""
+    """Promise 12: a field that could not be read back is a `CallError` before it is written."""
     with pytest.raises(CallError):
         validate(event)
 
@@ -146,14 +140,14 @@ SAMPLE = encode(
 
 
 def test_a_lone_surrogate_makes_no_event_dear_to_check() -> None:
-    """Validating an event with a lone surrogate costs a few times that of one without."""
+    """Checking an event with a lone surrogate costs a small multiple of one without."""
     plain, escaped = ev.SessionRenamed("title"), ev.SessionRenamed("title\ud800")
     easy = least(lambda: deque(map(validate, [plain] * 2_000), maxlen=0))
     assert least(lambda: deque(map(validate, [escaped] * 2_000), maxlen=0)) < 50 * easy
 
 
 def test_a_newer_schema_is_refused_as_such() -> None:
-    """Promise 12: events of a newer program give `TooNewError` with their place."""
+    """Promise 12: events of a newer schema raise `TooNewError` with session and version."""
     fields = plain(SAMPLE)
     fields[0] = ev.SCHEMA + 1
     with pytest.raises(TooNewError) as caught:
@@ -162,7 +156,7 @@ def test_a_newer_schema_is_refused_as_such() -> None:
 
 
 def test_an_unknown_kind_is_refused_as_such() -> None:
-    """Promise 12: an unknown event kind gives `UnknownEventError` and is never skipped."""
+    """Promise 12: an unknown event kind raises `UnknownEventError` and is never skipped."""
     payload = msgspec.msgpack.encode([ev.SCHEMA, 0, False, [[0, 0, ["zz", "field"]]]])
     with pytest.raises(UnknownEventError) as caught:
         list(events_of(commit_of(payload, 1)))
@@ -192,14 +186,14 @@ def test_an_unknown_kind_is_refused_as_such() -> None:
     ],
 )
 def test_what_is_no_batch_is_damage(payload: bytes) -> None:
-    """Promise 12: bytes that no program wrote give `DamagedError` and nothing else."""
+    """Promise 12: bytes that are no batch raise `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
         decode(payload)
 
 
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "escaped"])
 def test_damage_at_every_position_is_a_typed_error_or_another_batch(escaped: bool) -> None:
-    """Promise 12: decoding changed bytes raises a `DataError` or gives whole events."""
+    """Promise 12: a batch with any byte changed raises `DataError` or decodes whole events."""
     title = "\udc00" if escaped else "t"
     payload = encode(
         [(7, ev.SessionRenamed(title)), DeltaRun.from_flat([("p", "text"), "ab", 8, ("q", "text"), "c", 300], 7)], 7
@@ -239,14 +233,14 @@ def test_a_run_whose_columns_do_not_fit_is_damage(run: list[object]) -> None:
 
 
 def test_a_commit_that_holds_another_number_of_events_is_damage() -> None:
-    """Promise 12: a payload that does not fill its versions is never passed over."""
+    """Promise 12: a payload with another number of events than its versions is damage."""
     with pytest.raises(DamagedError) as caught:
         list(events_of(commit_of(SAMPLE, 4, first=11)))
     assert (caught.value.version, caught.value.position) == (11, 100)
 
 
 def test_an_older_schema_is_read_as_the_current_one() -> None:
-    """Older versions are upcast on read; version 1 kept an import's origin as two fields."""
+    """Older schema versions are upcast on read; version 1 stores the origin in two fields."""
     old = ["ss", "t", "scope", "/d", "build", ["p", "m"], None, "claude-code", "abc"]
     payload = msgspec.msgpack.encode([1, 50, False, [[0, 0, old], [0, 2, ["sr", "new"]]]])
     first, second = events_of(commit_of(payload, 2))
@@ -260,10 +254,7 @@ def test_an_older_schema_is_read_as_the_current_one() -> None:
 
 @given(texts, texts)
 def test_a_packed_value_keeps_every_text(title: str, scope: str) -> None:
-    """Catalog entries keep lone surrogates exactly, as events do.
-
-    No text looks like another's escape.
-    """
+    """Catalog entries keep lone surrogates exactly, and no text is mistaken for an escape."""
     origin = Origin(title, scope)
     assert unpack(pack(origin), Origin) == origin
     assert (pack(origin) == pack(Origin(scope, title))) == (title == scope)

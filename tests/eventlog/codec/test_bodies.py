@@ -1,7 +1,4 @@
-"""Large texts by content: small ones are handed over plain.
-
-Every packed form unpacks to the same text.
-"""
+"""Bodies by content hash: small ones stay uncompressed, each packed form unpacks exactly."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from eventlog.values import Body
 
 
 def long_enough(piece: str, characters: int) -> str:
-    """Return a text of so many characters, a piece again and again."""
+    """Return a text of so many characters by repeating a piece."""
     return (piece * (characters // len(piece) + 1))[:characters]
 
 
@@ -40,7 +37,7 @@ def packed_of(text: str) -> tuple[Body, bytes]:
 @settings(max_examples=50, deadline=None)
 @given(TEXTS)
 def test_every_packed_form_is_the_same_text(text: str) -> None:
-    """Promise 12: a body comes back exactly from every packed form, under the same hash."""
+    """Promise 12: each packed form of a body unpacks to the same text under the same hash."""
     body, packed = packed_of(text)
     data = text.encode("utf-8", "surrogatepass")
     assert (body.digest, body.size, body.characters) == (sha256(data).digest(), len(data), len(text))
@@ -51,10 +48,7 @@ def test_every_packed_form_is_the_same_text(text: str) -> None:
 
 
 def test_small_bodies_are_compressed_by_nobody_who_waits() -> None:
-    """A body of up to `SMALL` bytes goes to the log plain, a larger one compressed.
-
-    The log compresses small bodies together.
-    """
+    """Bodies up to `SMALL` bytes reach the log uncompressed; larger ones are compressed."""
     _, small = packed_of("a" * SMALL)
     assert len(small) == SMALL + 1
     assert len(compressed_body(small)) < SMALL // 8

@@ -1,4 +1,4 @@
-"""Runs of deltas: columns from which every delta comes back, whole or in part."""
+"""Runs of deltas: columns that return every delta, whole or in part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUICK = settings(max_examples=100, deadline=None)
 @QUICK
 @given(PAIRS, times)
 def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -> None:
-    """Promise 1: each delta is an event of its own with its part, field, text and millisecond."""
+    """Promise 1: each delta comes back with its part, field, text and millisecond."""
     run = DeltaRun.from_deltas(pairs, base)
     run.validate()
     assert run.count == len(pairs)
@@ -36,10 +36,7 @@ def test_every_delta_comes_back(pairs: list[tuple[int, PartDelta]], base: int) -
     st.booleans(),
 )
 def test_every_delta_has_its_millisecond(start: int, steps: list[int], quick: bool) -> None:
-    """Times are exact to the millisecond.
-
-    Deltas may come many in one millisecond, seldom, or from a clock that was set back.
-    """
+    """Delta times are exact to the millisecond, also from a clock that was set back."""
     at = list(accumulate((step % 100_000 if quick else step for step in steps), initial=start))
     flat = [slot for time in at for slot in (("part", "text"), "x", time)]
     run = DeltaRun.from_flat(flat, unit=10**6)
@@ -51,7 +48,7 @@ def test_every_delta_has_its_millisecond(start: int, steps: list[int], quick: bo
 @QUICK
 @given(PAIRS)
 def test_joined_is_what_the_deltas_add_up_to(pairs: list[tuple[int, PartDelta]]) -> None:
-    """A reader that takes the run whole sees the same text as one that takes single deltas."""
+    """Applying a run as a whole gives the same text as applying its deltas one by one."""
     expected: dict[tuple[str, str], str] = {}
     for _, delta in pairs:
         key = (delta.part, delta.field)
@@ -64,7 +61,7 @@ def test_joined_is_what_the_deltas_add_up_to(pairs: list[tuple[int, PartDelta]])
 @QUICK
 @given(PAIRS, st.data())
 def test_a_cut_run_is_its_part_of_the_deltas(pairs: list[tuple[int, PartDelta]], data: st.DataObject) -> None:
-    """Reading to a version inside a run gives exactly the deltas up to there and their times."""
+    """A run cut at a version has exactly the deltas up to it, with their times."""
     base = data.draw(times)
     start = data.draw(st.integers(0, len(pairs) - 1))
     stop = data.draw(st.integers(start + 1, len(pairs) + 2))
@@ -77,7 +74,7 @@ def test_a_cut_run_is_its_part_of_the_deltas(pairs: list[tuple[int, PartDelta]],
 @QUICK
 @given(PAIRS, st.integers(1, 20))
 def test_pieces_are_the_run_in_bounded_runs(pairs: list[tuple[int, PartDelta]], characters: int) -> None:
-    """Promise 1: a run that is too large for one append is cut, and no delta is lost or moved."""
+    """Promise 1: a run too large for one append is split without losing or moving a delta."""
     pieces = DeltaRun.from_deltas(pairs).pieces(characters)
     assert [fact for piece in pieces for fact in zip(piece.times(), piece, strict=True)] == pairs
     assert all(piece.count == 1 or len(piece.text) <= characters for piece in pieces)
@@ -86,7 +83,7 @@ def test_pieces_are_the_run_in_bounded_runs(pairs: list[tuple[int, PartDelta]], 
 @QUICK
 @given(PAIRS)
 def test_a_run_without_a_key_has_all_others(pairs: list[tuple[int, PartDelta]]) -> None:
-    """Deltas of a part that takes none any more are left out, and no others."""
+    """Dropping one part's deltas from a run keeps all others."""
     gone = (pairs[0][1].part, pairs[0][1].field)
     kept = [(time, delta) for time, delta in pairs if (delta.part, delta.field) != gone]
     run = DeltaRun.from_deltas(pairs).without({gone})
@@ -96,7 +93,7 @@ def test_a_run_without_a_key_has_all_others(pairs: list[tuple[int, PartDelta]]) 
 @QUICK
 @given(PAIRS, st.data())
 def test_cutting_twice_is_cutting_once(pairs: list[tuple[int, PartDelta]], data: st.DataObject) -> None:
-    """A cut run has the columns of a run made of those deltas: its encoding is canonical."""
+    """A cut run encodes like a run built from the same deltas: the encoding is canonical."""
     start = data.draw(st.integers(0, len(pairs) - 1))
     stop = data.draw(st.integers(start + 1, len(pairs)))
     assert DeltaRun.from_deltas(pairs).cut(start, stop) == DeltaRun.from_deltas(pairs[start:stop])
@@ -116,10 +113,7 @@ def test_cutting_twice_is_cutting_once(pairs: list[tuple[int, PartDelta]], data:
     ],
 )
 def test_a_column_has_the_narrowest_width_that_holds_it(values: list[int], width: int) -> None:
-    """The encoding of a run is canonical.
-
-    One width for each content, 8 bytes wide when a clock was set back.
-    """
+    """Each column takes the narrowest width that holds it, 8 bytes when the clock went back."""
     column = pack_column(values)
     assert len(column) == width * len(values)
     assert list(unpack_column(column, len(values))) == values
@@ -127,13 +121,13 @@ def test_a_column_has_the_narrowest_width_that_holds_it(values: list[int], width
 
 @pytest.mark.parametrize(("column", "count"), [(b"abc", 2), (b"", 1), (b"abc", 1), (bytes(10), 2)])
 def test_a_column_of_an_impossible_width_is_refused(column: bytes, count: int) -> None:
-    """A damaged column is an error, not wrong numbers."""
+    """A column of impossible width is damage, not wrong numbers."""
     with pytest.raises(ValueError, match="cannot hold"):
         unpack_column(column, count)
 
 
 def test_columns_are_little_endian() -> None:
-    """The format does not depend on the machine."""
+    """Columns are little-endian on every machine."""
     assert pack_column([0x0102, 0x0304]) == b"\x02\x01\x04\x03"
     assert list(unpack_column(b"\x02\x01\x04\x03", 2)) == [0x0102, 0x0304]
 
@@ -143,12 +137,12 @@ def test_columns_are_little_endian() -> None:
 @example(b"\xff" * 257)
 @example(b"")
 def test_a_column_of_bytes_is_summed_up(column: bytes) -> None:
-    """The quick sum of bytes is their sum, for any number and size of them."""
+    """The fast column sum equals the plain sum, however many and however large the bytes."""
     assert sum_column(column) == sum(column)
 
 
 def test_a_clock_set_back_by_a_year_is_kept() -> None:
-    """Order comes from versions, and times come back even where they go backwards."""
+    """Versions give the order, and times come back even when they go backwards."""
     year = 365 * 86_400_000
     pairs = [(year, PartDelta("p", "text", "a")), (0, PartDelta("p", "text", "b")), (year, PartDelta("p", "text", "c"))]
     run = DeltaRun.from_deltas(pairs, base=5)
@@ -157,10 +151,7 @@ def test_a_clock_set_back_by_a_year_is_kept() -> None:
 
 
 def test_one_part_needs_no_key_column_and_many_need_a_wide_one() -> None:
-    """A run of one part spends no byte per delta on it.
-
-    300 interleaved parts come back as well.
-    """
+    """A run of one part has no key column; 300 interleaved parts round-trip with a wide one."""
     alone = DeltaRun.from_deltas([(1, PartDelta("p", "text", "x"))] * 5)
     assert alone.which == b""
     many = [(index, PartDelta(f"p{index % 300}", "text", str(index))) for index in range(900)]

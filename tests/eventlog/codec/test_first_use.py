@@ -1,7 +1,4 @@
-"""A process whose first events are read by several threads at once.
-
-Each gets them, and the process lives.
-"""
+"""Several threads may decode a process's first events at once without a crash."""
 
 from __future__ import annotations
 
@@ -29,6 +26,6 @@ assert len(read) == 8
 
 @pytest.mark.parametrize("_", range(3))
 def test_several_threads_read_the_first_events(_: int) -> None:
-    """None of them finds the types of the events half known."""
+    """Threads that decode the first events at once all find the event types complete."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

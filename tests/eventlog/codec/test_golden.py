@@ -1,7 +1,4 @@
-"""The canonical encoding of every schema version, held by files.
-
-Their bytes never change, and they can always be read.
-"""
+"""Golden files fix the canonical encoding of every schema version."""
 
 from __future__ import annotations
 
@@ -24,19 +21,19 @@ def read(name: str, count: int) -> list[Recorded]:
 
 @pytest.mark.parametrize("name", sorted(DIGESTS))
 def test_a_golden_file_is_what_it_was(name: str) -> None:
-    """The canonical encoding is frozen per schema version; its files are never written anew."""
+    """Golden files are frozen: each schema version's canonical encoding never changes."""
     assert sha256((GOLDEN / name).read_bytes()).hexdigest() == DIGESTS[name]
 
 
 @pytest.mark.parametrize("name", sorted(batches()))
 def test_the_encoding_of_the_current_schema_is_its_golden_file(name: str) -> None:
-    """Equal events have equal bytes, because digests are taken over them."""
+    """Equal events encode to the golden file's bytes, because digests are taken over them."""
     assert batches()[name] == (GOLDEN / name).read_bytes()
 
 
 @pytest.mark.parametrize(("schema", "events"), [(2, EVENTS_OF_2), (3, EVENTS)])
 def test_one_of_every_kind_is_in_the_golden_file_and_comes_back(schema: int, events: tuple[ev.Event, ...]) -> None:
-    """Every event of schema versions 2 and 3 is read back from the bytes it had."""
+    """Every event kind of schema versions 2 and 3 is read back from its golden bytes."""
     assert {type(event) for event in EVENTS} == set(KINDS)
     found = read(f"schema-{schema}-events.msgpack", len(events))
     assert [(recorded.time, recorded.event) for recorded in found] == [

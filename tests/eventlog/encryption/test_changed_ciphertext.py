@@ -1,4 +1,4 @@
-"""Whoever changes ciphertext, or puts it in another place, gets a typed error: never a wrong text."""
+"""Changed or moved ciphertext raises a typed error and never yields a wrong text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     engine: MemoryLog
 
     def change(self, number: int, payload: bytes) -> None:
-        """Put other bytes in the place of a payload."""
+        """Replace a payload by other bytes."""
         self.engine._commits[number] = replace(self.engine._commits[number], payload=payload)
 
 
@@ -63,13 +63,13 @@ def place() -> Iterator[Place]:
 
 
 def flips(data: bytes) -> Iterator[bytes]:
-    """The bytes with each of them changed in turn."""
+    """The bytes, with each byte changed in turn."""
     for at in range(len(data)):
         yield data[:at] + bytes((data[at] ^ 0x41,)) + data[at + 1 :]
 
 
 def given(log: EncryptedLog, commit: Commit) -> bytes | None:
-    """The payload that a stored commit is opened to; None for a typed error, or if it is as good as locked."""
+    """Return a stored commit's decrypted payload; None for a typed error or a missing key."""
     try:
         payload = log.opened(commit).payload
     except DataError:
@@ -82,7 +82,7 @@ def given(log: EncryptedLog, commit: Commit) -> bytes | None:
 
 
 def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
-    """A payload with any byte changed, cut short or made longer gives no content at all."""
+    """A payload with any byte changed, cut short or extended yields no content."""
     commit = place.engine._commits[0]
     assert given(place.log, commit) == PLAIN
     for changed in (*flips(commit.payload), *(commit.payload[:at] for at in range(len(commit.payload)))):
@@ -91,7 +91,7 @@ def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
 
 
 def test_every_byte_of_a_card_is_authenticated(place: Place) -> None:
-    """A catalog entry with any byte changed is an error or a session without its key, never another title or parent."""
+    """A catalog entry with any byte changed is an error or locked, never another title."""
     head = place.engine._heads["f"]
     assert entry_of(place.log._opened_head(head)).fork_of == "a"
     for changed in flips(head.entry):
@@ -104,7 +104,7 @@ def test_every_byte_of_a_card_is_authenticated(place: Place) -> None:
 
 
 def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Place) -> None:
-    """A changed body is `DamagedError` that names the session, or not there; a changed derived value is none."""
+    """A changed body raises `DamagedError` or is missing; a changed derived value is ignored."""
     own = place.log.of("a")
     name = own.name(BODY)
     body, derived = place.engine._bodies[name], place.engine._derived[b"ka"]
@@ -112,7 +112,7 @@ def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Pla
     for changed in flips(body):
         place.engine._bodies[name] = changed
         with suppress(DamagedError, TooNewError):
-            assert own.body(BODY) == PLAIN  # what is changed is the name of the key, which is not needed here
+            assert own.body(BODY) == PLAIN  # the changed key name is not needed to read a body
             assert sealed_value(changed).key != sealed_value(body).key
     for changed in flips(derived):
         place.engine._derived[b"ka"] = changed
@@ -121,7 +121,7 @@ def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Pla
 
 
 def test_nothing_is_opened_in_another_place(place: Place) -> None:
-    """Ciphertext of one session, append, body, catalog entry or key is nothing in the place of another, of the family or not."""
+    """Ciphertext of one session, append, body, entry or key decrypts in no other place."""
     commits, bodies, heads = place.engine._commits, place.engine._bodies, place.engine._heads
     for number in range(1, len(commits)):
         assert given(place.log, replace(commits[0], payload=commits[number].payload)) is None
@@ -141,7 +141,7 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
 
 
 def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
-    """What a sealed append says in clear (base, messages, catalog entry, bodies) is bound to it."""
+    """The clear fields of an encrypted append (base, messages, entry, bodies) are bound to it."""
     commit = place.engine._commits[0]
     sealed = sealed_payload(commit.payload)
     for other in (
@@ -158,7 +158,7 @@ def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
 
 
 def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
-    """An append or a catalog entry that somebody wrote without a key is damage, but the tombstone of an erased session."""
+    """A plaintext append or entry in an encrypted log is damage, except a tombstone."""
     event = eventlog.events.UserMessageAdded("m")
     tombstone = encode([(1, eventlog.events.SessionErased("why"))], 1)
     commit = place.engine._commits[0]
@@ -184,7 +184,7 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
 
 
 def test_a_forged_card_is_found(place: Place) -> None:
-    """`check` opens every catalog entry that it has a key for, and names the session of one that is not what was sealed."""
+    """`check` opens each catalog entry it has a key for and names a forged one's session."""
     assert place.log.check() == []
     heads = place.engine._heads
     heads["a"] = replace(heads["a"], entry=heads["b"].entry)
@@ -194,7 +194,7 @@ def test_a_forged_card_is_found(place: Place) -> None:
 
 @pytest.mark.parametrize("read_with", ["keys", "no keys"])
 def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
-    """Whoever changes a key's name, a catalog entry or a count in a head of an encrypted store is found, with keys and without, and not taken for a lost key."""
+    """A changed key name, entry or count in a head is found, and is no lost key."""
     service, engine = Service(), LastingLog()
     log = open_log_module.open_log("memory:", keys=service)
     assert isinstance(log, EncryptedLog)
@@ -234,7 +234,7 @@ def test_another_key_in_a_head_is_no_key_that_is_gone(read_with: str) -> None:
 
 
 def test_what_was_forged_below_the_hashes_is_found(tmp_path: Path) -> None:
-    """A store that somebody wrote to without keys, with all hashes right, is damaged, and verify names the version."""
+    """A store rewritten without keys, hashes included, is damaged; verify names the version."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         exchange(store.create_session(id="p"))
         version = store.session("p").version

@@ -1,4 +1,4 @@
-"""Encryption at rest: nothing readable on disk, one key for each family of forks, and what is left when a key is gone."""
+"""Encryption at rest: no plaintext on disk, one key per fork family, erasure by key."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ LARGE = "a text that both have " * INLINE
 
 
 def short(_verb: str, _name: str) -> bytes | None:
-    """A provider whose keys are too short."""
+    """A key provider whose keys are too short."""
     return b"short"
 
 
 def nothing(_verb: str, _name: str) -> bytes | None:
-    """A provider that has no key and makes none."""
+    """A key provider that has no key and makes none."""
     return None
 
 
 def body_names(store: Store) -> int:
-    """How many bodies are stored."""
+    """The number of stored bodies."""
     return len(list(store.log.bodies()))
 
 
 def test_nothing_said_is_in_any_file(tmp_path: Path) -> None:
-    """No file of an encrypted store, open or closed, folded or not, nor a backup, has a piece of what was said."""
+    """No file of an encrypted store or backup contains any conversation text."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = confess(store)
         said = rendered(session)
@@ -70,7 +70,7 @@ def test_nothing_said_is_in_any_file(tmp_path: Path) -> None:
 
 
 def test_a_fork_has_its_parents_key_and_a_subsession_its_own(tmp_path: Path) -> None:
-    """A text of a family is stored once, also by forks of forks; sessions that are no forks share nothing."""
+    """A fork family stores a text once under one key; other sessions share no key."""
     service = Service()
     with eventlog.open(tmp_path / "s", keys=service) as store:
         session = store.create_session(id="p")
@@ -78,7 +78,7 @@ def test_a_fork_has_its_parents_key_and_a_subsession_its_own(tmp_path: Path) -> 
         fork = session.fork(id="f")
         fork.user(LARGE)
         fork.fork(id="g").user(LARGE)
-        assert (len(service.keys), body_names(store)) == (2, 1)  # the store's own key, and one
+        assert (len(service.keys), body_names(store)) == (2, 1)  # the store's own key, and one for the family
         session.subsession(id="s").user(LARGE)
         store.create_session(id="other").user(LARGE)
         assert (len(service.keys), body_names(store)) == (4, 3)
@@ -87,7 +87,7 @@ def test_a_fork_has_its_parents_key_and_a_subsession_its_own(tmp_path: Path) -> 
 
 
 def test_names_and_digests_do_not_tell_a_known_text(tmp_path: Path) -> None:
-    """Neither the hash of a large text nor that of a request's content is anywhere in the store."""
+    """Neither a large text's hash nor a request's content hash is stored in clear."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(LARGE, request_id="r")
@@ -106,7 +106,7 @@ def test_names_and_digests_do_not_tell_a_known_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["memory:", "directory"])
 def test_erasing_the_last_of_a_family_destroys_its_key(place: str, tmp_path: Path) -> None:
-    """With a fork kept the key stays; when nobody is left it goes, and no other family's does."""
+    """Erasing the last session of a fork family destroys its key and no other."""
     service = Service()
     with eventlog.open(place if place == "memory:" else tmp_path / "s", keys=service) as store:
         session = store.create_session(id="p", title=SECRET)
@@ -128,7 +128,7 @@ def test_erasing_the_last_of_a_family_destroys_its_key(place: str, tmp_path: Pat
 
 
 def test_destroying_a_key_erases_every_copy(tmp_path: Path) -> None:
-    """After the key is destroyed neither the store nor a backup nor a copy of the files gives the text; heads still verify."""
+    """A destroyed key makes the store, backups and file copies unreadable; heads still verify."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         confess(store)
         exchange(store.create_session(id="q"))
@@ -161,7 +161,7 @@ def test_destroying_a_key_erases_every_copy(tmp_path: Path) -> None:
 
 
 def test_a_session_whose_key_is_gone_stops_nobody(tmp_path: Path) -> None:
-    """Scrub, vacuum, retention, redaction and erasure go on past it; it cannot be written to, and can be erased."""
+    """A session without its key blocks no maintenance, cannot be written, and can be erased."""
     service = Service()
     with eventlog.open(tmp_path / "s", keys=service) as store:
         known = set(service.keys)
@@ -195,7 +195,7 @@ def test_a_session_whose_key_is_gone_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_without_keys_a_store_is_seen_from_outside(tmp_path: Path) -> None:
-    """Listing, hashes, proofs and backups need no key; content and writing are refused, naming the session."""
+    """Listing, hashes, proofs and backups need no key; reading content and writing do."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = confess(store)
         fork = session.fork(id="f")
@@ -223,7 +223,7 @@ def test_without_keys_a_store_is_seen_from_outside(tmp_path: Path) -> None:
 
 
 def test_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    """Wrong keys, keys for a store without, a key file inside, none at all: each its own sentence, and nothing is changed."""
+    """Wrong, missing or superfluous keys are each refused in their own words; nothing changes."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         exchange(store.create_session())
     with eventlog.open(tmp_path / "plain") as store:
@@ -254,7 +254,7 @@ def test_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_provider_that_fails_is_no_lost_key(tmp_path: Path) -> None:
-    """An error of the provider is `KeyProviderError`, to be tried again: nothing is taken for destroyed."""
+    """A failing key provider raises `KeyProviderError`; no key is taken for destroyed."""
     service = Service()
     broken = False
 
@@ -280,7 +280,7 @@ def test_a_provider_that_fails_is_no_lost_key(tmp_path: Path) -> None:
 
 
 def test_two_handles_and_two_processes_share_a_store(tmp_path: Path) -> None:
-    """What another handle, or another process, began and said is read here, and the other way round."""
+    """Two handles and two processes read each other's sessions and events."""
     path = tmp_path / "s"
     program = (
         "import sys, eventlog\n"
@@ -299,13 +299,13 @@ def test_two_handles_and_two_processes_share_a_store(tmp_path: Path) -> None:
 
 
 def hold(thing: object, secrets: list[bytes]) -> bool:
-    """Whether what is printed of a thing shows a key."""
+    """Whether the printed form of an object shows a key."""
     shown = repr(thing) + str(thing)
     return any(key.hex() in shown or repr(key)[2:-1] in shown for key in secrets)
 
 
 def test_keys_are_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """No representation, error or log line of anything that holds keys has a key or a text in it."""
+    """No repr, error or log line of an object with keys contains a key or a text."""
     caplog.set_level(logging.DEBUG)
     service = Service()
     errors: list[str] = []
@@ -339,7 +339,7 @@ def test_keys_are_never_shown(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_nothing_is_loaded_for_a_store_that_is_not_encrypted(tmp_path: Path) -> None:
-    """Neither the library nor this engine's part of it is imported, and no byte of it is stored."""
+    """A store without encryption imports no encryption code and stores no byte of it."""
     program = (
         "import sys, eventlog\n"
         "with eventlog.open(sys.argv[1]) as store:\n"
@@ -351,7 +351,7 @@ def test_nothing_is_loaded_for_a_store_that_is_not_encrypted(tmp_path: Path) -> 
 
 
 def test_the_library_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Without the library `cryptography` a store with keys is refused with the extra that brings it."""
+    """Without the library `cryptography`, keys are refused with the extra that brings it."""
     program = (
         "import sys, eventlog\n"
         "sys.modules['cryptography'] = None\n"
@@ -364,7 +364,7 @@ def test_the_library_that_is_missing_is_named(tmp_path: Path) -> None:
 
 
 def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:
-    """A store in memory is encrypted, too, if keys are given: what the log underneath has is ciphertext."""
+    """An in-memory store given keys passes only ciphertext to the log below it."""
     with eventlog.open("memory:", keys=Service()) as store:
         session = confess(store)
         engine = store.log.engine
@@ -378,7 +378,7 @@ def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:
 
 @pytest.mark.promise(5)
 def test_a_request_without_keys_is_told_that_they_are_missing(tmp_path: Path) -> None:
-    """Promise 5: nobody can tell whether a repeated request has the same content without the key, so it is not said that it has another."""
+    """Promise 5: without keys a repeated request raises `KeyMissingError`, no mismatch."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         store.create_session(id="s").user("x", request_id="r")
     with eventlog.open(tmp_path / "s") as store:

@@ -1,4 +1,4 @@
-"""What other tests promise of every engine, on an encrypted store: streams, forks, requests, following, redaction, erasure."""
+"""The promises of every engine, run on an encrypted store."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLACES: list[Callable[[str, Path], None]] = [
 
 @pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: flow.__name__)
 def test_what_holds_of_every_engine_holds_encrypted(flow: Callable[[Engine], None], tmp_path: Path) -> None:
-    """The promise that the test of this name checks is kept by a store with keys, too."""
+    """The engine promise of the named test holds for a store with keys."""
     engine = Engine(ENCRYPTED, tmp_path)
     try:
         flow(engine)
@@ -48,6 +48,6 @@ def test_what_holds_of_every_engine_holds_encrypted(flow: Callable[[Engine], Non
 
 @pytest.mark.parametrize("flow", PLACES, ids=lambda flow: flow.__name__)
 def test_what_holds_in_every_place_holds_encrypted(flow: Callable[[str, Path], None], tmp_path: Path) -> None:
-    """The same for tests that open their stores themselves."""
+    """The promises of every engine, for tests that open their stores themselves."""
     flow(ENCRYPTED, tmp_path)
     assert list(tmp_path.rglob("*.keys"))

@@ -1,4 +1,4 @@
-"""Format 1 of what is encrypted: golden ciphertext that every later program opens, with keys derived as they ever were."""
+"""Golden ciphertext of format 1: every later program opens it with the same derived keys."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ GOLDEN: dict[str, Any] = {
 
 
 class One:
-    """A provider of the one key."""
+    """A key provider of one key."""
 
     def find(self, name: str) -> bytes | None:
         """The golden key."""
         return GOLDEN["key"] if name == GOLDEN["id"].hex() else None
 
     def make(self, name: str) -> bytes:
-        """None is made here."""
+        """Refuse to make a key."""
         raise AssertionError(name)
 
     def destroy(self, name: str) -> None:
-        """None is destroyed here."""
+        """Refuse to destroy a key."""
         raise AssertionError(name)
 
 
 def stored() -> Commit:
-    """The golden append as an engine has it."""
+    """The golden append in an engine's form."""
     return Commit("s", 5, GOLDEN["count"], 1, 0, GOLDEN["time"], GOLDEN["payload"], "r")
 
 
 def test_golden_ciphertext_is_opened() -> None:
-    """Payload, catalog entry, body and derived value of format 1 are what was sealed then."""
+    """Payload, catalog entry, body and derived value of format 1 decrypt to the golden ones."""
     ring, family = KeyRing(One()), Family(GOLDEN["id"], GOLDEN["key"])
     opened = opened_commit(stored(), ring)
     assert (opened.payload, opened.stored) == (GOLDEN["plain"], GOLDEN["payload"])
@@ -64,7 +64,7 @@ def test_golden_ciphertext_is_opened() -> None:
 
 
 def test_keyed_names_are_as_they_ever_were() -> None:
-    """The name of a body, the digest of a request and what a key is known again by follow from the key as in format 1."""
+    """Body names, request digests and key fingerprints derive from the key as in format 1."""
     family = Family(GOLDEN["id"], GOLDEN["key"])
     assert family.name(GOLDEN["body_digest"]) == GOLDEN["body_name"]
     assert family.request("s", GOLDEN["request_digest"]) == GOLDEN["request_name"]
@@ -73,7 +73,7 @@ def test_keyed_names_are_as_they_ever_were() -> None:
 
 
 def test_what_is_in_clear_is_read_without_a_key() -> None:
-    """Base, messages, names of bodies and the catalog entry of a sealed append, and whose fork a session is, need no key."""
+    """Base, messages, body names, the catalog entry and the fork's parent need no key."""
     sealed = sealed_payload(GOLDEN["payload"])
     assert (sealed.base, sealed.messages, sealed.entry) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
     assert sealed.names == (GOLDEN["body_name"],)
@@ -90,7 +90,7 @@ def test_what_is_in_clear_is_read_without_a_key() -> None:
 
 
 def test_a_newer_format_is_said() -> None:
-    """What a later program sealed is `TooNewError`; what nobody did is `DamagedError`; neither is taken for something else."""
+    """A newer encryption format raises `TooNewError`, an impossible one `DamagedError`."""
     with pytest.raises(TooNewError, match="format 2"):
         sealed_value(b"\xc1\xc2" + b"\x92\x02\xc0")
     for data in (

@@ -1,4 +1,4 @@
-"""The key file: its format, who may read it, crashes, damage, and many writers."""
+"""The key file: format, permissions, crashes, damage, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ GOLDEN = (
     b"0123456789abcdef0123456789abcdef 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f 03e1182f\n"
     b"fedcba9876543210fedcba9876543210 1f1e1d1c1b1a191817161514131211100f0e0d0c0b0a09080706050403020100 067af26c\n"
 )
-"""The format of version 1, which every later program reads."""
+"""Format version 1, which every later program reads."""
 
 
 def written(path: Path, data: bytes) -> KeyFile:
-    """A key file of these bytes."""
+    """Write a key file of these bytes."""
     path.write_bytes(data)
     path.chmod(0o600)
     return KeyFile(path)
 
 
 def test_the_format_is_as_it_ever_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Golden bytes are read, and the same keys are written as the same bytes."""
+    """Golden bytes are read, and the same keys are written as those bytes."""
     file = written(tmp_path / "k", GOLDEN)
     assert file.find(A) == bytes(range(32))
     assert file.find(B) == bytes(reversed(range(32)))
@@ -58,7 +58,7 @@ def test_the_format_is_as_it_ever_was(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_key_file_is_its_owners(tmp_path: Path) -> None:
-    """It is made for its owner alone, with what is missing above it; one that others may read is refused."""
+    """A key file is created for its owner alone; one that others may read is refused."""
     file = KeyFile(tmp_path / "deep" / "k")
     key = file.make(A)
     assert (tmp_path / "deep" / "k").stat().st_mode & 0o777 == 0o600
@@ -76,7 +76,7 @@ def test_a_key_file_is_its_owners(tmp_path: Path) -> None:
 
 
 def test_a_destroyed_key_is_in_no_file(tmp_path: Path) -> None:
-    """Its line is gone, the file that had it is overwritten, the others stay; destroying it again is harmless."""
+    """A destroyed key's line is gone and its old file overwritten; other keys remain."""
     file = KeyFile(tmp_path / "k")
     one, two = file.make(A), file.make(B)
     with (tmp_path / "k").open("rb") as before:
@@ -93,7 +93,7 @@ def test_a_destroyed_key_is_in_no_file(tmp_path: Path) -> None:
 
 
 def test_a_write_that_broke_off_is_as_if_never_begun(tmp_path: Path) -> None:
-    """Cut off at any byte, all keys of lines that lack no more than their end are there, and the next key is written behind them."""
+    """A write cut off at any byte loses no earlier key, and the next key follows it."""
     for size in range(len(GOLDEN)):
         file = written(tmp_path / "k", GOLDEN[:size])
         lines = GOLDEN[: size + 1].count(b"\n")
@@ -106,7 +106,7 @@ def test_a_write_that_broke_off_is_as_if_never_begun(tmp_path: Path) -> None:
 
 
 def test_a_last_line_without_its_end_or_its_beginning(tmp_path: Path) -> None:
-    """A key whose line lost its end only is there, and is ended by the next one; a line that was torn from its first sector never was."""
+    """A key whose line lacks only its end is read; a line without its beginning is not."""
     for end in (b"", b"\r", b"\0\0\0"):
         file = written(tmp_path / "k", GOLDEN[:-1] + end)
         assert file.find(B) == bytes(reversed(range(32)))
@@ -124,7 +124,7 @@ def test_a_last_line_without_its_end_or_its_beginning(tmp_path: Path) -> None:
 
 
 def test_a_damaged_byte_is_never_another_key(tmp_path: Path) -> None:
-    """With any byte changed each key is right, or there is a typed error without a key in it."""
+    """With any byte changed each key is right, or a typed error comes without a key in it."""
     for at in range(len(GOLDEN)):
         changed = GOLDEN[:at] + bytes((GOLDEN[at] ^ 1,)) + GOLDEN[at + 1 :]
         for name, key in ((A, bytes(range(32))), (B, bytes(reversed(range(32))))):
@@ -148,7 +148,7 @@ def test_a_damaged_byte_is_never_another_key(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_key_file_is_said(data: bytes, expected: type[EventlogError], tmp_path: Path) -> None:
-    """Another file, a newer format and an unreadable line are each a typed error, and are not written over."""
+    """A foreign file, a newer format and an unreadable line are typed errors; none is changed."""
     with pytest.raises(expected):
         written(tmp_path / "k", data).find(A)
     if not data.startswith(b"eventlog keys 1\n"):
@@ -158,7 +158,7 @@ def test_what_is_no_key_file_is_said(data: bytes, expected: type[EventlogError],
 
 
 def test_keys_beside_a_damaged_line_are_kept(tmp_path: Path) -> None:
-    """A damaged line costs nobody else's key: others are found, made and destroyed, and the line stays to be looked at."""
+    """A damaged line costs no other key: other keys are found, made and destroyed beside it."""
     file = written(tmp_path / "k", GOLDEN.replace(b"0123456789abcdef", b"0123456789abcdeX", 1))
     assert file.find(B) == bytes(reversed(range(32)))
     with pytest.raises(KeysError, match="line 2"):
@@ -174,7 +174,7 @@ def test_keys_beside_a_damaged_line_are_kept(tmp_path: Path) -> None:
 
 
 def test_threads_and_processes_lose_no_key(tmp_path: Path) -> None:
-    """Keys that many make and destroy at once are each there, or gone, as its maker left it."""
+    """Keys that threads and processes make and destroy at once are exactly there or gone."""
     path = tmp_path / "k"
     program = (
         "import sys\n"
@@ -214,7 +214,7 @@ def test_threads_and_processes_lose_no_key(tmp_path: Path) -> None:
 
 
 def die(*_: object) -> None:
-    """What comes in the midst of it."""
+    """Interrupt the step that this function replaces."""
     raise KeyboardInterrupt
 
 
@@ -223,13 +223,13 @@ def die(*_: object) -> None:
 def test_a_program_that_died_while_it_destroyed_a_key_leaves_none_of_its_bytes(
     place: str, next_one: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed before, at or after the step that counts, it leaves files that whoever comes next overwrites and removes."""
+    """After a kill while a key is destroyed, the next use overwrites and removes its files."""
     path = tmp_path / "k"
     file = KeyFile(path)
     one, two = file.make(A), file.make(B)
 
     def leave(_file: KeyFile) -> None:
-        """A program that is killed cleans nothing up."""
+        """Exit without cleaning up, as a killed program does."""
 
     with path.open("rb") as old:
         with monkeypatch.context() as patch:
@@ -257,7 +257,7 @@ def test_a_program_that_died_while_it_destroyed_a_key_leaves_none_of_its_bytes(
 def test_an_interrupted_destruction_leaves_no_other_file(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception in the midst of it cleans up behind itself; the old file stays until the name of the new one is on disk."""
+    """An interrupted key destruction cleans up; the old file stays until the new is synced."""
     file = KeyFile(tmp_path / "k")
     one = file.make(A)
     with monkeypatch.context() as patch:
@@ -271,7 +271,7 @@ def test_an_interrupted_destruction_leaves_no_other_file(
 
 
 def test_what_the_system_refuses_is_typed(tmp_path: Path) -> None:
-    """A directory in its place, and a place that cannot be written, are errors of this package."""
+    """A directory in the key file's place and an unwritable place raise a typed error."""
     (tmp_path / "d").mkdir(mode=0o700)
     uses: list[Callable[[], object]] = [
         lambda: KeyFile(tmp_path / "d").find(A),
@@ -285,7 +285,7 @@ def test_what_the_system_refuses_is_typed(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_keys_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that could not be written is not given out, and those before it stay."""
+    """A key that could not be written is not issued, and the earlier ones stay."""
     file = KeyFile(tmp_path / "k")
     key = file.make(A)
     write = os.write
@@ -304,7 +304,7 @@ def test_a_full_disk_leaves_the_keys_that_are_there(tmp_path: Path, monkeypatch:
 
 
 def test_a_key_in_a_damaged_line_is_destroyed_or_it_is_said_that_it_is_not(tmp_path: Path) -> None:
-    """With any byte of a line changed, destroying its key takes its digits out and costs no other key, or is an error."""
+    """Destroying a key in a damaged line removes its digits or raises an error."""
     begin, end = GOLDEN.index(A.encode()), GOLDEN.index(B.encode())
     for at in range(begin, end):
         changed = GOLDEN[:at] + bytes((GOLDEN[at] ^ 1,)) + GOLDEN[at + 1 :]
@@ -326,7 +326,7 @@ def test_a_key_in_a_damaged_line_is_destroyed_or_it_is_said_that_it_is_not(tmp_p
 
 
 def test_a_key_file_may_be_a_symbolic_link_and_has_no_second_name(tmp_path: Path) -> None:
-    """Through a link the file itself is written anew, where it lies; one with a hard link, which would keep the keys, is refused."""
+    """A key file behind a symbolic link is rewritten in place; a hard-linked one is refused."""
     (tmp_path / "real").mkdir()
     (tmp_path / "k").symlink_to(tmp_path / "real" / "k")
     file = KeyFile(tmp_path / "k")
@@ -345,7 +345,7 @@ def test_a_key_file_may_be_a_symbolic_link_and_has_no_second_name(tmp_path: Path
 
 
 def test_a_file_system_without_hard_links_destroys_keys_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a file can have no second name it is overwritten all the same; another refusal is an error, and nothing is lost."""
+    """On a file system without hard links a key is overwritten and destroyed all the same."""
     file = KeyFile(tmp_path / "k")
     one, two = file.make(A), file.make(B)
     refusal = errno.EIO
@@ -366,7 +366,7 @@ def test_a_file_system_without_hard_links_destroys_keys_too(tmp_path: Path, monk
 
 
 def test_a_key_that_is_gone_costs_no_reading_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Destroying keys that are gone, as each vacuum does, reads the file once however many they are, and writes none."""
+    """Destroying missing keys reads the key file once, however many, and writes nothing."""
     file = KeyFile(tmp_path / "k")
     file.make(A)
     before = (tmp_path / "k").stat()
@@ -391,7 +391,7 @@ def test_a_key_that_is_gone_costs_no_reading_of_the_file(tmp_path: Path, monkeyp
 
 
 def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> None:
-    """Reading a session whose key may be in a damaged line is `KeysError`, of the key file and of no session."""
+    """An unreadable key line raises `KeysError` about the key file, no damage of a session."""
     ring = KeyRing(written(tmp_path / "k", GOLDEN[:-2] + b"x\n"))
     golden = json.loads((Path(__file__).resolve().parents[2] / "golden" / "encryption-1.json").read_text())
     payload, entry = (bytes.fromhex(golden[name]) for name in ("payload", "card"))
@@ -405,7 +405,7 @@ def test_what_is_wrong_with_keys_is_no_damage_of_a_session(tmp_path: Path) -> No
 
 
 def test_without_the_library_no_key_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the library is not installed opening says so, and leaves neither a key file nor a store."""
+    """Without `cryptography` installed no key file and no store is created."""
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     monkeypatch.delitem(sys.modules, "eventlog.encryption.family", raising=False)
     for keys in (True, tmp_path / "k"):
@@ -415,7 +415,7 @@ def test_without_the_library_no_key_is_made(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_hole_without_end_is_not_read(tmp_path: Path) -> None:
-    """A key file that ends in a hole longer than memory is refused at once; one whose last line is torn is read."""
+    """A key file with a huge sparse end is refused at once; a torn last line is read."""
     keys = written(tmp_path / "keys", GOLDEN)
     os.truncate(tmp_path / "keys", len(GOLDEN) + 4096)
     assert keys.find(A) is not None

@@ -1,4 +1,4 @@
-"""What is done to a store's files, done to an encrypted one: backup, restore, repair, redaction and scrub, vacuum, crashes."""
+"""Maintenance of an encrypted store: backup, repair, redaction, scrub, vacuum, crashes."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Named:
         self._numbers = count()
 
     def __call__(self, prefix: str) -> str:
-        """The next one."""
+        """Return the next id."""
         return f"{prefix}{next(self._numbers)}"
 
 
 def infos(store: Store) -> list[Any]:
-    """What a list of sessions shows."""
+    """The public listing of every session."""
     return list(store.sessions())
 
 
 def test_a_backup_goes_on_without_keys(tmp_path: Path) -> None:
-    """It is written and continued by somebody who has no key, and opens with the keys of the store."""
+    """A backup is made and continued without keys, and opens with the store's keys."""
     path, to = tmp_path / "s", tmp_path / "b"
     with eventlog.open(path, keys=True) as store:
         confess(store)
@@ -74,7 +74,7 @@ def test_a_backup_goes_on_without_keys(tmp_path: Path) -> None:
 
 
 def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
-    """Without any key the restored store has the titles, totals and texts that the store had at that position."""
+    """A keyless restore to any position gives that position's titles, totals and texts."""
     path = tmp_path / "s"
     seen: dict[int, tuple[list[Any], list[str]]] = {}
     service = Service()
@@ -96,7 +96,7 @@ def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
 
 
 def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path) -> None:
-    """What was erased with its key is not had back by going back in time; with the key it would be."""
+    """A restore to before an erasure reads nothing unless its key still exists."""
     service = Service()
     path = tmp_path / "s"
     with eventlog.open(path, keys=service) as store:
@@ -116,7 +116,7 @@ def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path)
 
 @pytest.mark.parametrize("folded", [True, False])
 def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
-    """A sound store is saved whole, from LMDB or from the journal alone, also when its format file is lost."""
+    """Repair needs no key and saves a sound store whole, from LMDB or the journal alone."""
     path, crashed = tmp_path / "s", tmp_path / "crashed"
     with eventlog.open(path, keys=True) as store:
         session = confess(store)
@@ -141,7 +141,7 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """The stream of another library whose head is lost has the catalog entry that was sealed with its first append."""
+    """A repair from the journal alone keeps another library's stream and its catalog entry."""
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
@@ -161,14 +161,14 @@ def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path:
 
 
 def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> None:
-    """Repair lists the append that refers to a body which is not there, and no other."""
+    """Repair without keys lists the append that refers to a missing body, and no other."""
     path = tmp_path / "s"
     with eventlog.open(path, keys=True) as store:
         session = store.create_session(id="p")
         session.user("small")
         session.user("large " * 1000)
         version = session.version
-        store.vacuum()  # the journal has nothing of it any more
+        store.vacuum()  # removes the session from the journal too
 
     def drop(txn: Any, trees: dict[str, Any]) -> None:
         with txn.cursor(trees["bodies"]) as cursor:
@@ -185,7 +185,7 @@ def test_a_large_text_that_is_lost_is_named_without_its_key(tmp_path: Path) -> N
 
 
 def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -> None:
-    """Who has the key and the files finds nothing of it any more; the rest is as it was, and verify passes against the old head."""
+    """After a scrub even the key opens no redacted part; verify passes on the old head."""
     path = tmp_path / "s"
     with eventlog.open(path, keys=True) as store:
         session = store.create_session(id="p")
@@ -218,7 +218,7 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """What was blanked before is not sealed anew: no byte of it changes, and nothing is recorded again."""
+    """A second scrub changes no byte and records nothing again."""
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(SECRET, id="m")
@@ -233,7 +233,7 @@ def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
 def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, encrypted: bool
 ) -> None:
-    """Where the note of encryption cannot be read for now that is a typed error, no store is left open, and no key is destroyed."""
+    """An unreadable encryption marker is a typed error: no store stays open, no key is lost."""
     service = Service()
     keys = service if encrypted else None
     tries: list[Path] = []
@@ -244,17 +244,17 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
 
     with monkeypatch.context() as patch:
         patch.setattr(directory, "encryption_of", refuse)
-        for _ in range(2):  # while it is made, and when it is there
+        for _ in range(2):  # while the store is made, and when it exists
             with pytest.raises(StorageError, match="too many open files"):
                 eventlog.open(tmp_path / "s", keys=keys)
     assert len(tries) == 2
     assert service.asked == ["make"] * encrypted
     with eventlog.open(tmp_path / "s", keys=keys) as store:
-        assert store.vacuum().erased == 0  # which nobody else has open
+        assert store.vacuum().erased == 0  # no other program has the store open
 
 
 def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:
-    """A program that died between the erasure and the end of the key is made good by the next vacuum."""
+    """Vacuum destroys the key that a program killed after an erasure left behind."""
     service, dying = Service(), True
 
     def keys(verb: str, name: str) -> bytes | None:
@@ -275,7 +275,7 @@ def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) ->
 
 
 def test_a_key_file_that_came_back_loses_its_dead_keys_again(tmp_path: Path) -> None:
-    """An older copy of a key file put in its place has keys of erased sessions: the next vacuum destroys them."""
+    """Vacuum destroys the keys of erased sessions again when an older key file came back."""
     file = tmp_path / "keys"
     with eventlog.open(tmp_path / "s", keys=file) as store:
         exchange(store.create_session(id="p"))
@@ -289,7 +289,7 @@ def test_a_key_file_that_came_back_loses_its_dead_keys_again(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("place", ["memory:", "directory"])
 def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str, tmp_path: Path) -> None:
-    """A provider is asked once for each family that died, however often the store is vacuumed; again only where it did not confirm."""
+    """Vacuum asks the provider to destroy a key until it confirms, and then never again."""
     service = Service()
     refused: set[str] = set()
     destroyed: list[str] = []
@@ -326,7 +326,7 @@ def test_a_key_is_destroyed_until_that_is_confirmed_and_then_no_more(place: str,
             exchange(store.create_session())
             store.vacuum()
     assert len(destroyed) == 5
-    with eventlog.open(path) as store:  # without keys nothing can be destroyed, and nothing is taken for it
+    with eventlog.open(path) as store:  # without keys no key is destroyed, and no destruction recorded
         store.vacuum()
     with eventlog.open(path, keys=keys) as store, pytest.MonkeyPatch.context() as dying:
         exchange(store.create_session(id="d"))
@@ -351,7 +351,7 @@ def _stored_entry(store: Store, session: str) -> bytes:
 
 
 def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> None:
-    """A copy of the files of a store in use is a crashed one: what was durable is there, and goes on under the same key."""
+    """A copy of a live store's files opens as after a crash, with the same keys."""
     service = Service()
     with eventlog.open(tmp_path / "s", keys=service) as store:
         session = store.create_session(id="p")
@@ -367,7 +367,7 @@ def test_a_store_killed_at_any_moment_opens_with_its_keys(tmp_path: Path) -> Non
 
 
 def test_audit_and_export_are_those_of_a_plain_store(tmp_path: Path) -> None:
-    """The same conversation gives the same audit and the same exported lines, encrypted or not."""
+    """Audit and export give the same bytes with and without encryption."""
     found: list[Any] = []
     for keys in None, True:
         with eventlog.open(tmp_path / str(keys), keys=keys, clock=partial(int, 1000), new_id=Named()) as store:
@@ -381,7 +381,7 @@ def test_audit_and_export_are_those_of_a_plain_store(tmp_path: Path) -> None:
 
 
 def test_an_import_gives_each_family_its_own_texts(tmp_path: Path) -> None:
-    """What a tree of sessions shares is under the key of each family after an import, so that erasing one costs no other."""
+    """After an import each fork family's shared texts are stored under its own key."""
     large = "shared " * 1000
     with eventlog.open(tmp_path / "plain") as store:
         session = store.create_session(id="p")
@@ -404,7 +404,7 @@ def test_an_import_gives_each_family_its_own_texts(tmp_path: Path) -> None:
 
 
 def test_the_streams_of_a_recorder_are_encrypted_too(tmp_path: Path) -> None:
-    """Events of another library in an encrypted store come back, by the same variable as the command line, and lie in no file."""
+    """Recorder streams in an encrypted store round-trip, and no file has them in clear."""
     variables = {"EVENTLOG_PATH": str(tmp_path / "s"), "EVENTLOG_KEY_FILE": str(tmp_path / "keys")}
     name = uuid4()
     events = [StoredEvent(name, version, SECRET, f"{SECRET} {version}".encode()) for version in range(3)]
@@ -432,7 +432,7 @@ def test_the_streams_of_a_recorder_are_encrypted_too(tmp_path: Path) -> None:
 
 
 def test_a_scrub_without_keys_is_refused(tmp_path: Path) -> None:
-    """Spec §14: without the keys nobody can find what was redacted, so a scrub says so and does not seem done."""
+    """A scrub without keys is refused: it could not find what was redacted."""
     path = tmp_path / "s"
     with eventlog.open(path, keys=True) as store:
         session = store.create_session(id="p")
@@ -446,7 +446,7 @@ def test_a_scrub_without_keys_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_fork_whose_parent_is_erased_meanwhile_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §14: a fork that the eraser of its parent did not see, and whose key it destroys, is never acknowledged."""
+    """A fork of a parent that is erased meanwhile is never acknowledged."""
     path, keys = tmp_path / "s", tmp_path / "keys"
     with eventlog.open(path, keys=keys) as store, eventlog.open(path, keys=keys) as other:
         parent = store.create_session(id="p")

@@ -1,4 +1,4 @@
-"""Effective history: rollbacks and forks, compared with a model that lists every history."""
+"""Effective history after rollbacks and forks equals a model that stores plain lists."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from eventlog.history.lineage import END, History, StreamRange, hidden, lineage_
 from eventlog.values import Lineage
 
 STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
-"""What the next version is: an event (None), or a rollback to one of the versions before it."""
+"""The next version: an event (None), or a rollback to one of the versions before it."""
 
 
 def grow(steps: list[int | None]) -> tuple[History, list[list[int]]]:
-    """A history, and by version the list of versions that were effective right after it."""
+    """A history, and per version the list of versions that were effective right after it."""
     history = History()
     lists: list[list[int]] = [[]]
     for pick in [None, *steps]:
@@ -39,7 +39,7 @@ def spelled(ranges: list[tuple[int, int]]) -> list[int]:
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 def test_effective_history_is_the_list_it_went_back_to(steps: list[int | None]) -> None:
-    """A rollback to v makes the history what it was right after v, for every v."""
+    """A rollback to version v restores the history as it was right after v, for every v."""
     history, lists = grow(steps)
     now = len(lists) - 1
     for version in range(1, now + 1):
@@ -54,7 +54,7 @@ def test_effective_history_is_the_list_it_went_back_to(steps: list[int | None]) 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(0, 60))
 def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None], count: int) -> None:
-    """A handle that decided ahead of a failed append has exactly the history it had before."""
+    """Retracting rollbacks of a failed append restores exactly the earlier history."""
     kept = steps[: len(steps) - count]
     history, _ = grow(steps)
     for pick in steps[len(kept) :]:
@@ -66,10 +66,7 @@ def test_taking_rollbacks_back_is_as_if_they_never_were(steps: list[int | None],
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["event", "back", "hidden", "redo"]), max_size=40), st.data())
 def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObject) -> None:
-    """A return to right before the newest rollback that was not redone is a redo.
-
-    Any other rollback waits for one.
-    """
+    """Only a return to right before the newest open rollback is a redo."""
     history, lists = grow([])
     waiting: list[int] = []
     for command in commands:
@@ -97,7 +94,7 @@ def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObje
 
 @given(STEPS, st.lists(st.integers(1, 12), min_size=1, max_size=4))
 def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
-    """Lineage lists each effective version once, in the stream it lies in."""
+    """Lineage lists each effective version once, in the stream that stores it."""
     history, lists = grow(steps)
     streams: list[StreamRange] = []
     first = 1
@@ -116,14 +113,14 @@ def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengt
 
 @given(STEPS)
 def test_hidden_is_what_is_not_effective(steps: list[int | None]) -> None:
-    """Hidden and effective versions add up to all versions."""
+    """Hidden and effective versions partition the history."""
     history, lists = grow(steps)
     now = len(lists) - 1
     assert spelled(list(hidden(history.at(now), now))) == sorted(set(range(1, now + 1)) - set(lists[now]))
 
 
 def undo_and_return(history: History, version: int) -> int:
-    """Undo far back, return to a version that this hid, and redo one of the two."""
+    """Undo far back, return to a version this hid, and redo one of the two."""
     history.roll_back(version + 1, 5)
     history.roll_back(version + 2, version - 1)
     history.roll_back(version + 3, version + 1)
@@ -138,20 +135,20 @@ def undo_and_redo(history: History, version: int) -> int:
 
 
 def undo_and_go_on(history: History, version: int) -> int:
-    """Undo one step, and say something else."""
+    """Undo one step, and add another message."""
     history.roll_back(version + 1, version - 1)
     return version + 3
 
 
 def redo_after_more(history: History, version: int) -> int:
-    """Undo, redo, and say something, so that the history is made of more and more pieces."""
+    """Undo, redo, and add a message, so that the history has more and more pieces."""
     history.roll_back(version + 1, 5)
     history.roll_back(version + 2, version)
     return version + 3
 
 
 def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
-    """Processor seconds for rollbacks, each followed by a look at old and new versions."""
+    """Processor seconds of `count` rollbacks, each followed by reads of old and new versions."""
     best = 1e9
     for _ in range(3):
         history, version = History(), 10
@@ -166,16 +163,13 @@ def cost_of(rollbacks: int, again: Callable[[History, int], int]) -> float:
 
 
 def test_ten_thousand_rollbacks_stay_fast() -> None:
-    """10,000 rollbacks stay fast.
-
-    Ten times as many cost about ten times as much, not a hundred.
-    """
+    """Ten times as many rollbacks cost about ten times as much, up to 10,000."""
     for pattern in (undo_and_return, undo_and_redo, undo_and_go_on, redo_after_more):
         assert any(cost_of(10_000, pattern) < 30 * cost_of(1_000, pattern) for _ in range(3)), pattern.__name__
 
 
 def test_ten_thousand_rollbacks_take_few_steps() -> None:
-    """After 10,000 nested rollbacks a version is found over a few jump pointers."""
+    """After 10,000 nested rollbacks a lookup follows a few jump pointers."""
     history, version = History(), 10
     while len(history.starts) <= 10_000:
         version = redo_after_more(history, version)

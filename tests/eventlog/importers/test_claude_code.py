@@ -1,4 +1,4 @@
-"""Claude Code sessions: everything that was said is in the store, once, with its original time, and can be given back."""
+"""Claude Code sessions: each record imported once, with its time, and exported again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def store() -> Iterator[Store]:
 
 
 def own(store: Store, report: Report) -> list[Session]:
-    """Return the sessions that hold the file's records: forks only keep branches that were left."""
+    """Return the sessions that hold the file's records; forks only keep abandoned branches."""
     return [store.session(name) for name in report.sessions if store.info(name).fork_of is None]
 
 
@@ -82,7 +82,7 @@ def result(name: str, content: Any = "done", **more: Any) -> dict[str, Any]:
 
 
 def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
-    """Messages, parts, calls, results and output tokens counted from each file agree with the store, and the report with its list; twice adds nothing (§13)."""
+    """Counts of messages, calls and tokens agree with each file; a second import adds nothing."""
     assert len(SESSIONS) >= 29
     for path in SESSIONS:
         with eventlog.open("memory:") as alone:
@@ -103,7 +103,7 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
 
 
 def test_each_call_has_at_most_one_result(store: Store) -> None:
-    """A call ends at most once, but for an interruption before; a finished message has no call without an end."""
+    """A call ends once, except after an interruption; finished messages have no open call."""
     for path in SESSIONS:
         for session in own(store, import_file(store, path)):
             results: Counter[str] = Counter()
@@ -122,7 +122,7 @@ def test_each_call_has_at_most_one_result(store: Store) -> None:
 
 
 def test_growth_appends_only_what_is_new(store: Store) -> None:
-    """Each file of the growth series appends to the same session, and the end is what the last file alone gives (§13)."""
+    """Each file of a growth series appends to one session and ends as a single import does."""
     assert len(GROWTH) == 5
     before: list[ev.Event] = []
     for path in GROWTH:
@@ -142,7 +142,7 @@ def test_growth_appends_only_what_is_new(store: Store) -> None:
 
 
 def test_growth_line_by_line(store: Store, tmp_path: Path) -> None:
-    """A file that grows line by line, mid-line moments included, never makes a fork and ends as if imported at once (§13)."""
+    """A file that grows line by line never forks and ends as if imported at once."""
     lines = GROWTH[0].read_bytes().splitlines(keepends=True)
     path = tmp_path / "growing.jsonl"
     path.write_bytes(b"")
@@ -150,7 +150,7 @@ def test_growth_line_by_line(store: Store, tmp_path: Path) -> None:
     for number, line in enumerate(lines):
         with path.open("ab") as file:
             file.write(line[: len(line) // 2])
-        if b'"message"' in b"".join(lines[:number]):  # before that it is refused: nothing is said in it
+        if b'"message"' in b"".join(lines[:number]):  # before that the file is refused: it has no conversation
             report = import_file(store, path)
             added += report.events
             assert [found.line for found in report.skipped if "incomplete" in found.reason] == [number + 1]
@@ -163,7 +163,7 @@ def test_growth_line_by_line(store: Store, tmp_path: Path) -> None:
 
 
 def test_records_are_given_back() -> None:
-    """Every record that is JSON comes back equal, whole files of them, from the events alone (§13)."""
+    """Every JSON record comes back equal, whole files of them, from the events alone."""
     for path in SESSIONS:
         with eventlog.open("memory:") as alone:
             sessions = own(alone, import_file(alone, path))
@@ -172,7 +172,7 @@ def test_records_are_given_back() -> None:
 
 
 def test_nothing_large_is_stored_twice(store: Store) -> None:
-    """What is kept of a record beside the events holds no text that an event holds: kept data is small (§2.14)."""
+    """The remainder of a record holds no text that an event holds: it is small."""
     for session in own(store, import_file(store, GROWTH[-1])):
         texts: set[str] = set()
         for event in happened(session):
@@ -188,7 +188,7 @@ def test_nothing_large_is_stored_twice(store: Store) -> None:
 
 
 def test_original_times_are_kept(store: Store) -> None:
-    """Events have the UTC milliseconds of the record they come from (§13)."""
+    """Events have the UTC milliseconds of the record they come from."""
     (session,) = own(store, import_file(store, GROWTH[0]))
     stamps = {found["uuid"]: found["timestamp"] for found in claude_lines(GROWTH[0]).values() if "uuid" in found}
     users = [found for found in session.events() if isinstance(found.event, ev.UserMessageAdded)]
@@ -201,7 +201,7 @@ def test_original_times_are_kept(store: Store) -> None:
 
 
 def test_damaged_and_strange_lines_are_listed(store: Store) -> None:
-    """Lines that are not sound, or not of a conversation's shape, are reported with their number and a reason (§13)."""
+    """Unsound or unexpected lines are reported with line number and reason."""
     by_name = {path.name: path for path in SESSIONS}
     report = import_file(store, by_name["test__test_data__edge_cases.jsonl"])
     reasons = {found.line: found.reason for found in report.skipped}
@@ -215,7 +215,7 @@ def test_damaged_and_strange_lines_are_listed(store: Store) -> None:
 
 
 def test_sidechains_are_sub_sessions(store: Store) -> None:
-    """Sub-agents' records make sessions of their own, under the main one, named by the call that asked for them (§13)."""
+    """Sub-agents' records become sub-sessions of the main one, named by their call."""
     path = next(path for path in SESSIONS if "5c0375b4" in path.name)
     report = import_file(store, path)
     main, *subs = [store.info(name) for name in report.sessions]
@@ -227,14 +227,14 @@ def test_sidechains_are_sub_sessions(store: Store) -> None:
 
 
 def test_agent_files_are_sub_sessions_alone(store: Store) -> None:
-    """A file with a sub-agent's records only gives that sub-session, and not an empty main one (§13)."""
+    """A file of sub-agent records alone gives that sub-session and no empty main one."""
     path = next(path for path in SESSIONS if "agent-test-hash-123" in path.name)
     (info,) = [store.info(name) for name in import_file(store, path).sessions]
     assert info.parent == "5c0375b4-57a5-4f26-b12d-d022ee4e51b7"
 
 
 def branched() -> list[dict[str, Any]]:
-    """Make a session whose second prompt was edited: the branch of `u2` was left for that of `u3`."""
+    """Make a session whose second prompt was edited: branch `u2` was left for `u3`."""
     return [
         record("user", "u1", None, "first prompt"),
         record("assistant", "a1", "u1", [{"type": "text", "text": "first answer"}]),
@@ -252,7 +252,7 @@ def said(session: Session, store: Store) -> list[str]:
 
 
 def test_branches_become_forks(store: Store, tmp_path: Path) -> None:
-    """The session follows the newest branch, a fork keeps the one that was left, and growing across it makes no other (§13)."""
+    """The session follows the newest branch; a fork keeps the old one, also after growth."""
     path = write(tmp_path / "s.jsonl", branched()[:4])
     before = import_file(store, path)
     write(path, branched())
@@ -269,7 +269,7 @@ def test_branches_become_forks(store: Store, tmp_path: Path) -> None:
 
 
 def test_parallel_results_are_no_branches(store: Store, tmp_path: Path) -> None:
-    """Results that hang on their calls' records, and answers after any of them, go on with the same conversation (§13)."""
+    """Parallel results, and answers after any of them, continue one conversation."""
     same = {"id": "msg_a"}
     path = write(
         tmp_path / "s.jsonl",
@@ -296,7 +296,7 @@ def test_parallel_results_are_no_branches(store: Store, tmp_path: Path) -> None:
 
 
 def test_compaction_hides_what_came_before(store: Store) -> None:
-    """A compact boundary and its summary are a completed compaction that covers everything before (§4.1)."""
+    """A compact boundary with its summary is a completed compaction of all before it."""
     path = next(path for path in SESSIONS if "cli__d0" in path.name)
     main = own(store, import_file(store, path))[0]
     compaction = [event for event in effective(main) if type(event).__name__.startswith("Compaction")]
@@ -318,7 +318,7 @@ def test_compaction_hides_what_came_before(store: Store) -> None:
 
 
 def test_what_a_record_says_is_represented(store: Store, tmp_path: Path) -> None:
-    """Thinking with its signature, images, synthetic prompts, todos, titles, interrupts and errors have their events (§3)."""
+    """Thinking, images, synthetic prompts, todos, titles, interrupts and errors become events."""
     todos = [{"content": "write", "status": "in_progress", "activeForm": "Writing"}]
     image = {
         "type": "image",
@@ -372,7 +372,7 @@ def test_what_a_record_says_is_represented(store: Store, tmp_path: Path) -> None
 
 
 def test_a_file_is_known_by_its_records() -> None:
-    """The format is told from the records, and other agents' session files are not taken for Claude Code's (§13)."""
+    """The format is detected from the records; other agents' session files do not match."""
     for path in SESSIONS:
         assert detect(path.read_bytes()[:65536], str(path)) == "claude_code"
     others = recorded(DATA, "codex_rollout", "pi_session", "openai_messages", "sharegpt", "swe_agent", "gemini_cli")

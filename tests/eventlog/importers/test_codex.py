@@ -1,4 +1,4 @@
-"""Codex rollouts: what was said is in the store once, whatever the file says twice, and every record can be given back."""
+"""Codex rollouts: each item is stored once, and every record can be exported again."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def sources(store: Store, sessions: list[Session]) -> list[Any]:
 
 
 def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
-    """Messages, parts, calls, results and output tokens counted from each rollout agree with the store, and the report with its list; twice adds nothing (§13)."""
+    """Counts of messages, calls and tokens agree with each rollout; a repeat adds nothing."""
     assert len(ROLLOUTS) >= 9
     for path in ROLLOUTS:
         report = import_file(store, path)
@@ -110,7 +110,7 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
 
 
 def test_records_are_given_back() -> None:
-    """Every record that is JSON comes back equal, of whole files and of all shapes there ever were (§13)."""
+    """Every JSON record of whole files, and of every known shape, comes back equal."""
     assert len(OLD) >= 15
     for path in [*ROLLOUTS, *OLD]:
         wanted = [json.loads(line) for line in path.read_text().splitlines() if line]
@@ -122,7 +122,7 @@ def test_records_are_given_back() -> None:
 
 
 def test_growth_line_by_line(tmp_path: Path) -> None:
-    """A rollout that grows, also by halves of lines, makes no fork and ends as if imported at once (§13)."""
+    """A rollout that grows, also by half lines, never forks and ends as if imported at once."""
     small = min(ROLLOUTS, key=lambda path: path.stat().st_size)
     for source in (small, next(path for path in OLD if path.name.endswith("codex__small.jsonl"))):
         data = source.read_bytes()
@@ -139,7 +139,7 @@ def test_growth_line_by_line(tmp_path: Path) -> None:
 
 
 def test_what_is_said_twice_is_stored_once(store: Store) -> None:
-    """Of an item and the event that repeats it, in either order, one message is made; the same words said again are two (§13)."""
+    """An item and the event that repeats it make one message; text said twice makes two."""
     _, events = run(
         store,
         rollout(
@@ -166,7 +166,7 @@ def test_what_is_said_twice_is_stored_once(store: Store) -> None:
 
 
 def test_events_without_items_are_messages_too(store: Store) -> None:
-    """Where a rollout has the events alone they make the messages, in order and with their times; one at the very end waits (§13)."""
+    """Events without items make the messages, in order with their times; a final one waits."""
     records = [
         event("user_message", message="go", images=["data:image/png;base64,AAAA"]),
         event("agent_reasoning", text="thinking"),
@@ -187,7 +187,7 @@ def test_events_without_items_are_messages_too(store: Store) -> None:
 
 
 def test_calls_and_results(store: Store) -> None:
-    """All kinds of call have their input as JSON and one result; progress, failures, todos and a repeated id are told (§3)."""
+    """Each kind of call has JSON input and one result; oddities are reported."""
     plan = '{"plan": [{"step": "write", "status": "in_progress"}]}'
     report, events = run(
         store,
@@ -235,7 +235,7 @@ def test_calls_and_results(store: Store) -> None:
 
 
 def test_settings_usage_and_times(store: Store) -> None:
-    """The system prompt, tools, branch, model, window, title, tokens and times of a rollout have their events (§3)."""
+    """Prompt, tools, branch, model, window, title, tokens and times of a rollout are events."""
     tokens = {
         "input_tokens": 100,
         "cached_input_tokens": 60,
@@ -285,7 +285,7 @@ def test_settings_usage_and_times(store: Store) -> None:
 
 
 def test_interrupts_and_errors(store: Store) -> None:
-    """An aborted turn fails its open calls and its answer; an error is the answer's error (§3)."""
+    """An aborted turn fails its open calls and its answer; an error is recorded as its error."""
     _, events = run(
         store,
         rollout(
@@ -305,7 +305,7 @@ def test_interrupts_and_errors(store: Store) -> None:
 
 
 def test_compaction_hides_what_it_replaced(store: Store) -> None:
-    """After a compaction the view is its summary and what it left of the history, then what follows (§4.1)."""
+    """After a compaction the view is the summary, the retained history, then later messages."""
     old = message("user", "old prompt")[1]
     record = {"message": "the summary", "replacement_history": [old, message("user", "Before: the summary")[1]]}
     report, _ = run(
@@ -328,7 +328,7 @@ def test_compaction_hides_what_it_replaced(store: Store) -> None:
 
 
 def test_dropped_turns_are_rolled_back(store: Store) -> None:
-    """`thread_rolled_back` takes the effective history back to before the turns it drops, also across a compaction (§7)."""
+    """`thread_rolled_back` rolls back the dropped turns, also across a compaction."""
     report, _ = run(
         store,
         rollout(
@@ -348,7 +348,7 @@ def test_dropped_turns_are_rolled_back(store: Store) -> None:
 
 
 def test_repeated_and_unknown_lines_are_listed(store: Store) -> None:
-    """A line that is there twice counts once; unknown records, events and items are listed with line and reason (§13)."""
+    """A repeated line counts once; unknown records are listed with line and reason."""
     data = rollout(
         message("user", "go"),
         item("hologram"),

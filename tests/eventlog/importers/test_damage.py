@@ -1,4 +1,4 @@
-"""Damaged files: what is not sound is listed with line and reason, the rest is imported, and nothing else goes wrong."""
+"""Damaged files: unsound lines are listed with reasons, and the others are imported."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ STRANGE: list[Any] = [
 
 
 def run(store: Store, data: bytes, name: str = "damaged", format: str | None = "claude_code") -> Report:
-    """Import these bytes; what is listed of them when they hold no conversation."""
+    """Import these bytes; return the report, also if they hold no conversation."""
     file = io.BytesIO(data)
     file.name = name
     try:
@@ -124,7 +124,7 @@ def retyped(data: bytes, chance: random.Random) -> bytes:
 
 
 def nested(data: bytes, chance: random.Random) -> bytes:
-    """Put values in some places that are nested more deeply than anybody reads, or nearly so."""
+    """Put values that are nested too deeply, or nearly so, in some places."""
 
     def change(value: Any) -> Any:
         if chance.random() < 0.01:
@@ -162,7 +162,7 @@ DAMAGES: list[Damage] = [truncated, fused, reordered, duplicated, flipped, retyp
 
 
 def values(data: bytes) -> dict[int, str]:
-    """Return the JSON values of a file by line number, in one spelling; not those that are nested too deeply."""
+    """Return a file's JSON values by line number, normalised, without too deeply nested ones."""
     found: dict[int, str] = {}
     for number, line in enumerate(data.split(b"\n"), start=1):
         try:
@@ -185,7 +185,7 @@ def depth(value: Any) -> int:
 
 
 def members(value: Any) -> list[Any]:
-    """The values in an object or array; a mark for none, so that an empty one has a depth too."""
+    """The values in an object or array, or a placeholder, so that an empty one has a depth."""
     found = [*value.values()] if is_object(value) else [*value]
     return found or [None]
 
@@ -202,13 +202,13 @@ def formats(paths: list[Path]) -> list[tuple[Path, str]]:
 
 
 def spelt(value: Any) -> str:
-    """One spelling of a JSON value."""
+    """A normalised spelling of a JSON value."""
     return json.dumps(value, sort_keys=True)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_sessions(damage: Damage) -> None:
-    """Every line of a damaged file is either given back equal or listed; importing is repeatable and growth appends (§13)."""
+    """Each line of a damaged file comes back equal or is listed; imports repeat and grow."""
     files = formats(SESSIONS)
     assert {format for _, format in files} == {"claude_code", "codex", "openai_messages"}
     for seed, (path, format) in enumerate(files * ROUNDS):
@@ -222,7 +222,7 @@ def test_damaged_sessions(damage: Damage) -> None:
         wanted = values(data)
         listed = {found.line for found in report.skipped}
         if format != "openai_messages" or len(data.splitlines()) > 1:
-            if not owners:  # refused: nothing is said in it
+            if not owners:  # refused: the file has no conversation
                 continue
             assert back == wanted, (path.name, seed)
             filled = {number for number, line in enumerate(data.split(b"\n"), start=1) if line.strip(b" \t\r\n")}
@@ -231,13 +231,13 @@ def test_damaged_sessions(damage: Damage) -> None:
             some = data[: data.find(b"\n", chance.randrange(max(len(data), 1))) + 1]
             added = run(store, some, format=format).events if some else 0
             rest = run(store, data, format=format).events
-        if format != "openai_messages" or len(some.splitlines()) > 1:  # one line may be a document of its own
+        if format != "openai_messages" or len(some.splitlines()) > 1:  # a single line may be a document of its own
             assert added + rest == report.events, (path.name, seed)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_streams(damage: Damage) -> None:
-    """A damaged stream gives what is sound of it, equal records too, and the same again the next time; no record stops the import (§13)."""
+    """A damaged stream gives its sound records, every time, and no record stops the import."""
     files = formats(STREAMS)
     assert {format for _, format in files} == {"anthropic_sse", "openai_chat_sse", "openai_responses_sse"}
     for seed, (path, format) in enumerate(files * ROUNDS):
@@ -260,7 +260,7 @@ def test_damaged_streams(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_documents(damage: Damage) -> None:
-    """A damaged document gives the messages before the damage, and the same again the next time (§13)."""
+    """A damaged document gives the messages before the damage, on every import."""
     for seed, (path, format) in enumerate(formats(DOCUMENTS) * ROUNDS):
         data = damage(path.read_bytes(), random.Random(seed))
         with eventlog.open("memory:") as store:
@@ -272,7 +272,7 @@ def test_damaged_documents(damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damaged_exports(damage: Damage) -> None:
-    """A damaged OpenCode export is refused by a typed error or gives what is sound of it, reported, and the same the next time (§13)."""
+    """A damaged OpenCode export is refused with a typed error or imported and reported."""
     taken = 0
     for seed, path in enumerate(EXPORTS * ROUNDS):
         data = damage(path.read_bytes(), random.Random(seed))
@@ -303,7 +303,7 @@ def prompt(text: str, uuid: str) -> bytes:
 
 
 def test_each_kind_of_damage_is_named() -> None:
-    """Every way a line can be unsound has its reason, and the lines around it are imported (§13)."""
+    """Every way a line can be unsound has its reason, and the lines around it are imported."""
     deep = b'{"type":"user","x":' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}"
     lines = [
         (prompt("first", "u1"), ""),
@@ -331,7 +331,7 @@ def test_each_kind_of_damage_is_named() -> None:
 
 
 def test_only_what_json_calls_white_space_is_passed_over() -> None:
-    """A record of a stream after a form feed or a vertical tab is listed, as such a line of a session is (§13)."""
+    """A stream record after a form feed or a vertical tab is listed, not accepted."""
     delta = '{"object":"chat.completion.chunk","id":"c","choices":[{"index":0,"delta":{"content":"hi"}}]}'
     stream = f"data: {delta}\n\ndata: \x0c{delta}\n\ndata:\t{delta} \r\n\ndata: {delta}\x0b\n\n"
     with eventlog.open("memory:") as store:
@@ -343,7 +343,7 @@ def test_only_what_json_calls_white_space_is_passed_over() -> None:
 
 
 def test_strange_text_is_kept_exactly() -> None:
-    """Lone surrogates, NUL characters, U+2028 and huge numbers come through as they are (§3)."""
+    """Lone surrogates, NUL characters, U+2028 and huge numbers are imported unchanged."""
     text = "a\ud800b\0c\u2028d" + "x" * 2_000 + "\udc00"
     with eventlog.open("memory:") as store:
         report = run(store, prompt(text, "u1").replace(b'"role"', b'"big":' + b"9" * 40 + b',"role"'))
@@ -356,7 +356,7 @@ def test_strange_text_is_kept_exactly() -> None:
 
 
 def test_an_endless_line_is_passed_over() -> None:
-    """A line over the limit is listed and not held in memory; what comes after it is imported (§13)."""
+    """A line over the limit is listed without holding it in memory; later lines are imported."""
     data = b"\n".join([prompt("first", "u1"), b'{"x":"' + b"y" * MAX_LINE, prompt("last", "u2")])
     with eventlog.open("memory:") as store:
         report = run(store, data)
@@ -410,7 +410,7 @@ with eventlog.open(sys.argv[3]) as store:
 
 
 def imported(kind: str, folder: Path, megabytes: int) -> tuple[int, int, int]:
-    """Import a generated file in a process of its own; return its messages, and the peak of memory before and after, in MB."""
+    """Import a generated file in its own process; return messages, and memory peaks in MB."""
     path = folder / f"{kind}-{megabytes}.jsonl"
     subprocess.run([sys.executable, "-c", GENERATE, kind, str(path), str(megabytes * 1_000_000)], check=True)
     command = [sys.executable, "-c", IMPORT, kind, str(path), str(folder / f"store-{kind}-{megabytes}")]
@@ -437,7 +437,7 @@ print(events, peak() - before)
 
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "openai_messages"])
 def test_reading_grows_by_a_tenth_at_most(kind: str, tmp_path: Path) -> None:
-    """Reading a file needs less than 0.1 MB more per MB of it, in every format that goes line by line (§13)."""
+    """Reading needs less than 0.1 MB of memory per MB of file, in every line-based format."""
     path = tmp_path / "large.jsonl"
     subprocess.run([sys.executable, "-c", GENERATE, kind, str(path), "60000000"], check=True)
     command = [sys.executable, "-c", READ, kind, str(path)]
@@ -448,7 +448,7 @@ def test_reading_grows_by_a_tenth_at_most(kind: str, tmp_path: Path) -> None:
 
 
 def test_an_import_stays_under_the_bound(tmp_path: Path) -> None:
-    """An import of 60 MB into a store on disk has a peak of less than 200 MB of memory, the whole process (§13)."""
+    """The process that imports 60 MB to disk peaks below 200 MB of memory."""
     messages, _, peak = imported("codex", tmp_path, 60)
     assert messages > 20_000
     assert peak < 200
@@ -458,7 +458,7 @@ def test_an_import_stays_under_the_bound(tmp_path: Path) -> None:
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", ["claude_code", "codex", "openai_messages"])
 def test_half_a_gigabyte_needs_less_than_200_megabytes(kind: str, tmp_path: Path) -> None:
-    """A file of 500 MB is imported with a peak of less than 200 MB of memory, the whole process (§13)."""
+    """The process that imports 500 MB peaks below 200 MB of memory."""
     messages, _, peak = imported(kind, tmp_path, 500)
     assert messages > 200_000
     assert peak < 200

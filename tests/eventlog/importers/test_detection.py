@@ -1,4 +1,4 @@
-"""What a file is: told for certain or refused by name, over all recorded data; nothing imports to an empty session."""
+"""Format detection over all recorded files: certain or refused by name, never empty."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ REFUSED = {
     "simonw_llm_anthropic_cassettes": CASSETTE,
     "simonw_llm_cassettes": CASSETTE,
 }
-"""What is said of every file of a folder."""
+"""The refusal text for every file of a folder."""
 
 
 def test_every_recorded_file_is_told_or_refused() -> None:
-    """Each folder's files are of the formats in the table, and every other file is refused with what it is; none is empty."""
+    """Each folder's files match the table's formats; all others are refused by name."""
     data = shared_path("data")
     found: dict[str, dict[str, int]] = {}
     for path in sorted(path for path in data.rglob("*") if path.is_file()):
@@ -85,12 +85,12 @@ RECORDED = {
     "flow": ("interactions: [{request: {}}]\nversion: 1\n", CASSETTE),
     "commented": (f"# {'x' * 5_000}\ninteractions:\n- request: {{}}\n", CASSETTE),
 }
-"""Forms in which programs keep HTTP traffic, and what is said of each."""
+"""Forms in which programs store HTTP traffic, and the refusal text for each."""
 
 
 @pytest.mark.parametrize("form", RECORDED)
 def test_recorded_traffic_is_refused_by_name(form: str) -> None:
-    """HTTP traffic is named as what it is, in each form that recorders write."""
+    """Recorded HTTP traffic is refused by name, in each form that recorders write."""
     text, said = RECORDED[form]
     with pytest.raises(ImportFormatError, match="looks like") as refused:
         detect(text.encode())
@@ -114,7 +114,7 @@ DROID: list[object] = [
     ("records", "name"), [(QWEN, "Qwen Code"), (IFLOW, "iFlow CLI"), (DROID, "Droid")], ids=["qwen", "iflow", "droid"]
 )
 def test_sessions_of_other_tools_are_refused_by_name(tmp_path: Path, records: list[object], name: str) -> None:
-    """The command line says in one line whose session it is, with exit code 2, and advises no format, since none fits."""
+    """The command line names the tool of a foreign session in one line, with exit code 2."""
     path = tmp_path / "session.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     done = program("--store", tmp_path / "store", "import", path)
@@ -127,7 +127,7 @@ def test_sessions_of_other_tools_are_refused_by_name(tmp_path: Path, records: li
 @pytest.mark.parametrize("indent", [None, 1])
 @pytest.mark.parametrize("size", [100_000, 10_000_000])
 def test_a_list_that_begins_late_is_found(tmp_path: Path, size: int, indent: int | None) -> None:
-    """Messages behind a large member, or a large first message, are found, with and without the format's name."""
+    """Messages behind a large member or a large first message are detected."""
     messages = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
     forms: list[object] = [
         {"tools": [{"description": 'x"[{' * (size // 4)}], "messages": messages},
@@ -144,7 +144,7 @@ def test_a_list_that_begins_late_is_found(tmp_path: Path, size: int, indent: int
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_file_without_a_conversation_is_an_error(tmp_path: Path, name: str) -> None:
-    """A format that is named makes no session of a file that has none: a typed error, and nothing is stored."""
+    """A named format without a conversation is a typed error and stores nothing."""
     path = tmp_path / "other.yaml"
     path.write_text('interactions:\n- request:\n    body: |\n      data: {"type": "message_start"}\n')
     with eventlog.open("memory:") as store:

@@ -1,4 +1,4 @@
-"""Calls and results in any order: a result that a file has is shown, whatever line it stands on, in old stores as well."""
+"""Calls and results in any order: every result in a file is shown, in old stores too."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support.shared import shared_path
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "imports"
 EARLY = GOLDEN / "claude-early-results.jsonl"
-"""Results before their calls, too late, twice and without a call; more open calls than are waited for; a branch."""
+"""Results before their calls, late, twice, without a call; too many open calls; a branch."""
 OLD = GOLDEN / "claude-early-results.old.events.jsonl"
-"""The sessions that a program made of it that dropped such results (commit 4d4b0bc)."""
+"""Sessions that an older program made of it, which dropped such results (commit 4d4b0bc)."""
 SHOWN = {
     "t1": "early and large: " + "x" * 2000,
     "t3": "ok",
@@ -41,7 +41,7 @@ def store() -> Iterator[Store]:
 
 
 def results(store: Store, session: str) -> dict[str, str]:
-    """Return what the model is told of each call."""
+    """Return the results that the model is sent, by call."""
     parts = [part for message in ModelView.of(store.session(session)).messages for part in message.parts]
     return {part.call: part.output for part in parts if isinstance(part, Result)}
 
@@ -63,7 +63,7 @@ def fresh(path: Path) -> list[Any]:
 
 
 def test_results_before_their_calls_are_shown(store: Store) -> None:
-    """Each call with a result anywhere in the file shows it; results without a call are reported; records come back in order."""
+    """Each call shows its result from anywhere in the file; orphan results are reported."""
     report = import_file(store, EARLY)
     assert report.sessions == ["early", "early:e1"]
     assert results(store, "early") == {**SHOWN, "never": INTERRUPTED}
@@ -77,7 +77,7 @@ def test_results_before_their_calls_are_shown(store: Store) -> None:
 
 
 def test_a_file_with_early_results_may_grow_line_by_line(store: Store, tmp_path: Path) -> None:
-    """What a record means does not depend on later ones: each line appends, and the end is that of one import."""
+    """Importing line by line appends each time and ends as a single import does."""
     path, added = tmp_path / "growing.jsonl", 0
     path.write_bytes(b"")
     for line in EARLY.read_bytes().splitlines(keepends=True):
@@ -90,7 +90,7 @@ def test_a_file_with_early_results_may_grow_line_by_line(store: Store, tmp_path:
 
 
 def test_importing_again_mends_what_an_older_program_imported(store: Store) -> None:
-    """The sessions and forks that are there get the results they lack: no other session is made, and the next import adds nothing."""
+    """Importing again adds the results that an older import left out, and no session."""
     import_file(store, OLD)
     before = dict(listed(store))
     assert results(store, "early")["t1"] == INTERRUPTED
@@ -110,7 +110,7 @@ def test_importing_again_mends_what_an_older_program_imported(store: Store) -> N
 
 @pytest.mark.parametrize("first", ["the file", "the grown file"])
 def test_a_mended_session_grows(store: Store, tmp_path: Path, first: str) -> None:
-    """A file that has grown mends and appends in one import, and a branch in what is new goes back to the right place."""
+    """A grown file mends and appends in one import, and a new branch forks at the right place."""
     last = json.loads(EARLY.read_text().splitlines()[-1])
     more = [
         {**last, "uuid": "u6", "parentUuid": "u5", "message": {"role": "user", "content": "More"}},
@@ -132,7 +132,7 @@ def test_a_mended_session_grows(store: Store, tmp_path: Path, first: str) -> Non
 
 
 def test_a_changed_file_with_early_results_becomes_a_fork(store: Store, tmp_path: Path) -> None:
-    """Where an old import and the file really differ, a fork has the file's side, with all results."""
+    """Where an old import and its file differ, a fork has the file's side with all results."""
     lines = EARLY.read_text().splitlines(keepends=True)
     changed = [line.replace("Done.", "Not done.") for line in lines]
     path = tmp_path / "changed.jsonl"
@@ -145,9 +145,9 @@ def test_a_changed_file_with_early_results_becomes_a_fork(store: Store, tmp_path
 
 
 def test_what_follows_an_early_result_follows_its_call(store: Store, tmp_path: Path) -> None:
-    """A record whose parent is a result that stands before its call begins no branch: the call stays in the view."""
+    """A record below a result that stands before its call starts no branch."""
     told = [json.loads(line) for line in EARLY.read_text().splitlines()[:6]]
-    told[1], told[2] = told[2], told[3]  # the result, then a message that is nothing but its call
+    told[1], told[2] = told[2], told[3]  # the result, then a message that consists of its call
     told[2] = {**told[2], "parentUuid": "u1"}
     told[3:] = [{**told[5], "uuid": "z", "parentUuid": "r1", "message": {"role": "user", "content": "Next"}}]
     path = tmp_path / "result-first.jsonl"
@@ -158,7 +158,7 @@ def test_what_follows_an_early_result_follows_its_call(store: Store, tmp_path: P
 
 
 def test_every_recorded_result_is_shown() -> None:
-    """Over all recorded sessions: each call that has a result anywhere in its file shows it where the call is shown."""
+    """Each call with a result anywhere in a recorded file shows it in the view."""
     data, shown = shared_path("data"), 0
     for path in recorded(data, "claude_code_jsonl", "claude_web_json"):
         blocks = [
@@ -182,7 +182,7 @@ def test_every_recorded_result_is_shown() -> None:
 def test_results_that_wait_for_a_call_are_bounded(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of results without calls keeps only the newest in memory, and reports every one."""
+    """Of results without calls only the newest stay in memory, and every one is reported."""
     monkeypatch.setattr(early_results, "MOST", 3)
     told = json.loads(EARLY.read_text().splitlines()[51])
     lines = [EARLY.read_text().splitlines()[0]]
@@ -231,7 +231,7 @@ OPENAI: list[Any] = [
     ],
 )
 def test_other_formats(store: Store, tmp_path: Path, form: str, records: list[Any], expected: dict[str, str]) -> None:
-    """A result before its call, and one that comes after an interruption, are shown in every format of lines."""
+    """Early results, and late ones after an interruption, are shown in every line format."""
     path = tmp_path / "early.jsonl"
     stamped = [{"timestamp": f"2026-01-01T00:00:{number:02d}Z", **record} for number, record in enumerate(records)]
     path.write_text("".join(json.dumps(record) + "\n" for record in stamped))

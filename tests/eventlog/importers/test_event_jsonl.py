@@ -1,4 +1,4 @@
-"""Event JSONL: a session's file gives the same events back, byte for byte, and damage is reported (spec §13)."""
+"""Event JSONL: a session's file gives its events back exactly, and damage is reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def other() -> Iterator[Store]:
 
 
 def test_reading_an_event_costs_a_few_times_its_json(store: Store) -> None:
-    """What 4,000 events of a file cost to read is bounded by what its lines cost to parse."""
+    """Reading 4,000 events costs a small multiple of parsing their JSON lines."""
     session = store.create_session(id="s")
     for number in range(500):
         with session.pipeline():
@@ -66,7 +66,7 @@ def test_reading_an_event_costs_a_few_times_its_json(store: Store) -> None:
 
 
 def test_every_parity_export_comes_back_byte_equal(store: Store, other: Store) -> None:
-    """The newest export of every parity scenario's sessions, written and read, has the same canonical events; again nothing is new."""
+    """Every parity export, written and read again, gives the same canonical events."""
     shared_path("parity")
     newest: dict[str, Record] = {}
     for scenario in scenarios():
@@ -87,7 +87,7 @@ def test_every_parity_export_comes_back_byte_equal(store: Store, other: Store) -
 
 
 def test_recorded_sessions_come_back_with_their_trees(store: Store, other: Store) -> None:
-    """Claude Code files and streams, forks and sub-sessions included, come back byte-equal in one file for the tree."""
+    """Recorded files and streams with forks and sub-sessions come back exactly in one file."""
     data = shared_path("data")
     seen = 0
     for path in [*recorded(data, "claude_code_jsonl"), *sorted((data / "sse_extracted").glob("*.sse"))][::3]:
@@ -110,7 +110,7 @@ def test_recorded_sessions_come_back_with_their_trees(store: Store, other: Store
 @settings(max_examples=60, deadline=None)
 @given(histories(max_size=50))
 def test_random_histories_come_back(items: list[Timed]) -> None:
-    """Whatever happened in a session, its file gives the same events."""
+    """Any random history written to a file and read back gives the same events."""
     with eventlog.open("memory:") as one, eventlog.open("memory:") as two:
         session = stored(one, items)
         assert read(two, jsonl(session)).skipped == []
@@ -121,7 +121,7 @@ def test_random_histories_come_back(items: list[Timed]) -> None:
 @given(events)
 @example(ev.Custom("\U0010ffff0041\ud800\udc00", "\udfff\U0010ffff"))
 def test_any_event_is_told_exactly(event: ev.Event) -> None:
-    """Every kind of event, with any values and lone surrogates in any places, is the same after a line of text."""
+    """Every event kind, with any values and lone surrogates, survives a line of text."""
     lines = [
         line_of({"eventlog": 1, "schema": ev.SCHEMA}),
         line_of({"session": "s", "first": 1}),
@@ -135,7 +135,7 @@ def test_any_event_is_told_exactly(event: ev.Event) -> None:
 
 
 def test_a_native_session_comes_back_whole(store: Store, other: Store) -> None:
-    """Deltas, bodies, times, settings and lone surrogates of a native session are there again, and the view is the same."""
+    """A native session comes back whole: deltas, bodies, times, settings, and its view."""
     session = talk(store)
     session.append([(9_000_000_000_000, ev.Custom("later", "{}"))], request_id="r1")
     report = read(other, jsonl(session))
@@ -150,7 +150,7 @@ def test_a_native_session_comes_back_whole(store: Store, other: Store) -> None:
 
 
 def test_forks_come_with_what_they_inherit(store: Store, other: Store) -> None:
-    """A fork's file has its ancestors as far as it needs them; the tree's has the forks and sub-sessions too."""
+    """A fork's file has the ancestors it needs; a tree's file has forks and sub-sessions."""
     root = talk(store, "ses_root")
     at = root.version
     root.user("only here")
@@ -172,7 +172,7 @@ def test_forks_come_with_what_they_inherit(store: Store, other: Store) -> None:
 
 
 def test_growth_is_appended_and_divergence_forked(store: Store, other: Store) -> None:
-    """A grown session's file adds what is new; if both sides went on, the file's side becomes a fork, found again later."""
+    """A grown file adds its new events; a diverged one becomes a fork, found again later."""
     session = talk(store, "ses_a")
     read(other, jsonl(session))
     session.user("more")
@@ -205,7 +205,7 @@ def test_growth_is_appended_and_divergence_forked(store: Store, other: Store) ->
 
 
 def test_a_session_of_the_same_name_is_left_alone(store: Store, other: Store) -> None:
-    """A session that only has the same id is another one; the file's gets a name of its own."""
+    """A session with the file's id but other content stays as it is; the file's is renamed."""
     talk(store, "ses_a")
     other.create_session(id="ses_a", title="somebody else's")
     assert read(other, jsonl(store.session("ses_a"))).sessions == ["ses_a~2"]
@@ -214,7 +214,7 @@ def test_a_session_of_the_same_name_is_left_alone(store: Store, other: Store) ->
 
 
 def test_large_appends_and_bodies_are_cut_into_lines(store: Store, other: Store) -> None:
-    """An append of thousands of events and a body of megabytes go over several lines, and come back as they were."""
+    """Large appends and bodies are split over several lines and come back whole."""
     session = store.create_session(id="ses_l")
     session.user("中" * 3_000_000)
     session.append([(number, ev.Custom("n", str(number))) for number in range(3_500)])
@@ -226,7 +226,7 @@ def test_large_appends_and_bodies_are_cut_into_lines(store: Store, other: Store)
 
 
 def test_writing_and_reading_take_bounded_memory(tmp_path: Path) -> None:
-    """A session of 30 MB in many messages is written and read with less than 6 MB at a time."""
+    """A session of 30 MB is written and read with less than 6 MB of memory at a time."""
     path = tmp_path / "big.jsonl"
     with eventlog.open(tmp_path / "one") as store, eventlog.open(tmp_path / "two") as other:
         session = store.create_session()
@@ -253,7 +253,7 @@ def test_writing_and_reading_take_bounded_memory(tmp_path: Path) -> None:
 
 
 def test_a_newer_file_is_refused(store: Store) -> None:
-    """A file of a later format or schema is a typed error, and nothing of it is imported."""
+    """A file of a later format or schema is a typed error, and no event of it is imported."""
     for head in ({"eventlog": 2, "schema": 1}, {"eventlog": 1, "schema": ev.SCHEMA + 1}):
         with pytest.raises(TooNewError):
             read(store, line_of(head) + line_of({"session": "s", "first": 1}))
@@ -281,7 +281,7 @@ def test_older_events_are_read(store: Store) -> None:
 
 
 def test_a_file_that_is_cut_anywhere_gives_what_came_before(store: Store) -> None:
-    """Truncated at any byte, a file is reported as cut off, and the events before the cut are imported exactly."""
+    """A file cut at any byte is reported, and the events before the cut are imported exactly."""
     session = talk(store, "ses_a")
     data = jsonl(session)
     expected = canonical(session)
@@ -301,7 +301,7 @@ def test_a_file_that_is_cut_anywhere_gives_what_came_before(store: Store) -> Non
     ["drop", "double", "swap", "garbage", "fused", "deep", "type", "time", "empty", "version"],
 )
 def test_damaged_lines_end_their_session_only(store: Store, other: Store, harm: str) -> None:
-    """Whatever happens to a line, it is reported, its session keeps what came before, and the other sessions are whole."""
+    """A damaged line is reported and ends its own session only."""
     root = talk(store, "ses_root")
     sub = root.subsession(id="ses_sub")
     sub.user("below")
@@ -330,7 +330,7 @@ def test_damaged_lines_end_their_session_only(store: Store, other: Store, harm: 
 
 
 def test_bodies_are_checked(store: Store, other: Store) -> None:
-    """A body that is missing or is not what was written ends the session, and never comes in as something else."""
+    """A missing or wrong body ends its session and is never replaced by another text."""
     session = talk(store, "ses_a")
     lines = jsonl(session).splitlines(keepends=True)
     place = next(number for number, line in enumerate(lines) if line.startswith(b'{"body"'))
@@ -341,7 +341,7 @@ def test_bodies_are_checked(store: Store, other: Store) -> None:
 
 
 def test_what_the_rules_refuse_is_reported(store: Store) -> None:
-    """Events that cannot follow are not imported, whatever the file says, nor a fork of a session that is not there."""
+    """Events that break the rules, and forks of missing sessions, are reported, not imported."""
     head = line_of({"eventlog": 1, "schema": ev.SCHEMA})
     wrong = {"version": 1, "time": 5, "events": [(0, ev.SessionStarted()), (0, ev.PartEnded("p"))]}
     report = read(store, head + line_of({"session": "s", "first": 1}) + line_of(wrong))

@@ -1,4 +1,4 @@
-"""Lists of messages: requests, replies and the files people keep them in, told strictly and given back whole."""
+"""Message lists: requests, replies and files of them, detected strictly, exported whole."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def call(name: str, tool: str = "f", arguments: Any = '{"x": 1, "why": "because"
 
 
 def test_counts_agree_and_documents_are_given_back(store: Store) -> None:
-    """Messages, parts, calls and results counted from each list agree with the store, and the document comes back equal; twice adds nothing (§13)."""
+    """Counts agree with each list, the document comes back equal, and a repeat adds nothing."""
     assert len(LISTS) >= 19
     for path in LISTS:
         report = import_file(store, path)
@@ -87,7 +87,7 @@ def test_counts_agree_and_documents_are_given_back(store: Store) -> None:
 
 
 def test_other_files_are_not_taken() -> None:
-    """A file with roles, texts or members of its own kind is no list of messages (§13)."""
+    """A file with other roles, texts or members is no message list."""
     assert len(OTHERS) >= 50
     for path in OTHERS:
         with pytest.raises(ImportFormatError):
@@ -103,7 +103,7 @@ def test_other_files_are_not_taken() -> None:
 
 
 def test_a_list_that_grows_appends(store: Store) -> None:
-    """A list that has grown appends to its session, whatever its form; one that was changed is a fork at the last common version (§13)."""
+    """A grown list appends to its session; a changed one forks at the last common version."""
     _, messages = listed(LISTS[0])
     wraps: dict[str, Callable[[list[Any]], list[Any]]] = {
         "array.json": lambda some: [some],
@@ -124,7 +124,7 @@ def test_a_list_that_grows_appends(store: Store) -> None:
 
 
 def test_openai_messages(store: Store) -> None:
-    """All that an OpenAI message may hold has its event, and the request's model, prompt and tools are set (§3)."""
+    """Every field of an OpenAI message becomes an event; model, prompt and tools are set."""
     messages = [
         {"role": "system", "content": "You are a system prompt."},
         {
@@ -174,7 +174,7 @@ def test_openai_messages(store: Store) -> None:
 
 
 def test_anthropic_messages(store: Store) -> None:
-    """All that an Anthropic message may hold has its event; results belong to their calls (§3)."""
+    """Every field of an Anthropic message becomes an event; results belong to their calls."""
     messages = [
         {
             "role": "user",
@@ -223,7 +223,7 @@ def test_anthropic_messages(store: Store) -> None:
 
 
 def test_replies_and_logs_of_conversations(store: Store) -> None:
-    """A completion or a reply is an answer with its usage and reason; a line each, every conversation is a session (§13)."""
+    """A completion is an answer with usage and reason; a log has one session per line."""
     usage = {
         "prompt_tokens": 10,
         "completion_tokens": 4,
@@ -262,7 +262,7 @@ def test_replies_and_logs_of_conversations(store: Store) -> None:
 
 
 def test_damaged_lists(store: Store, tmp_path: Path) -> None:
-    """A document that breaks off gives the messages before the damage, and says where it is (§13)."""
+    """A document that breaks off gives the messages before the damage and names its place."""
     path = tmp_path / "list.json"
     data = recorded(DATA, "openai_messages")[0].read_bytes()
     before = 0
@@ -291,7 +291,7 @@ def test_damaged_lists(store: Store, tmp_path: Path) -> None:
 
 
 def test_one_bad_byte_does_not_cost_the_rest(store: Store) -> None:
-    """Bytes of a list that are not UTF-8 are reported with their line, U+FFFD stands there, and every other message is whole (§13)."""
+    """Invalid UTF-8 is reported by line and replaced by U+FFFD; other messages stay whole."""
     messages = [{"role": "user" if number % 2 else "assistant", "content": f"text {number}"} for number in range(40)]
     for wanted in (messages, {"model": "x", "messages": messages, "metadata": {"k": "v"}}):
         data = json.dumps(wanted, indent=0).encode()
@@ -304,7 +304,7 @@ def test_one_bad_byte_does_not_cost_the_rest(store: Store) -> None:
 
 
 def test_what_follows_a_list_is_reported(store: Store) -> None:
-    """Nothing behind the end of a document is passed over in silence; a line of strange JSON before messages is one line (§12)."""
+    """Content behind the end of a document is reported; odd JSON before it counts as a line."""
     messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
     for end, data in enumerate((json.dumps(messages, indent=1), json.dumps({"messages": messages}, indent=1))):
         file = io.BytesIO(data.encode() + b"\nand more")

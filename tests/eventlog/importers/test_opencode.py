@@ -1,4 +1,4 @@
-"""The importer of OpenCode exports: nothing is lost, nothing is told twice, the way back is exact (spec §13)."""
+"""The OpenCode importer: no record is lost or imported twice, and exports are exact."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.support.spans import Recording, Timed
 SCENARIOS = scenarios()
 EACH = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 SNAPSHOT = (ev.ForeignKept, ev.SessionRenamed, ev.SessionArchived)
-"""What is only true of an export as a whole, and comes last."""
+"""Events that are true of an export as a whole only, and come last."""
 REWRITTEN = {"edits", "revert", "revert-compacted"}
-"""Scenarios in which OpenCode itself changes or deletes what it had stored."""
+"""Scenarios in which OpenCode itself changes or deletes stored records."""
 
 
 def export(*messages: dict[str, Any], **info: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def told(data: dict[str, Any]) -> list[ev.Event]:
 
 
 def back(data: dict[str, Any]) -> Any:
-    """An export, told as events, encoded, decoded, and restored."""
+    """An export after import, encoding, decoding and restoring."""
     recording = Recording.of(tell_export(data))
     events = [(found.time, found.event) for span in recording.spans() for found in span.events()]
     return restore(events, recording.text)
@@ -103,14 +103,14 @@ def back(data: dict[str, Any]) -> Any:
 
 @EACH
 def test_every_export_comes_back_exactly(scenario: Scenario) -> None:
-    """Every importer can re-emit its source records, JSON-equal."""
+    """Every export can be restored from its events, JSON-equal."""
     for name, data in scenario.exports():
         assert back(data) == data, name
 
 
 @EACH
 def test_every_export_imports_and_counts(scenario: Scenario) -> None:
-    """Messages, parts, calls and results counted from the file agree with the store; importing again adds nothing."""
+    """Counts agree with the file, and importing an export again adds nothing."""
     name, data = list(scenario.exports())[-1]
     counts = Counter(part["type"] for message in data["messages"] for part in message["parts"])
     with eventlog.open("memory:") as store:
@@ -150,7 +150,7 @@ def test_every_export_imports_and_counts(scenario: Scenario) -> None:
 
 @EACH
 def test_a_later_export_has_the_old_events_as_prefix(scenario: Scenario) -> None:
-    """What was told of a session is told the same way when it has grown, but for what is true of a snapshot only."""
+    """A later export yields the earlier export's events as a prefix, snapshots apart."""
     known: dict[str, list[Timed]] = {}
     for name, data in scenario.exports():
         items = [item for item in tell_export(data).items if not isinstance(item[1], SNAPSHOT)]
@@ -162,7 +162,7 @@ def test_a_later_export_has_the_old_events_as_prefix(scenario: Scenario) -> None
 
 @EACH
 def test_growing_exports_are_one_session(scenario: Scenario) -> None:
-    """A grown export appends what is new; only what OpenCode itself rewrote becomes a fork; then nothing is new."""
+    """A grown export appends; only a record that OpenCode itself rewrote makes a fork."""
     with eventlog.open("memory:") as store:
         for _, data in scenario.exports():
             file = io.BytesIO(json.dumps(data).encode())
@@ -185,7 +185,7 @@ def test_growing_exports_are_one_session(scenario: Scenario) -> None:
 
 
 def test_messages_and_parts_are_events() -> None:
-    """Texts, reasoning, tools, steps, usage, files and sources of the record are facts of the model, not kept aside."""
+    """Texts, reasoning, tools, steps, usage and files become events, not remainders."""
     tokens = {"input": 3, "output": 4, "reasoning": 5, "cache": {"read": 6, "write": 7}, "total": 25}
     source = {"type": "file", "path": "/w/a", "text": {"value": "@a", "start": 0, "end": 2}}
     data = export(
@@ -244,7 +244,7 @@ def test_messages_and_parts_are_events() -> None:
 
 
 def test_events_are_told_in_the_order_of_time() -> None:
-    """A message that was sent while a tool ran, and a prune mark, stand where they happened."""
+    """A message sent while a tool ran, and a prune mark, stand where they happened."""
     tool = {"type": "tool", "tool": "bash", "callID": "c"}
     state: dict[str, Any] = {"status": "completed", "input": {}, "output": "o", "title": "", "metadata": {}}
     data = export(
@@ -280,7 +280,7 @@ def test_events_are_told_in_the_order_of_time() -> None:
 
 
 def test_unfinished_messages_stay_open() -> None:
-    """A message that was never finished, a text without an end and a running tool stay so."""
+    """An unfinished message, an unended text and a running tool stay open."""
     tool = {
         "type": "tool",
         "tool": "bash",
@@ -303,7 +303,7 @@ def test_unfinished_messages_stay_open() -> None:
 
 
 def test_a_compaction_may_cover_what_a_crash_left_open() -> None:
-    """A message that was never finished lies in the covered head: the export imports, and the tail begins where it says."""
+    """A compaction that covers a never finished message imports with its tail in place."""
     summed = {"summary": True, "parentID": "k", "finish": "stop", "time": {"created": 50, "completed": 60}}
     data = export(
         user("u", 10, {"type": "text", "text": "go"}),
@@ -321,7 +321,7 @@ def test_a_compaction_may_cover_what_a_crash_left_open() -> None:
 
 @pytest.mark.parametrize("part", [None, "a.1"])
 def test_a_revert_hides_what_the_next_prompt_would_delete(part: str | None) -> None:
-    """`info.revert` takes the marked part or message and everything later out of the view, open messages too."""
+    """`info.revert` hides the marked part or message and everything later."""
     texts = [{"type": "text", "text": text, "time": {"start": 21, "end": 22}} for text in ("one", "two")]
     marker = {"messageID": "a", "snapshot": "s"} if part is None else {"messageID": "a", "partID": part}
     data = export(
@@ -340,7 +340,7 @@ def test_a_revert_hides_what_the_next_prompt_would_delete(part: str | None) -> N
 
 
 def test_unknown_things_are_kept_and_reported() -> None:
-    """What the model has no word for is listed as skipped, and an export gives it back."""
+    """Fields without an event are listed as skipped, and an export returns them."""
     odd = {"type": "hologram", "data": {"deep": [1, {"x": None}]}}
     data = export(
         user("u", 10, {"type": "text", "text": "go"}, odd),
@@ -362,7 +362,7 @@ def test_unknown_things_are_kept_and_reported() -> None:
 
 
 def test_lone_surrogates_and_large_texts_survive() -> None:
-    """Text is kept exactly, whatever is in it and however long it is."""
+    """Texts with lone surrogates and of any length are stored exactly."""
     data = export(user("u", 10, {"type": "text", "text": "\ud83d lone"}, {"type": "text", "text": "long " * 5_000}))
     assert back(data) == data
 
@@ -371,7 +371,7 @@ def test_lone_surrogates_and_large_texts_survive() -> None:
 
 
 def test_a_document_that_breaks_off_gives_what_came_before() -> None:
-    """`opencode export` cuts its output at 64 KiB in a pipe: the messages before the cut are imported, the rest is reported."""
+    """An export cut at 64 KiB by a pipe gives the messages before the cut and is reported."""
     messages = [user(f"u{number}", 10 + number, {"type": "text", "text": "x" * 500}) for number in range(200)]
     whole = json.dumps(export(*messages), indent=2).encode()
     report = Report("", "")
@@ -384,7 +384,7 @@ def test_a_document_that_breaks_off_gives_what_came_before() -> None:
 
 
 def test_pieces_are_small_and_whole() -> None:
-    """A long export comes in pieces, each with the bodies that its events refer to."""
+    """A long export is read in pieces, each with the bodies that its events refer to."""
     messages = [
         user(f"u{number}", 10 + number, {"type": "text", "text": f"{number} " * 1_000}) for number in range(900)
     ]
@@ -398,7 +398,7 @@ def test_pieces_are_small_and_whole() -> None:
 
 
 def test_detection() -> None:
-    """An export is told from other JSON by how it begins."""
+    """An export is detected by how its JSON begins."""
     assert detect(json.dumps(export()).encode()) == "opencode"
     for other in (b'{"messages": []}', b'[{"info": {}}]', b"", b'{"info": "text"}'):
         assert not OpenCodeImporter().detect(other, "")
@@ -409,7 +409,7 @@ def test_detection() -> None:
 
 
 def test_restoring_from_other_events_is_a_typed_error() -> None:
-    """What was kept is only good with the events it was kept with."""
+    """Restoring a remainder with other events than its own raises `DamagedError`."""
     piece = tell_export(export(user("u", 10, {"type": "text", "text": "go", "extra": 1})))
     recording = Recording.of(piece)
     items = [item for item in piece.items if not isinstance(item[1], ev.PartStarted)]
@@ -431,7 +431,7 @@ VALUES = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(VALUES, VALUES)
 def test_patches_are_exact(derived: Any, original: Any) -> None:
-    """`patch(derived, difference(derived, original))` is the original, for any two JSON values."""
+    """`patch(derived, difference(derived, original))` is the original, for any JSON values."""
     steps = json.loads(json.dumps(difference(derived, original)))
     again = patch(json.loads(json.dumps(derived)), steps)
     assert json.dumps(again, sort_keys=True) == json.dumps(original, sort_keys=True)
@@ -440,11 +440,11 @@ def test_patches_are_exact(derived: Any, original: Any) -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(VALUES, max_size=4), st.integers(1, 7), st.sampled_from([None, 2]))
 def test_documents_are_read_piece_by_piece(elements: list[Any], chunk: int, indent: int | None) -> None:
-    """However the bytes arrive, the members and elements of a document are the ones that are in it."""
+    """A document read in pieces of any size has the same members and elements."""
     text = json.dumps({"a": 1, "list": elements, "b": {"c": []}}, indent=indent)
 
     class Slow(io.BytesIO):
-        """A file that gives little at a time."""
+        """A file that returns few bytes at a time."""
 
         def read(self, size: int | None = -1) -> bytes:
             return super().read(min(chunk, size) if size and size > 0 else chunk)
@@ -457,7 +457,7 @@ def test_documents_are_read_piece_by_piece(elements: list[Any], chunk: int, inde
     "text", ['{"a": [1, 2', '{"a": [1 2]}', '{"a" 1}', "[]", "", '{"a": tru', "{1: 2}", '{"a":' + "[" * 100_000]
 )
 def test_damaged_documents_are_typed_errors(text: str) -> None:
-    """A document that is not JSON ends with the line where it stops being it."""
+    """An invalid JSON document is a typed error that names the line."""
     with pytest.raises(DamagedDocumentError) as caught:
         list(Document(io.BytesIO(b"\n" + text.encode()), "a").members())
     assert caught.value.line == 2
@@ -465,7 +465,7 @@ def test_damaged_documents_are_typed_errors(text: str) -> None:
 
 @pytest.mark.parametrize("sign", [b"Q1", b"T2"])
 def test_bytes_that_are_not_utf8_are_reported_and_the_rest_is_imported(sign: bytes) -> None:
-    """Spec §13: one bad byte anywhere is reported with its line; all other messages are whole."""
+    """One invalid UTF-8 byte is reported with its line; all other messages are whole."""
     data = export(
         user("msg_1", 1, {"type": "text", "text": "Q1 é"}),
         *(user(f"msg_{number}", number, {"type": "text", "text": f"text {number} " * 500}) for number in range(2, 40)),
@@ -489,7 +489,7 @@ def test_bytes_that_are_not_utf8_are_reported_and_the_rest_is_imported(sign: byt
 
 
 def test_what_is_before_bytes_that_are_not_utf8_is_read() -> None:
-    """Who does not ask for marks gets every element before the bad byte, and its line."""
+    """Without replacement marks a reader gets every element before the bad byte, and its line."""
     document = Document(io.BytesIO(b'[1,\n"two",\n"thr\xffee",\n4]'), "")
     found: list[Any] = []
     with pytest.raises(DamagedDocumentError) as caught:
@@ -504,7 +504,7 @@ def _read_into(document: Document, found: list[Any]) -> None:
 
 
 def test_an_export_without_messages_is_reported() -> None:
-    """Spec §13: an export that lacks its messages is not a success without a word; one of an empty session is."""
+    """An export that lacks its messages is reported; an empty session's is not."""
     whole = export()
     for data, reasons in ((whole, []), ({"info": whole["info"]}, ["the export has no messages"])):
         with eventlog.open("memory:") as store:

@@ -1,4 +1,4 @@
-"""Importing again: what is stored is found, what is new is appended, what does not fit becomes a fork (spec §13)."""
+"""Importing again: stored events are found, new ones appended, differences forked."""
 
 from __future__ import annotations
 
@@ -65,21 +65,21 @@ def said(store: Store, session: str) -> list[str]:
 
 
 def test_same_content_elsewhere_is_the_same_session(store: Store, tmp_path: Path) -> None:
-    """A copied file is found by its session's id, not by its path, and adds nothing."""
+    """A copied file is found by its session's id, not its path, and adds nothing."""
     first = import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b")))
     again = import_file(store, write(tmp_path / "b.jsonl", *talk("a", "b")))
     assert (first.sessions, again.sessions, again.events) == (["s"], ["s"], 0)
 
 
 def test_a_shorter_file_adds_nothing(store: Store, tmp_path: Path) -> None:
-    """An older copy of a file is a prefix of what is stored: nothing is new."""
+    """An older copy of a file is a prefix of the stored events and adds nothing."""
     import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b", "c")))
     assert import_file(store, write(tmp_path / "a.jsonl", *talk("a", "b"))).events == 0
     assert said(store, "s") == ["a", "b", "c"]
 
 
 def test_changed_content_forks_at_the_last_common_version(store: Store, tmp_path: Path) -> None:
-    """A file whose earlier content changed leaves the session alone; a fork has the rest, and is found again and grows."""
+    """A changed file forks at the last common version; the fork is found again and grows."""
     path = tmp_path / "a.jsonl"
     import_file(store, write(path, *talk("a", "b", "c", "d")))
     before = store.info("s")
@@ -98,7 +98,7 @@ def test_changed_content_forks_at_the_last_common_version(store: Store, tmp_path
 
 
 def test_natively_continued_sessions_are_forked_when_the_file_grows(store: Store, tmp_path: Path) -> None:
-    """What was said here since the import stays; without anything new in the file, nothing happens."""
+    """A session continued natively is unchanged; the grown file becomes a fork."""
     path = write(tmp_path / "a.jsonl", *talk("a", "b"))
     import_file(store, path)
     store.session("s").user("said here")
@@ -111,7 +111,7 @@ def test_natively_continued_sessions_are_forked_when_the_file_grows(store: Store
 
 
 def test_a_first_record_that_differs_is_another_session(store: Store, tmp_path: Path) -> None:
-    """With nothing in common there is no version to fork at: a session of its own, found again."""
+    """A file with nothing in common becomes a session of its own, found again later."""
     path = tmp_path / "a.jsonl"
     import_file(store, write(path, *talk("a")))
     report = import_file(store, write(path, *({**found, "cwd": "/elsewhere"} for found in talk("x"))))
@@ -128,7 +128,7 @@ def test_somebody_elses_session_of_that_name_is_left_alone(store: Store, tmp_pat
 
 
 def test_versions_in_a_fork_are_translated(store: Store, tmp_path: Path) -> None:
-    """A branch in a file that has diverged goes back to the right place, though the fork shifted every later version."""
+    """A branch in a diverged file goes to the right place in the fork's shifted versions."""
     path = tmp_path / "a.jsonl"
     import_file(store, write(path, *talk("a", "b", "c", "d")))
     changed = [*talk("a", "b", "C", "D", "e", "f"), record(7, "e2", parent=4), record(8, "f2")]
@@ -146,7 +146,7 @@ def test_versions_in_a_fork_are_translated(store: Store, tmp_path: Path) -> None
 
 
 def test_large_imports_are_appended_in_bounded_batches(store: Store) -> None:
-    """No append holds more than a bounded number of events, and one that fails half-way is completed the next time."""
+    """Each append of an import is bounded, and an import that fails half-way completes later."""
 
     def pieces(stop: int) -> Iterator[Piece]:
         for start in range(0, stop, 700):
@@ -173,7 +173,7 @@ def test_large_imports_are_appended_in_bounded_batches(store: Store) -> None:
 
 
 def test_a_session_that_is_being_run_is_not_written(tmp_path: Path) -> None:
-    """While a native writer holds the lease, an import that would append is refused, and one with nothing new is not."""
+    """An import that would append is refused while a native writer holds the lease."""
     path = write(tmp_path / "a.jsonl", *talk("a"))
     with eventlog.open(tmp_path / "store") as native, eventlog.open(tmp_path / "store") as importing:
         import_file(native, path)
@@ -188,7 +188,7 @@ def test_a_session_that_is_being_run_is_not_written(tmp_path: Path) -> None:
 
 
 def test_importing_in_any_order_is_stable(store: Store) -> None:
-    """Recorded files that share sessions, imported in two orders and then again, add nothing the second time."""
+    """Recorded files that share sessions, imported in two orders, add nothing when repeated."""
     files = recorded(shared_path("data"), "claude_code_jsonl")
     for path in reversed(files):
         import_file(store, path)

@@ -1,4 +1,4 @@
-"""Recorded provider streams: every delta is an event, in order, and nothing is made up that the stream does not say."""
+"""Recorded provider streams: each delta is an event, in order, and nothing is invented."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def happened(store: Store, report: Report) -> list[ev.Event]:
 
 
 def told(store: Store, report: Report) -> list[ev.Event]:
-    """Return the events of a stream without what is kept of its records."""
+    """Return the events of a stream without the remainders of its records."""
     return [event for event in happened(store, report) if not isinstance(event, ev.ForeignKept)]
 
 
@@ -92,7 +92,7 @@ def end(reason: str, **usage: int) -> list[dict[str, Any]]:
 
 
 def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
-    """Messages, parts, calls, results and deltas counted from each stream agree with the store; twice adds nothing (§13)."""
+    """Counts of messages, calls and deltas agree with each stream; a repeat adds nothing."""
     assert len(ANTHROPIC) >= 32
     assert len(OPENAI) >= 99
     for path in ANTHROPIC:
@@ -121,7 +121,7 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
 
 
 def test_records_are_given_back(store: Store) -> None:
-    """Every record of every stream comes back equal, also of one that breaks off, and storing that costs less than the records (§13)."""
+    """Each record of each stream comes back equal, also cut short, for less than its own size."""
     raw = kept = 0
     for path in [*ANTHROPIC, *OPENAI, *RESPONSES]:
         report = import_file(store, path)
@@ -135,7 +135,7 @@ def test_records_are_given_back(store: Store) -> None:
 
 
 def test_a_stream_that_grows_gives_its_records_back(store: Store) -> None:
-    """Cut at any record, also among deltas, a stream gives back what was there; it grows in its session, and an older file adds nothing (§13)."""
+    """A stream cut at any record comes back, grows in its session; an older file adds nothing."""
     for path in (ANTHROPIC[1], OPENAI[1], RESPONSES[1]):
         lines = path.read_bytes().splitlines(keepends=True)
         file = io.BytesIO()
@@ -156,7 +156,7 @@ def test_a_stream_that_grows_gives_its_records_back(store: Store) -> None:
 
 
 def test_texts_are_whole(store: Store) -> None:
-    """The deltas of a stream, put together, are the texts and inputs that the stream has, in order (§13)."""
+    """A stream's deltas, joined in order, are its texts and inputs."""
     for path in OPENAI:
         texts: list[str] = []
         for line in path.read_text().split("\n"):
@@ -172,7 +172,7 @@ def test_texts_are_whole(store: Store) -> None:
 
 
 def test_calls_run_with_the_input_that_was_streamed(store: Store) -> None:
-    """A call that is complete runs with the JSON that its deltas make, and waits for a result that the stream has not (§4.4)."""
+    """A complete call runs with the JSON of its deltas and waits for its result."""
     seen = 0
     for path in [*ANTHROPIC, *OPENAI]:
         events = happened(store, import_file(store, path))
@@ -188,7 +188,7 @@ def test_calls_run_with_the_input_that_was_streamed(store: Store) -> None:
 
 
 def test_nothing_ends_that_the_stream_does_not_end(store: Store) -> None:
-    """A stream that breaks off leaves its message open, at every record; growing, it goes on in the same session (§13)."""
+    """A stream cut at any record leaves its message open and goes on in the same session."""
     for path in (ANTHROPIC[0], OPENAI[0]):
         lines = path.read_bytes().splitlines(keepends=True)
         file = io.BytesIO()
@@ -213,7 +213,7 @@ def test_nothing_ends_that_the_stream_does_not_end(store: Store) -> None:
 
 
 def test_anthropic_blocks(store: Store) -> None:
-    """Signatures and citations end up in metadata, provider-run tools get their results, unknown blocks are reported (§3)."""
+    """Signatures and citations become metadata, provider tools get results, others reports."""
     report, events = stream(
         store,
         {"type": "message_start", "message": HAIKU},
@@ -259,7 +259,7 @@ def test_anthropic_blocks(store: Store) -> None:
 
 
 def test_an_error_ends_the_message(store: Store) -> None:
-    """An error record closes what is open and is the message's error, with what the provider sent (§3)."""
+    """An error record closes open parts and is the message's error, with the provider's data."""
     start: dict[str, Any] = {"type": "message_start", "message": HAIKU}
     opened: list[Any] = [
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -285,7 +285,7 @@ def test_an_error_ends_the_message(store: Store) -> None:
 
 
 def test_openai_fields(store: Store) -> None:
-    """Reasoning, refusals, calls by index, usage in its own chunk, cost as a decimal, and other choices reported (§3)."""
+    """Reasoning, refusals, calls by index, usage chunks and cost are read; choices reported."""
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 20,
@@ -331,7 +331,7 @@ def test_openai_fields(store: Store) -> None:
 
 
 def test_times_come_from_the_stream(store: Store) -> None:
-    """Times are `created` and a millisecond a record, or count from 1970: never the clock's or the file's (§13)."""
+    """Times come from `created` plus a millisecond per record, or from 1970: no clock."""
     report, _ = stream(store, chunk({"content": "a"}), chunk({"content": "b"}), chunk({}, "stop"))
     recorded_events = store.session(report.sessions[0]).events()
     times = [found.time for found in recorded_events if not isinstance(found.event, ev.ForeignKept)]
@@ -341,7 +341,7 @@ def test_times_come_from_the_stream(store: Store) -> None:
 
 
 def test_responses_items(store: Store) -> None:
-    """Reasoning, refusals, calls of every kind, their results, the prompt and the tools of a response have their events (§3)."""
+    """Reasoning, refusals, calls, results, prompt and tools of a response become events."""
     base = {
         "id": "resp_1",
         "created_at": 1_700_000_000,
@@ -425,7 +425,7 @@ def test_responses_items(store: Store) -> None:
 
 
 def test_other_streams_are_refused_by_name() -> None:
-    """Streams of formats that cannot be imported are refused with their name, not misread (§13)."""
+    """Streams of unsupported formats are refused by name and never misread."""
     others = [path for path in STREAMS if path not in {*ANTHROPIC, *OPENAI, *RESPONSES}]
     assert len(others) >= 13
     assert {KIND[path] for path in others} == {"gemini_stream", "bedrock_stream", "ollama_stream"}
@@ -435,7 +435,7 @@ def test_other_streams_are_refused_by_name() -> None:
 
 
 def test_the_path_is_a_streams_identity(store: Store, tmp_path: Path) -> None:
-    """The same stream under two paths is two sessions; under one path, however written, it is one (§13)."""
+    """One stream under two paths is two sessions; under one path, however written, one."""
     content = ANTHROPIC[0].read_bytes()
     for name in ("a.sse", "b.sse"):
         (tmp_path / name).write_bytes(content)

@@ -1,4 +1,4 @@
-"""A fork keeps the head of what it continues (promise 11): whoever changes that has to change every fork, too."""
+"""Promise 11: a fork anchors its parent's head, so a forger has to change every fork too."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def head_of(session: Session) -> ev.SessionForked:
 
 
 def grown(store: Store, session: str, at: int) -> TreeState:
-    """The tree of a stream as far as the append that holds a version, from its leaves."""
+    """The hash tree of a stream up to the append that holds a version, from its leaves."""
     appends, peaks, version = 0, b"", 0
     for commit in store.log.read(session):
         if commit.first <= at:
@@ -50,7 +50,7 @@ def grown(store: Store, session: str, at: int) -> TreeState:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
-    """Spec §3: a fork's first event has its parent's head at the fork, also in the middle of an append, and of a fork of a fork."""
+    """A fork's first event has its parent's head at the fork, also inside an append."""
     store = Engine(name, tmp_path).open()
     session = store.create_session(id="p")
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path)
 
 
 def test_the_head_of_a_session_without_one() -> None:
-    """What begins a session has no head, bytes that are none are damage, and a file for another store has none."""
+    """A root session anchors no head; bad anchor bytes are damage; exports drop the anchor."""
     with eventlog.open("memory:") as store:
         assert prefix_head(store.log, [], 0) == b""
         session = store.create_session()
@@ -82,7 +82,7 @@ def test_the_head_of_a_session_without_one() -> None:
 
 
 def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
-    """Spec §11: a fork whose event has no head is not a fault: nothing is known."""
+    """A fork from before anchors existed is sound: its event has no parent head."""
     log = MemoryLog()
     with Store(log) as store:
         session = store.create_session(id="p")
@@ -98,12 +98,12 @@ def test_a_fork_of_before_heads_were_kept_is_sound() -> None:
 
 
 def put_forgery(path: Path, commits: list[Commit]) -> None:
-    """Let the parent have another history, with all hashes made anew."""
+    """Give the parent another history, with all hashes made anew."""
     rewrite(path, "p", careful(commits), tree=True)
 
 
 def test_a_careful_forgery_of_the_parent_is_found_by_its_fork(tmp_path: Path) -> None:
-    """Promise 11: a parent's history that was forged with all its hashes is found without a kept head, up to where it was forked."""
+    """Promise 11: a parent forged with all its hashes is found by its fork's anchor."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")
@@ -131,7 +131,7 @@ def test_a_careful_forgery_of_the_parent_is_found_by_its_fork(tmp_path: Path) ->
 
 
 def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
-    """Promise 11: a parent that was put back to an earlier state, whole, lacks what its fork inherited."""
+    """Promise 11: a parent put back to an earlier state lacks what its fork inherited."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")
@@ -149,7 +149,7 @@ def test_a_parent_that_is_gone_is_missed_by_its_fork(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("forked", ["now", "in the middle"])
 def test_scrub_erasure_and_copies_change_no_fork(tmp_path: Path, forked: str) -> None:
-    """Spec §14: after redaction and scrub, after erasure with its forks kept and vacuum, in backups and in repairs a fork's head still holds."""
+    """A fork's anchor holds after scrub, erasure of the parent, vacuum, backup and repair."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="p")

@@ -1,4 +1,4 @@
-"""What is left of appends that were scrubbed is kept safe from changes, too (promise 11)."""
+"""Promise 11: the ledger of scrubbed appends is protected from changes too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def scrubbed(path: Path) -> tuple[StoreHead, StoreHead, list[Commit]]:
-    """A store that was scrubbed; its heads before and after, and what a session has now."""
+    """A scrubbed store, its heads before and after, and a session's commits now."""
     with Store(open_log(path, **SMALL)) as store:
         session = store.create_session(id="a")
         session.user("a harmless question", id="m1")
@@ -68,7 +68,7 @@ def part_of(session: Session) -> str:
 
 
 def edited(commit: Commit) -> Commit:
-    """The append with another kind of event in place of one that was left."""
+    """The append with another kind of event in place of an unscrubbed one."""
     batch = decode(commit.payload)
     entries = [
         entry if isinstance(entry, DeltaRun) else replace(entry, event=ev.SessionRenamed("forged"))
@@ -90,7 +90,7 @@ CHANGES: dict[str, Callable[[Commit], Commit]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Path, name: str) -> None:
-    """Promise 11: whatever is changed in what a scrub left of an append, `verify` names a range that begins there or before."""
+    """Promise 11: a change in what a scrub left of an append is named by `verify`."""
     path = tmp_path / "s"
     _, after, commits = scrubbed(path)
     emptied = [commit for commit in commits if commit.emptied]
@@ -99,7 +99,7 @@ def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Pa
         forged = [CHANGES[name](commit) if commit is target else commit for commit in commits]
         rewrite(path, "a", forged, tree=False)
         with Store(open_log(path, read_only=True)) as store:
-            report = verify_session(store, "a", kept=after.by_session["a"])
+            report = verify_session(store, "a", against=after.by_session["a"])
             assert report.first_bad is not None, target.first
             assert report.first_bad <= target.first
     rewrite(path, "a", commits, tree=False)
@@ -108,7 +108,7 @@ def test_what_is_left_of_a_scrubbed_append_is_named_when_it_changes(tmp_path: Pa
 
 
 def forged(commit: Commit, part: str) -> Commit:
-    """The append with other content of its parts, which have the id of that part now, and the hash that it had."""
+    """Return the append with other part contents under the same part id and hash."""
     batch = decode(commit.payload)
     entries: list[Entry | DeltaRun] = []
     for entry in batch.entries:
@@ -125,7 +125,7 @@ def forged(commit: Commit, part: str) -> Commit:
 @pytest.mark.parametrize("scrub", [False, True])
 @pytest.mark.parametrize("row", [False, True])
 def test_a_redaction_covers_no_other_content(tmp_path: Path, target: str, *, scrub: bool, row: bool) -> None:
-    """Promise 11: content in place of an append is named against a head kept before, also where its part is redacted and a row is made."""
+    """Promise 11: a forged append is named against an older head, even for a redacted part."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         store.create_session(id="b").user("never redacted")
@@ -158,7 +158,7 @@ def test_a_redaction_covers_no_other_content(tmp_path: Path, target: str, *, scr
 
 @pytest.mark.parametrize("fork", [False, True])
 def test_a_redaction_in_an_append_that_is_emptied_itself_still_counts(tmp_path: Path, *, fork: bool) -> None:
-    """Promise 11: a scrub that takes the hash of the only event which records a redaction records it anew, once, with its reason."""
+    """Promise 11: a redaction event emptied by a scrub is recorded once more with its reason."""
     with Store(open_log(tmp_path / "s", **SMALL)) as store:
         session = store.create_session(id="a")
         for message, secret in ("m1", SECRET), ("m2", SECRET + " the second"):
@@ -195,7 +195,7 @@ def test_a_redaction_in_an_append_that_is_emptied_itself_still_counts(tmp_path: 
 
 
 def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:
-    """Promise 11: the digests that a fork lost for a redaction are no fault when the session that recorded it is erased, and written anew."""
+    """Promise 11: an erased session's tombstone still explains what its forks lost."""
     with Store(open_log(tmp_path / "s", **SMALL)) as store:
         session = store.create_session(id="a")
         session.user(SECRET, id="m1")
@@ -214,12 +214,12 @@ def test_a_tombstone_still_explains_what_its_forks_lost(tmp_path: Path) -> None:
 
 
 def starts_a_part(commit: Commit) -> bool:
-    """Whether a part begins in the append."""
+    """Whether a part starts in the append."""
     return any(isinstance(span.item, ev.PartStarted) for span in spans_of(commit))
 
 
 def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:
-    """Promise 11: who changes or removes the record of what was left changes the head of the store, which was kept after the scrub."""
+    """Promise 11: changing the scrub ledger changes the store's head."""
     path = tmp_path / "s"
     before, after, _ = scrubbed(path)
     assert NAME in after.by_session
@@ -237,7 +237,7 @@ def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:
 
 @pytest.mark.promise(14)
 def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
-    """Promise 14: the record is written when it changes: not by a scrub or vacuum that leaves all as it is; a later one replaces it."""
+    """Promise 14: a scrub or vacuum that changes nothing writes no ledger."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         store.create_session(id="b").user("never redacted")
@@ -261,7 +261,7 @@ def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
 
 
 def test_a_conversation_of_that_name_is_left_alone(tmp_path: Path) -> None:
-    """Ids are the callers': where one has taken the record's name, the record has another."""
+    """Where a caller's session has the ledger's id, the ledger takes another id."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
         store.create_session(id=NAME).user("mine")
@@ -275,7 +275,7 @@ def test_a_conversation_of_that_name_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
-    """Promise 11: a backup, a restore to before the record, and a repair are sound, and so is their record."""
+    """Promise 11: the scrub ledger holds in a backup, an earlier restore and a repair."""
     path = tmp_path / "s"
     _, after, _ = scrubbed(path)
     with Store(open_log(path, **SMALL)) as store:

@@ -1,4 +1,4 @@
-"""Promise 11 for what is not in a folded chunk: the journal's tail, bodies and heads.  Forks: `test_fork_anchor.py`; chunks: `test_integrity.py`."""
+"""Promise 11 outside folded chunks: the journal's tail, bodies and heads."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def records_of(path: Path) -> list[frames.Record]:
 
 
 def write_records(path: Path, records: list[frames.Record]) -> None:
-    """Put these into the journal's first file in place of what is there, a frame each, with all checksums right."""
+    """Replace the journal's first file by these records, one frame each, checksums right."""
     data = path.read_bytes()
     salt, position = frames.parse_file_header(data, 1)
     made = bytearray(data[: frames.FILE_HEADER_BYTES])
@@ -67,7 +67,7 @@ def write_records(path: Path, records: list[frames.Record]) -> None:
 
 
 def forged(records: list[frames.Record], commits: list[Commit]) -> Iterator[frames.Record]:
-    """The records of another history: each commit with what came with the one whose hash it has; leases stay in front."""
+    """Yield the records of another history, with the extras of the commit of the same leaf."""
     by_leaf = {record.leaf: record for record in records if isinstance(record, frames.CommitRecord)}
     for commit in commits:
         yield replace(
@@ -83,9 +83,10 @@ def forged(records: list[frames.Record], commits: list[Commit]) -> Iterator[fram
 
 
 def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
-    """Spec §2.11: an event dropped, edited, swapped or inserted in what is not folded yet is found, and its version is named.
+    """A forgery in the journal's unfolded tail is found and its version named.
 
-    Of a history that only lacks its end nothing inside the store tells; a kept head does.
+    A history that only lacks its end is not detectable from the store itself, but against a kept
+    head.
     """
     path = tmp_path / "s"
     store = Store(open_log(path, **SMALL))
@@ -99,14 +100,14 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
     file = path / "journal" / "0000000001.log"
     pristine, records = file.read_bytes(), records_of(file)
     assert len(records) >= len(commits)
-    (path / "mark").unlink()  # who can write the journal can write that
+    (path / "mark").unlink()  # an attacker who can write the journal can write the watermark
     tried = 0
     for forgery in forgeries(commits):
         file.write_bytes(pristine)
         write_records(file, list(forged(records, forgery.commits)))
         with Store(open_log(path, read_only=True)) as opened:
             report = verify_session(opened, "a")
-            against = verify_session(opened, "a", kept=kept.by_session["a"])
+            against = verify_session(opened, "a", against=kept.by_session["a"])
         shortened = forgery.commits == commits[: len(forgery.commits)]
         assert report.first_bad == (None if shortened else forgery.version), (forgery.name, report)
         assert against.first_bad is not None or forgery.name == "appended", forgery.name
@@ -118,7 +119,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
 
 
 def memory() -> tuple[MemoryLog, Store]:
-    """A store in memory, and its log to be changed."""
+    """A store in memory, and its log for the test to change."""
     log = MemoryLog()
     store = Store(log)
     fill(store)
@@ -127,7 +128,7 @@ def memory() -> tuple[MemoryLog, Store]:
 
 
 def test_every_body_changed_lost_or_swapped_is_named() -> None:
-    """Spec §2.11: a large text that was changed, taken away or put in another's place is found at the version that refers to it."""
+    """A changed, missing or swapped body is found at the version that refers to it."""
     log, store = memory()
     with store:
         digests = list(log._bodies)
@@ -173,7 +174,7 @@ HEADS: dict[str, Callable[[Head], Head]] = {
 
 @pytest.mark.parametrize("name", HEADS)
 def test_every_field_of_a_head_is_compared(name: str) -> None:
-    """Spec §2.11: whatever is changed in the head of a session, its events tell."""
+    """A change of any field in a session's head contradicts its events and is found."""
     log, store = memory()
     with store:
         assert verify_session(store, "a").sound
@@ -183,7 +184,7 @@ def test_every_field_of_a_head_is_compared(name: str) -> None:
 
 
 def recarded(head: Head, **changes: Any) -> Head:
-    """The head with other facts on its catalog entry."""
+    """The head with other facts in its catalog entry."""
     entry = entry_of(head)
     changed = structs.replace(entry, **changes)
     assert changed != entry
@@ -206,7 +207,7 @@ TOMBSTONES: dict[str, Callable[[Head], Head]] = {
 
 @pytest.mark.parametrize("name", TOMBSTONES)
 def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
-    """Spec §2.11: what the head of an erased session says is what its events say, as long as they are there."""
+    """A change of any field on a tombstone is found while the erased events remain."""
     log, store = memory()
     with store:
         store.erase("a", reason="why")
@@ -216,7 +217,7 @@ def test_every_fact_on_a_tombstone_is_compared(name: str) -> None:
 
 
 def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -> None:
-    """Spec §2.11: with the events gone, kept for a fork or not, a tombstone is sound, and one that shows a title is not."""
+    """A tombstone whose events are gone is sound; one that shows a title is not."""
     path = tmp_path / "s"
     for keep in (False, True):
         with Store(open_log(path / str(keep), **SMALL)) as store:
@@ -234,7 +235,7 @@ def test_a_tombstone_after_a_vacuum_says_what_a_tombstone_says(tmp_path: Path) -
 
 
 def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
-    """Spec §2.11: a head cannot hide a session by saying that it is erased: no event does."""
+    """A head that calls its session erased, without an event that says so, is found."""
     log, store = memory()
     with store:
         log._heads["a"] = recarded(log._heads["a"], erased=True)
@@ -243,7 +244,7 @@ def test_a_session_that_only_its_head_calls_erased_is_named() -> None:
 
 
 def test_a_lease_older_than_the_events_is_named() -> None:
-    """Spec §2.11: a lease with an epoch before that of an event would let a writer in who was shut out."""
+    """A lease whose epoch is before an event's, which would admit a fenced writer, is found."""
     log, store = memory()
     with store:
         head = log._heads["a"]
@@ -253,7 +254,7 @@ def test_a_lease_older_than_the_events_is_named() -> None:
 
 
 def test_a_fork_moved_to_another_place_is_named() -> None:
-    """Spec §2.11: a fork that says it was forked elsewhere is found at its first event."""
+    """A fork whose origin was changed is found at its first event."""
     log, store = memory()
     with store:
         parent = store.session("a")

@@ -39,7 +39,7 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected", "see
 
 
 def engines() -> list[str]:
-    """Every engine, the embedded one also folded before each read; and encryption over each."""
+    """Every engine: memory, embedded, embedded folded before each read, encrypted over each."""
     return ["memory", "embedded", "folded", "encrypted memory", "encrypted embedded"]
 
 
@@ -61,7 +61,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 
 
 class FoldingLog(EmbeddedLog):
-    """Folds before every read, so that nothing comes from the tail."""
+    """A log that folds before every read, so that no read uses the memtable."""
 
     def _fresh(self) -> Any:
         partition = super()._fresh()
@@ -88,7 +88,7 @@ def versions(commits: Iterator[Commit] | Sequence[Commit]) -> list[tuple[int, in
 
 @pytest.mark.promise(2)
 def test_versions_and_positions_are_contiguous(log: Log) -> None:
-    """Versions count a session's events from 1, positions those of the partition, no gaps."""
+    """A session's versions count from 1 without gaps; positions follow commit order."""
     assert begin(log, "a", count=2) == Committed("a", 1, 2, 1)
     assert begin(log, "b", count=3) == Committed("b", 1, 3, 3)
     assert put(log, "a") == Committed("a", 3, 3, 6)
@@ -105,7 +105,7 @@ def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
 
 
 def test_an_empty_payload_and_a_large_one(log: Log) -> None:
-    """A payload may have any length, also more than a journal file or a chunk holds."""
+    """A payload may be empty, or larger than a journal file or a chunk."""
     large = bytes(range(256)) * 4096
     begin(log, payload=b"")
     put(log, payload=large)
@@ -113,7 +113,7 @@ def test_an_empty_payload_and_a_large_one(log: Log) -> None:
 
 
 def test_a_session_has_to_be_begun(log: Log) -> None:
-    """Appending to a missing session is `NotFoundError`; beginning twice `AlreadyExistsError`."""
+    """Appending to a missing session is `NotFoundError`, starting twice `AlreadyExistsError`."""
     with pytest.raises(NotFoundError):
         put(log)
     begin(log)
@@ -133,12 +133,12 @@ def test_a_fork_begins_after_its_parent(log: Log) -> None:
 
 
 def without_tree(head: Head | None) -> Head | None:
-    """A head as if nothing had been hashed."""
+    """A head without its tree of hashes."""
     return None if head is None else structs.replace(head, appends=0, peaks=b"")
 
 
 def test_the_head_is_the_sum_of_the_appends(log: Log) -> None:
-    """The head has version, position, first and last time, message count and catalog entry."""
+    """The head holds version, newest position, first and last time, messages and entry."""
     begin(log, time=10, messages=1, entry=b"one")
     put(log, count=4, time=20, messages=2)
     assert without_tree(log.head("s")) == Head("s", 5, 5, 0, 10, 20, 3, b"one")
@@ -158,7 +158,7 @@ def test_heads_are_listed_by_id(log: Log) -> None:
 
 
 def test_expected_version(log: Log) -> None:
-    """A wrong expected version is `ConflictError(session, expected, actual)`, written nowhere."""
+    """A wrong expected version is `ConflictError` with both versions; nothing is written."""
     begin(log)
     assert put(log, expected=1).first == 2
     with pytest.raises(ConflictError) as caught:
@@ -168,7 +168,7 @@ def test_expected_version(log: Log) -> None:
 
 
 def test_a_known_request_gives_the_first_result(log: Log) -> None:
-    """A repeated request id with the same content gives the first result and writes nothing."""
+    """A repeated request id returns the first result, marked as repeated; nothing is written."""
     first = begin(log, request="r", digest=b"d")
     put(log)
     again = begin(log, request="r", digest=b"d")
@@ -181,14 +181,14 @@ def test_a_known_request_gives_the_first_result(log: Log) -> None:
 
 @pytest.mark.promise(5)
 def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
-    """Same request id, other content: `RequestReusedError`."""
+    """A request id with other content is `RequestReusedError`."""
     begin(log, request="r", digest=b"d")
     with pytest.raises(RequestReusedError):
         put(log, request="r", digest=b"e")
 
 
 def test_the_order_of_the_checks(log: Log) -> None:
-    """Request id, existence, epoch, expected version, own check: compared in this order."""
+    """Checks run in order: request id, existence, epoch, expected version, the writer's check."""
     calls: list[str] = []
 
     def check(_: Sequence[Commit]) -> None:
@@ -230,7 +230,7 @@ def test_a_check_sees_what_others_committed(log: Log) -> None:
 
 
 def test_a_check_rejects_its_own_append_only(log: Log) -> None:
-    """The ticket raises what `check` raises; the other requests of the batch are committed."""
+    """An error from `check` rejects its own append; the batch's other requests go in."""
 
     class OwnError(Exception):
         pass
@@ -249,10 +249,7 @@ def test_a_check_rejects_its_own_append_only(log: Log) -> None:
 
 
 def test_a_check_sees_its_own_batch(log: Log) -> None:
-    """Requests of one batch are decided one after the other.
-
-    A check sees those that went in before it.
-    """
+    """A check sees the requests of its own batch that went in before it."""
     begin(log)
     seen: list[list[tuple[int, int]]] = []
 
@@ -309,7 +306,7 @@ def test_exactly_one_of_many_threads_wins_a_version(log: Log) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 def test_reading_a_range(log: Log, *, reverse: bool) -> None:
-    """`read` gives whole commits of versions `after + 1 .. upto`, in either direction."""
+    """`read` returns the whole commits with versions `after + 1 .. upto`, in either direction."""
     begin(log, count=3)
     for count in (1, 2, 5, 1):
         put(log, count=count)
@@ -323,7 +320,7 @@ def test_reading_a_range(log: Log, *, reverse: bool) -> None:
 
 
 def test_reading_a_little_of_much_takes_little(tmp_path: Path) -> None:
-    """A short range of a long session costs no copy of what lies behind it (promise 8)."""
+    """Promise 8: a short range at the start of a long session copies nothing behind it."""
     for log in (MemoryLog(), open_log(tmp_path / "store")):
         begin(log)
         for _ in range(20_000):
@@ -354,7 +351,7 @@ def test_an_unknown_session_has_no_commits(log: Log) -> None:
 
 
 def test_following_by_position(log: Log) -> None:
-    """`commits_after` gives at most `limit` commits after a position, in order."""
+    """Following yields at most `limit` commits beyond position `after`, in position order."""
     begin(log, "a", count=2)
     begin(log, "b", count=3)
     put(log, "a", count=2)
@@ -372,7 +369,7 @@ def test_following_by_position(log: Log) -> None:
 
 
 def test_following_long_histories_in_pages(log: Log) -> None:
-    """Paging through `commits_after` gives every commit once, also across folds."""
+    """Paging by position yields every commit once, also across folds."""
     begin(log, "a")
     begin(log, "b")
     for number in range(1, 400):
@@ -392,7 +389,7 @@ def test_following_long_histories_in_pages(log: Log) -> None:
 
 
 def test_waiting_for_a_commit(log: Log) -> None:
-    """`wait_after` returns True at an event after the position, and False after the timeout."""
+    """Waiting returns True when an event beyond the position exists, False at the timeout."""
     begin(log)
     assert log.wait_after(0, 0)
     assert not log.wait_after(1, 0.02)
@@ -404,7 +401,7 @@ def test_waiting_for_a_commit(log: Log) -> None:
 
 
 def test_bodies(log: Log) -> None:
-    """A body is stored once by its hash and found by it, also if two appends bring it."""
+    """A body is stored once by its hash, from any append, and found by it."""
     begin(log, bodies=[(HASH, b"packed")])
     put(log, bodies=[(HASH, b"other bytes, same hash"), (HASH[::-1], b"")])
     assert log.body(HASH) == b"packed"
@@ -419,7 +416,7 @@ def test_bodies(log: Log) -> None:
 
 @pytest.mark.promise(3)
 def test_a_rejected_append_leaves_nothing(log: Log) -> None:
-    """A rejected append stores no body, no request id and no catalog entry."""
+    """A rejected append stores nothing: no body, no request id, no catalog entry."""
     begin(log, entry=b"old")
     with pytest.raises(ConflictError):
         put(log, expected=7, bodies=[(HASH, b"packed")], entry=b"new", request="r")
@@ -462,7 +459,7 @@ def test_an_old_epoch_is_fenced(log: Log) -> None:
 
 
 def lease_with(**given: Any) -> LeaseState:
-    """A lease record with values of any types."""
+    """A lease record with fields of any type."""
     fields: dict[str, Any] = {"epoch": 1, "owner": b"me", "until": 1, **given}
     return LeaseState(**fields)
 
@@ -476,7 +473,7 @@ def lease_of(log: Log, session: str = "s") -> LeaseState:
 
 @pytest.mark.promise(4)
 def test_an_append_takes_keeps_and_gives_back_a_lease(log: Log) -> None:
-    """An append's lease is in the head with the append, and fences its former owner."""
+    """An append's lease record is in the head with the append and fences the old holder."""
     first, kept, back = LeaseState(1, b"me", 100), LeaseState(1, b"me", 200), LeaseState(1, b"me", 0)
     begin(log)
     put(log, epoch=1, lease=first, replaces=LeaseState())
@@ -498,7 +495,7 @@ def test_an_append_takes_keeps_and_gives_back_a_lease(log: Log) -> None:
 
 @pytest.mark.promise(4)
 def test_a_lease_is_taken_only_from_what_it_replaces(log: Log) -> None:
-    """An append that replaces a lease which changed meanwhile is fenced, and not written."""
+    """An append whose lease was replaced meanwhile is fenced and writes nothing."""
     begin(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())
     mine = LeaseState(1, b"me", 200)
@@ -539,7 +536,7 @@ def test_one_of_many_takes_the_lease_with_its_append(log: Log) -> None:
 
 
 def test_a_known_request_or_a_refused_append_writes_no_lease(log: Log) -> None:
-    """The lease goes in with the append or not at all."""
+    """A repeated request and a refused append write no lease: lease and append are atomic."""
     begin(log, request="r", digest=b"d")
     taken: dict[str, Any] = {"epoch": 1, "lease": LeaseState(1, b"me", 100), "replaces": LeaseState()}
     assert put(log, request="r", digest=b"d", **taken).repeated
@@ -565,7 +562,7 @@ def test_a_known_request_or_a_refused_append_writes_no_lease(log: Log) -> None:
     ],
 )
 def test_a_wrong_lease_of_an_append_is_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
-    """Types and epochs of an append and its leases are compared before anything is queued."""
+    """Types and epochs of an append's leases are checked before it is queued."""
     begin(log)
     given: dict[str, Any] = {"epoch": 1, "lease": LeaseState(1, b"me", 1), "replaces": LeaseState(), **wrong}
     append = Append(session="s", payload=b"", count=1, time=1, **given)
@@ -644,7 +641,7 @@ def test_ids_of_every_length(log: Log) -> None:
     ],
 )
 def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> None:
-    """A call that can never be right raises `CallError` before anything is queued."""
+    """An invalid call raises `CallError` from `submit` before anything is queued."""
     given: dict[str, Any] = {"session": "s", "payload": b"", "count": 1, "time": 1, "creates_at": 0, **wrong}
     append = Append(**given)
     with pytest.raises(CallError):
@@ -665,7 +662,7 @@ def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> Non
     ],
 )
 def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[str, Any]) -> None:
-    """A lease that could not be read back raises `CallError`, and the one that is there stays."""
+    """A lease that could not be read back raises `CallError`, and the stored one stays."""
     begin(log)
     given: dict[str, Any] = {"epoch": 1, "owner": b"o", "until": 1, **wrong}
     with pytest.raises(CallError):
@@ -676,7 +673,7 @@ def test_wrong_leases_are_refused_at_once(log: Log, session: str, wrong: dict[st
 
 
 def test_the_largest_numbers_are_kept(log: Log) -> None:
-    """Every accepted number comes back, also at the ends of its range."""
+    """The largest and smallest accepted numbers are stored exactly."""
     top, base = 2**63 - 1, 2**62
     begin(log, creates_at=base, count=2**32 - 1, messages=2**32 - 1, time=-base)
     put(log, time=base, expected=base + 2**32 - 1)
@@ -686,12 +683,12 @@ def test_the_largest_numbers_are_kept(log: Log) -> None:
     expected = Head("s", base + 2**32 + 1, 2**32 + 1, base, -base, -base, 2**32 - 1, b"", LeaseState(top, b"o", top))
     assert head == expected
     assert [c.time for c in log.read("s")] == [-base, base, -base]
-    log.close()  # which folds
+    log.close()  # close folds
 
 
 @pytest.mark.parametrize("name", ["", "\ud800", "x" * 257, "x" * 600, "é" * 200])
 def test_impossible_ids_are_not_there(log: Log, name: str) -> None:
-    """A text that cannot be an id is not found, and looking for it disturbs nothing."""
+    """An impossible id is found nowhere, and looking it up disturbs nothing."""
     begin(log, "w", request="r")
     begin(log, "\U0001f600")
     assert log.head(name) is None
@@ -707,7 +704,7 @@ def test_impossible_ids_are_not_there(log: Log, name: str) -> None:
 
 
 def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
-    """Several threads may wait for a ticket, repeatedly; it says when its outcome is known."""
+    """Several threads may wait for one ticket repeatedly; it says when its outcome is known."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
     results: list[Committed] = []
     threads = [threading.Thread(target=lambda: results.append(ticket.wait(30))) for _ in range(5)]
@@ -720,7 +717,7 @@ def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
 
 
 def test_waiting_with_a_timeout(log: Log) -> None:
-    """`wait` raises `UnknownOutcomeError` when its time runs out first; the append goes on."""
+    """A wait that times out raises `UnknownOutcomeError`; the append goes on."""
     release = threading.Event()
     begin(log)
     started = threading.Event()
@@ -746,7 +743,7 @@ def test_waiting_with_a_timeout(log: Log) -> None:
 
 
 def test_tickets_in_asyncio(log: Log) -> None:
-    """A ticket can be awaited, by many tasks at once, and raises there what the append raised."""
+    """A ticket can be awaited by many tasks at once and raises the append's error in each."""
 
     async def work(name: str) -> list[int]:
         committed = await submit(log, Append(session=name, payload=b"", count=1, time=1, creates_at=0))
@@ -771,10 +768,7 @@ async def submit(log: Log, append: Append) -> Committed:
 
 
 def test_a_cancelled_await_leaves_the_append_alone(log: Log) -> None:
-    """Cancelling an await neither undoes the append nor disturbs the log.
-
-    The request id settles the outcome.
-    """
+    """A cancelled await neither undoes the append nor disturbs the log."""
 
     async def main() -> None:
         append = Append(session="s", payload=b"", count=1, time=1, creates_at=0, request="r", digest=b"d")
@@ -791,7 +785,7 @@ def test_a_cancelled_await_leaves_the_append_alone(log: Log) -> None:
 
 
 def test_threads_waiting_for_durability(log: Log) -> None:
-    """64 threads, each waiting for each of its appends, get their outcomes in their order."""
+    """64 threads that wait for each of their appends get all outcomes in their own order."""
     wrong: list[object] = []
 
     def work(name: str) -> None:
@@ -812,7 +806,7 @@ def test_threads_waiting_for_durability(log: Log) -> None:
 
 
 def test_sync_waits_for_everything(log: Log) -> None:
-    """After `sync` everything submitted before it has its outcome, refusals too."""
+    """After `sync` everything submitted before has its outcome, refusals too."""
     tickets = [
         log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0 if number == 0 else None))
         for number in range(50)
@@ -860,7 +854,7 @@ USES: list[Callable[[Log], object]] = [
 
 
 def test_a_closed_log_says_so(log: Log) -> None:
-    """After `close` every use is `ClosedError`, and what was queued before is committed."""
+    """After `close`, also twice, every use is `ClosedError`; queued appends are committed."""
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
     before = log.stopped
     log.close()
@@ -873,7 +867,7 @@ def test_a_closed_log_says_so(log: Log) -> None:
 
 
 def test_a_log_that_is_checked_is_fine(log: Log) -> None:
-    """`check` reads everything and finds nothing wrong with a log that is whole."""
+    """`check` reads a whole log and finds no fault."""
     for name in ("a", "b", "c"):
         begin(log, name, count=2, bodies=[(name.encode() * 32, b"body")])
         put(log, name, payload=bytes(5000))

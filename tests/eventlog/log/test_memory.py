@@ -1,4 +1,4 @@
-"""The memory log under interrupts: what Ctrl-C breaks off is in everywhere, or nowhere."""
+"""The memory log under interrupts: a broken-off append is in everywhere or nowhere."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from projections.verify.verify import verify
 
 
 class Interrupter:
-    """A tracer that throws at the n-th line that runs in `memory.py`, as a signal would."""
+    """A tracer that throws at the n-th line executed in `memory.py`, as a signal would."""
 
     def __init__(self, at: int) -> None:
         self.left = at
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Interrupter | None:
-        """One line, if it is of the memory log."""
+        """Throw at this line, if it is the one."""
         if frame.f_code.co_filename != memory.__file__:
             return None
         if event == "line":
@@ -34,7 +34,7 @@ class Interrupter:
 
 
 def is_interrupted(command: Callable[[], object], at: int) -> bool:
-    """Whether a command has an n-th line in the memory log; it is interrupted there."""
+    """Interrupt a command at its n-th line in the memory log; False if it has none."""
     before = sys.gettrace()
     sys.settrace(Interrupter(at))
     try:
@@ -48,10 +48,7 @@ def is_interrupted(command: Callable[[], object], at: int) -> bool:
 
 @pytest.mark.parametrize("again", [0, 1, 5, 9, 14])
 def test_an_interrupt_at_any_line_of_the_memory_log_leaves_a_sound_session(again: int) -> None:
-    """Promises 1 and 12: an interrupt at any line damages nothing; a retry is stored once.
-
-    A second interrupt comes while the first is handled.
-    """
+    """Promises 1 and 12: Ctrl-C at any line, even twice, damages nothing; a retry works once."""
     place = 1
     text = "long " * 2000
     while True:

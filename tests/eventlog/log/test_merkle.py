@@ -1,4 +1,4 @@
-"""The hash tree is that of RFC 6962, and only true proofs hold."""
+"""The hash tree of RFC 6962: its proofs hold for what is true and for nothing else."""
 
 from __future__ import annotations
 
@@ -37,20 +37,18 @@ ROOTS = [
     "ddb89be403809e325750d3d263cd78929c2942b7942a34b77e122c9594a74c8c",
     "5dc9da79a70659a9ad559cb701ded9a2ab9d823aad2f4960cfe370eff4604328",
 ]
-"""The example of certificate transparency's own tests: the roots of the first one to eight
-inputs.
-"""
+"""RFC 6962 test vectors: the roots of the first one to eight inputs."""
 
 SIZES = st.integers(1, 70)
 
 
 def leaves_of(count: int) -> list[bytes]:
-    """As many leaves, all different."""
+    """That many leaves, all different."""
     return [b"leaf %d" % number for number in range(count)]
 
 
 def naive_root(leaves: list[bytes]) -> bytes:
-    """The definition of RFC 6962, 2.1, word for word."""
+    """The root by RFC 6962's definition, section 2.1."""
     if not leaves:
         return sha256(b"").digest()
     if len(leaves) == 1:
@@ -70,7 +68,7 @@ def grown(leaves: list[bytes]) -> bytes:
 
 
 def test_the_roots_of_the_known_example() -> None:
-    """Promise 11: the tree is RFC 6962's, so other tools can verify it."""
+    """The roots equal RFC 6962's examples, so that other tools can check them."""
     for size in range(1, 9):
         assert root_of(grown([bytes.fromhex(text) for text in INPUTS[:size]])).hex() == ROOTS[size - 1]
     assert root_of(b"") == naive_root([])
@@ -78,7 +76,7 @@ def test_the_roots_of_the_known_example() -> None:
 
 @given(SIZES)
 def test_the_tree_grows_into_the_one_that_is_defined(size: int) -> None:
-    """Promise 11: peaks grown leaf by leaf give the defined root, one peak for each bit."""
+    """Adding leaves to the peaks gives the definition's root, with one peak for each set bit."""
     leaves = leaves_of(size)
     peaks = grown(leaves)
     assert root_of(peaks) == naive_root(leaves)
@@ -100,10 +98,7 @@ def inclusion(leaves: list[bytes], index: int) -> dict[str, Any]:
 
 @given(SIZES, st.data())
 def test_an_inclusion_proof_holds_for_its_leaf_only(size: int, data: st.DataObject) -> None:
-    """Promise 11: a proof holds for its leaf, place, size and root only.
-
-    A changed or missing step fails, too.
-    """
+    """A proof holds for its leaf, index, size, root and exact steps only."""
     leaves = leaves_of(size)
     index = data.draw(st.integers(0, size - 1))
     proof = inclusion(leaves, index)
@@ -125,7 +120,7 @@ def test_an_inclusion_proof_holds_for_its_leaf_only(size: int, data: st.DataObje
 
 @given(SIZES, st.data())
 def test_a_consistency_proof_holds_for_a_beginning_only(size: int, data: st.DataObject) -> None:
-    """Promise 11: that a tree only grew can be proven; not so if its past was changed."""
+    """A grown tree has a consistency proof; a tree with a changed past has none."""
     leaves = leaves_of(size)
     before = data.draw(st.integers(1, size))
     path = [step.hex() for step in consistency_path([leaf_hash(leaf) for leaf in leaves], before)]
@@ -157,7 +152,7 @@ FIELDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("field", sorted(FIELDS))
 def test_everything_of_a_commit_is_in_its_leaf(field: str) -> None:
-    """Promise 11: any change of an append but its position changes its leaf."""
+    """Every field of an append except its place in the store changes its leaf."""
     given: dict[str, Any] = {
         "session": "s",
         "first": 7,
@@ -178,7 +173,7 @@ def test_everything_of_a_commit_is_in_its_leaf(field: str) -> None:
 
 @given(st.text(max_size=9), st.none() | st.text(max_size=9), st.binary(max_size=9), st.data())
 def test_two_commits_have_two_leaves(session: str, request: str | None, payload: bytes, data: st.DataObject) -> None:
-    """Promise 11: no bytes can move between fields without changing the leaf."""
+    """Moving bytes between neighbouring fields of a commit changes its leaf."""
     others = (data.draw(st.text(max_size=9)), data.draw(st.none() | st.text(max_size=9)), data.draw(st.binary()))
     one = Commit(session, 1, 1, 1, 0, 0, payload, request, bytes(SALT_BYTES))
     other = Commit(others[0], 1, 1, 1, 0, 0, others[2], others[1], bytes(SALT_BYTES))
@@ -189,7 +184,7 @@ def test_two_commits_have_two_leaves(session: str, request: str | None, payload:
     ("first", "count", "salt"), [(7, 1, b""), (-1, 1, bytes(SALT_BYTES)), (7, 1 << 64, bytes(SALT_BYTES))]
 )
 def test_what_cannot_have_been_committed_is_damage(first: int, count: int, salt: bytes) -> None:
-    """Promise 12: a leaf that cannot be hashed is a typed error with session and version."""
+    """A commit that cannot be hashed is a typed error that names session and version."""
     with pytest.raises(DamagedError) as caught:
         leaf_data(Commit("s", first, count, 1, 0, 0, b"", None, salt))
     assert (caught.value.session, caught.value.version) == ("s", first)

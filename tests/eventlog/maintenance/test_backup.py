@@ -43,14 +43,14 @@ def fill(store: eventlog.Store, turns: int = 4) -> eventlog.Session:
 
 
 def whole(path: Path, against: StoreHead) -> None:
-    """The same, as far as it is told quickly."""
+    """Check head and log of a copy, without a deep verify."""
     with eventlog.open(path, read_only=True) as store:
         assert store.head() == against
         assert not store.log.check()
 
 
 def sound(path: Path, against: StoreHead) -> None:
-    """The store is whole, and has the history of this head."""
+    """Check that the store is whole and has the history of this head."""
     with eventlog.open(path, read_only=True) as store:
         assert store.head() == against
         report = verify(store, against=against, deep=True)
@@ -58,7 +58,7 @@ def sound(path: Path, against: StoreHead) -> None:
 
 
 def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
-    """A backup verifies against the original's head, and its lists, totals and request ids are the same."""
+    """A backup verifies against the original's head; lists, totals and requests are equal."""
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store)
         copied = store.backup(tmp_path / "b")
@@ -76,7 +76,7 @@ def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
 
 
 def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:
-    """A backup into the same place copies the events since, and none again."""
+    """A second backup into the same place copies the new events only."""
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store)
         first = store.backup(tmp_path / "b")
@@ -90,7 +90,7 @@ def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:
 
 
 def test_restore_to_a_position(tmp_path: Path) -> None:
-    """What is restored to a position has the heads that the original had there, and can be gone on with."""
+    """A restore to a position has the original's heads of then and can be written to."""
     heads: dict[int, StoreHead] = {}
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store, 2)
@@ -112,7 +112,7 @@ def test_restore_to_a_position(tmp_path: Path) -> None:
 
 
 def test_an_append_is_restored_whole_or_not_at_all(tmp_path: Path) -> None:
-    """At every position the restored store ends before or behind each append, and verifies."""
+    """A store restored at any position ends before or after each append, and verifies."""
     with eventlog.open(tmp_path / "s") as store:
         exchange(store.create_session(id="a"))
         commits = store.log.commits_after(0)
@@ -127,7 +127,7 @@ def test_an_append_is_restored_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_writers_go_on_during_a_backup(tmp_path: Path) -> None:
-    """Backups taken one after the other while a thread writes are each a sound state, and the last has everything."""
+    """Each backup taken beside a writing thread is a sound state; the last one is complete."""
     with eventlog.open(tmp_path / "s") as store:
         fill(store, 1)
         done = threading.Event()
@@ -154,7 +154,7 @@ def test_writers_go_on_during_a_backup(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_dies_is_unfinished_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed at any point, a restore leaves nothing, or what is refused as unfinished; run again it comes to its end."""
+    """A restore killed at any point is absent or refused as unfinished; a retry completes it."""
     monkeypatch.setattr("eventlog.maintenance.copy_commits.BATCH_COMMITS", 3)
     with eventlog.open(tmp_path / "s") as store:
         fill(store, 1)
@@ -177,7 +177,7 @@ def test_a_restore_that_dies_is_unfinished_and_goes_on(tmp_path: Path, monkeypat
 
 
 def test_a_backup_that_dies_goes_on(tmp_path: Path) -> None:
-    """Killed at any point, a second backup leaves what is refused as unfinished, or whole; run again it has everything."""
+    """A second backup killed at any point is unfinished or whole; a retry completes it."""
     with eventlog.open(tmp_path / "made") as store:
         session = fill(store, 1)
         store.backup(tmp_path / "first")
@@ -206,19 +206,19 @@ def test_a_backup_that_dies_goes_on(tmp_path: Path) -> None:
 
 
 class _FullIO(JournalIO):
-    """A disk without room, until there is some."""
+    """A disk without space, until some is set."""
 
     full = True
 
     def pwrite(self, fd: int, data: Buffer, offset: int) -> int:
-        """Refuse, as long as there is none."""
+        """Refuse while there is no space."""
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return super().pwrite(fd, data, offset)
 
 
 def test_a_full_disk_ends_a_backup_and_no_more(tmp_path: Path) -> None:
-    """Without room a backup is `BusyError`, and what there is of it is unfinished; with room it goes on."""
+    """A backup on a full disk is `BusyError` and unfinished; with space it goes on."""
     with eventlog.open(tmp_path / "s") as store:
         fill(store, 1)
         head = store.head()
@@ -234,7 +234,7 @@ def test_a_full_disk_ends_a_backup_and_no_more(tmp_path: Path) -> None:
 
 
 def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
-    """A backup goes into an empty place or a backup of this store: not over files, another store, or a state gone astray."""
+    """A backup goes into an empty place or an earlier backup of the same store only."""
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "letter").write_text("dear")
     with eventlog.open(tmp_path / "other") as other:
@@ -256,6 +256,6 @@ def test_a_place_that_holds_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_store_in_memory_is_refused(tmp_path: Path) -> None:
-    """Only a store in a directory can be backed up, and it says so."""
+    """Backing up a store in memory is refused with a clear error."""
     with eventlog.open("memory:") as store, pytest.raises(CallError):
         store.backup(tmp_path / "b")

@@ -1,4 +1,4 @@
-"""Erasing sessions: its choices, its tombstones, the space given back, and retention."""
+"""Erasing sessions: forks and sub-sessions, tombstones, space returned, and retention."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECRET = "the name of the king"
 
 
 def letters(count: int) -> str:
-    """A text that does not compress well, the same in every run."""
+    """A text that hardly compresses, the same in every run."""
     chance = random.Random(count)
     return "".join(chance.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(count))
 
@@ -51,7 +51,7 @@ def family(store: Store) -> eventlog.Session:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_an_erased_session_is_gone_at_once(name: str, tmp_path: Path) -> None:
-    """No list, handle, append or id of an erased session is left, here or for one who had it open; the tombstone is."""
+    """An erased session is gone from lists, handles and ids; its tombstone stays."""
     engine = Engine(name, tmp_path)
     store, second = engine.open(), engine.open()
     session = store.create_session(id="p", title=SECRET)
@@ -82,7 +82,7 @@ def test_an_erased_session_is_gone_at_once(name: str, tmp_path: Path) -> None:
 
 
 def test_a_message_that_was_on_its_way_is_refused(tmp_path: Path) -> None:
-    """An append that needs no lease and was decided before the erasure does not get in behind it."""
+    """An append decided before an erasure does not get in behind it."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="p")
         seen = session.version
@@ -101,7 +101,7 @@ def test_a_message_that_was_on_its_way_is_refused(tmp_path: Path) -> None:
 
 
 def test_forks_and_subsessions_are_named_kept_or_erased(tmp_path: Path) -> None:
-    """Each choice does what it says, for forks of forks and for sub-sessions; a refusal names them and erases nothing."""
+    """Forks and sub-sessions are refused, kept or erased as asked; a refusal erases nothing."""
     for number, (forks, subsessions, left) in enumerate(
         [
             ("keep", "keep", {"f", "g", "s", "other"}),
@@ -127,7 +127,7 @@ def test_forks_and_subsessions_are_named_kept_or_erased(tmp_path: Path) -> None:
 
 
 def test_a_kept_fork_goes_on_with_what_it_inherited(tmp_path: Path) -> None:
-    """Views of a fork at every version are the same before an erasure of its parent, behind it, and behind the vacuum."""
+    """A kept fork's views stay equal after its parent's erasure and after the vacuum."""
     with eventlog.open(tmp_path / "s") as store:
         family(store)
         forks = [store.session("f"), store.session("g")]
@@ -161,7 +161,7 @@ def test_a_kept_fork_goes_on_with_what_it_inherited(tmp_path: Path) -> None:
 
 
 def test_vacuum_gives_space_back(tmp_path: Path) -> None:
-    """After an erasure and a vacuum the files are smaller by what was in it, and have neither its title nor its texts."""
+    """Vacuum after an erasure shrinks the files and leaves neither title nor texts."""
     path = tmp_path / "s"
     with eventlog.open(path) as store:
         exchange(store.create_session(id="other"))
@@ -182,7 +182,7 @@ def test_vacuum_gives_space_back(tmp_path: Path) -> None:
 
 
 def test_vacuum_waits_for_nobody(tmp_path: Path) -> None:
-    """While anybody else has the store open a vacuum is refused, and the store goes on; so it is in memory."""
+    """Vacuum is refused while another handle is open, and in memory; the store goes on."""
     with eventlog.open(tmp_path / "s") as store:
         exchange(store.create_session(id="p"))
         with eventlog.open(tmp_path / "s"), pytest.raises(BusyError):
@@ -195,7 +195,7 @@ def test_vacuum_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_a_vacuum_that_dies_leaves_one_whole_store(tmp_path: Path) -> None:
-    """Killed at any point, a vacuum leaves the old store or the new one: same heads, same views, nothing in between."""
+    """A vacuum killed at any point leaves the old store or the new one, with equal heads."""
     with eventlog.open(tmp_path / "made") as store:
         family(store)
         store.erase("p", forks="keep", subsessions="cascade")
@@ -226,7 +226,7 @@ def test_a_vacuum_that_dies_leaves_one_whole_store(tmp_path: Path) -> None:
 
 
 def test_a_backup_forgets_what_the_store_forgot(tmp_path: Path) -> None:
-    """The next backup behind a vacuum has nothing of what was erased, and verifies against a head of before."""
+    """The next backup after a vacuum has nothing erased and verifies against the old head."""
     with eventlog.open(tmp_path / "s") as store:
         family(store)
         head = store.head()
@@ -247,7 +247,7 @@ def test_a_backup_forgets_what_the_store_forgot(tmp_path: Path) -> None:
 
 
 def test_a_session_that_is_run_is_not_erased(tmp_path: Path) -> None:
-    """`LeaseHeldError` for a session, or one that would go with it, whose lease somebody holds; nothing is erased."""
+    """Erasing a session whose lease is held, its own or a child's, is `LeaseHeldError`."""
     with eventlog.open(tmp_path / "s") as store, eventlog.open(tmp_path / "s") as second:
         family(store)
         with second.session("s").lease():
@@ -261,7 +261,7 @@ def test_a_session_that_is_run_is_not_erased(tmp_path: Path) -> None:
 
 
 def test_retention_by_age_count_and_size(tmp_path: Path) -> None:
-    """What is kept is young enough, few enough, small enough; sub-sessions go with their session, the oldest goes first."""
+    """Retention erases the oldest sessions with their sub-sessions until all limits hold."""
     now = [1_000_000]
     everything = {"s1", "s2", "s3", "s4", "s4b", "mine"}
     cases: list[tuple[dict[str, Any], set[str]]] = [

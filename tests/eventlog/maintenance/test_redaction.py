@@ -1,4 +1,4 @@
-"""Redaction and scrub: hidden at once in every view of every version, then gone from every file, and `verify` still passes."""
+"""Redaction hides at once in every view; a scrub clears every file; `verify` still passes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONG = f"{SECRET}\n" + "".join(f"line {number} of the listing\n" for number in r
 
 
 def talk(store: Store) -> eventlog.Session:
-    """A session that has the secret in a message, a file, streamed text, a call's input, its output and its preview."""
+    """Make a session with the secret in a message, file, stream, input, output and preview."""
     session = store.create_session(id="a")
     session.user("hello", id="m1")
     session.user([eventlog.Text(SECRET)], files=[eventlog.File("text/plain", f"data:,{SECRET}", "f")], id="m2")
@@ -60,7 +60,7 @@ def parts_with(session: eventlog.Session, text: str) -> list[str]:
 
 
 def shown(session: eventlog.Session) -> Iterator[str]:
-    """Everything that is shown of a session: its view at every version, transcripts, exports, live views."""
+    """Everything shown of a session: its views at every version, transcripts, exports."""
     for version in range(1, session.version + 1):
         yield str(list(ModelView.of(session, version).messages))
     yield str(Transcript(session).oldest_first())
@@ -70,7 +70,7 @@ def shown(session: eventlog.Session) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_redacted_part_is_hidden_everywhere_at_once(name: str, tmp_path: Path) -> None:
-    """No view of any version, live view, transcript or export of the session or its forks, older ones included, has it."""
+    """A redacted part shows in no view, transcript or export of its session and forks."""
     engine = Engine(name, tmp_path)
     store, second = engine.open(), engine.open()
     session = talk(store)
@@ -91,7 +91,7 @@ def test_a_redacted_part_is_hidden_everywhere_at_once(name: str, tmp_path: Path)
 
 
 def test_where_else_the_text_stands_is_listed(tmp_path: Path) -> None:
-    """Other parts, forks and sessions that have the text, or a line of it, or the same stored body, are named."""
+    """Other parts, forks and sessions with the redacted text, line or body are named."""
     with eventlog.open(tmp_path / "s") as store:
         session = talk(store)
         fork = store.fork(session, session.version, id="f")
@@ -112,7 +112,7 @@ def test_where_else_the_text_stands_is_listed(tmp_path: Path) -> None:
 
 
 def redact_all(store: Store) -> None:
-    """Redact whatever has the secret, where it was said and where that is found again."""
+    """Redact every part with the secret, first where it was written, then each copy."""
     waiting = [(name, part) for name in ("a", "f") for part in parts_with(store.session(name), "hunter2")]
     done: set[str] = set()
     while waiting:
@@ -123,14 +123,14 @@ def redact_all(store: Store) -> None:
 
 
 def test_scrub_takes_the_bytes_out_of_every_file(tmp_path: Path) -> None:
-    """Neither plain nor compressed is the text in any file, or in a later backup; every state is read, `verify` passes."""
+    """After a scrub no file or later backup has the text, plain or packed; `verify` passes."""
     path = tmp_path / "s"
     with eventlog.open(path) as store:
         session = talk(store)
         fork = store.fork(session, session.version, id="f")
         fork.user(f"again {SECRET}")
         session.user("kept " * 500, request_id="r1")
-        assert ModelView.of(fork).tokens  # counts are kept by the hash of what was counted
+        assert ModelView.of(fork).tokens  # counts are stored by the hash of the counted text
         store.backup(tmp_path / "b")
     with eventlog.open(path) as store:
         assert files_with(path, SECRET)
@@ -166,7 +166,7 @@ def test_scrub_takes_the_bytes_out_of_every_file(tmp_path: Path) -> None:
 
 
 def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
-    """Who has the rest of a view cannot try secrets against its digest: it is gone, and the audit says redacted."""
+    """A scrub removes the digests of views with the text; the audit says redacted."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="a")
         for text in ("hello", SECRET, "bye"):
@@ -190,7 +190,7 @@ def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
 
 
 def test_what_an_heir_redacts_of_an_erased_parent_goes(tmp_path: Path) -> None:
-    """A part that was inherited from a session erased since can be redacted, and is scrubbed where it lies."""
+    """A part inherited from an erased session can be redacted and is scrubbed where it lies."""
     with eventlog.open(tmp_path / "s") as store:
         session = talk(store)
         first, second = (store.fork(session, session.version, id=name) for name in ("f", "g"))
@@ -205,7 +205,7 @@ def test_what_an_heir_redacts_of_an_erased_parent_goes(tmp_path: Path) -> None:
 
 
 def test_an_append_that_was_emptied_without_a_redaction_is_a_fault(tmp_path: Path) -> None:
-    """A forger who writes an append anew as if it had been scrubbed is found: no redaction says so."""
+    """An append rewritten as scrubbed without a redaction is a fault."""
     from eventlog.maintenance.vacuum import emptied, rewrite
 
     with eventlog.open(tmp_path / "s") as store:
@@ -221,7 +221,7 @@ def test_an_append_that_was_emptied_without_a_redaction_is_a_fault(tmp_path: Pat
 
 
 def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
-    """Killed at any point, a scrub leaves a whole store with the same head; done again it takes the bytes out."""
+    """A scrub killed at any point leaves a whole store with its head; a retry completes it."""
     with eventlog.open(tmp_path / "made") as store:
         session = talk(store)
         for part in parts_with(session, "hunter2"):
@@ -248,7 +248,7 @@ def test_a_scrub_that_dies_can_be_done_again(tmp_path: Path) -> None:
 
 
 def test_scrub_needs_the_store_alone(tmp_path: Path) -> None:
-    """While somebody else has it open a scrub is refused; so it is in memory, where nothing is on disk."""
+    """Scrub is refused while another handle is open, and for a store in memory."""
     with eventlog.open(tmp_path / "s") as store:
         talk(store)
         with eventlog.open(tmp_path / "s"), pytest.raises(BusyError):
@@ -258,7 +258,7 @@ def test_scrub_needs_the_store_alone(tmp_path: Path) -> None:
 
 
 def test_a_restore_before_a_redaction_says_what_was_scrubbed_since(tmp_path: Path) -> None:
-    """Spec §14: going back in time brings no scrubbed part back: it is redacted, in forks too, and `verify` says nothing else."""
+    """After a restore to before a redaction a scrubbed part is redacted, in forks too."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="a")
         session.user(f"say {SECRET}")

@@ -1,4 +1,4 @@
-"""Repair: all that is sound goes into a new store, every loss is listed, and the damaged store is left as it is."""
+"""Repair saves all sound data to a new store, lists every loss, and changes no old file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LARGE = "a large text that is stored beside its event, as one of those is " * 60
 
 
 def fill(path: Path, *, closed: bool = True, many: int = 3) -> dict[str, list[bytes]]:
-    """Sessions with large texts, a fork, an erased session; the payloads of each session that is there."""
+    """Make sessions with large texts, a fork and an erased session; return their payloads."""
     child = os.fork()
     if not child:
         try:
@@ -56,7 +56,7 @@ def fill(path: Path, *, closed: bool = True, many: int = 3) -> dict[str, list[by
 
 
 def _fill(path: Path, *, closed: bool, many: int) -> None:
-    """In a process of its own: one that ends without closing leaves the journal unfolded."""
+    """Fill a store in its own process: exiting without a close leaves the journal unfolded."""
     store = eventlog.open(path)
     for number in range(many):
         session = store.create_session(id=f"s{number}")
@@ -75,12 +75,12 @@ def _fill(path: Path, *, closed: bool, many: int) -> None:
 
 
 def state(path: Path) -> dict[str, bytes]:
-    """What is in the files of a directory."""
+    """Return the digest of each file below a directory."""
     return {str(file): sha256(file.read_bytes()).digest() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
 def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
-    """Repair, and check what always holds: prefixes of the truth, every loss listed, the damaged store untouched."""
+    """Repair, then check: prefixes of the original, listed losses, the old store unchanged."""
     before = state(path)
     new = path.with_name("new")
     done = repair(path, new)
@@ -116,7 +116,7 @@ def repaired(path: Path, payloads: dict[str, list[bytes]]) -> RepairReport:
 
 
 def change(path: Path, job: Callable[[Any, dict[str, Any]], None]) -> None:
-    """Change a store's LMDB as a careless hand would."""
+    """Change a store's LMDB with matching checksums and stale hashes."""
     with lmdb.open(str(path / "lmdb"), max_dbs=16, lib_version=LIB_VERSION) as environment:
         trees = {name: environment.open_db(name.encode()) for name in TREES}
         with environment.begin(write=True) as txn:
@@ -125,7 +125,7 @@ def change(path: Path, job: Callable[[Any, dict[str, Any]], None]) -> None:
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_a_sound_store_is_saved_whole(tmp_path: Path, *, closed: bool) -> None:
-    """Nothing is lost of a store that is sound, whether it was closed or its process died."""
+    """A sound store loses nothing, closed in order or not."""
     payloads = fill(tmp_path / "s", closed=closed)
     done = repaired(tmp_path / "s", payloads)
     assert not done.losses
@@ -137,7 +137,7 @@ def test_a_sound_store_is_saved_whole(tmp_path: Path, *, closed: bool) -> None:
 
 
 def test_only_the_journal_can_be_read(tmp_path: Path) -> None:
-    """With LMDB gone, or its first pages overwritten, everything that was not folded yet is saved from the journal."""
+    """Without LMDB's first pages, or its file, unfolded commits are saved from the journal."""
     payloads = fill(tmp_path / "s", closed=False)
     data = tmp_path / "s" / "lmdb" / "data.mdb"
     data.write_bytes(bytes(8192) + data.read_bytes()[8192:])
@@ -187,7 +187,7 @@ def newest_meta(path: Path) -> int:
 @pytest.mark.parametrize("how", META_DAMAGE)
 @pytest.mark.parametrize("newest", [True, False])
 def test_one_meta_page_is_enough(tmp_path: Path, how: str, *, newest: bool) -> None:
-    """With one of LMDB's two meta pages damaged, whichever, nothing is lost that the journal still has; the damaged store stays as it is."""
+    """With one of LMDB's two meta pages damaged, nothing in the journal is lost."""
     payloads = fill(tmp_path / "s")
     older, newer = sorted(
         range(2),
@@ -206,7 +206,7 @@ def test_one_meta_page_is_enough(tmp_path: Path, how: str, *, newest: bool) -> N
 
 @pytest.mark.parametrize("how", ["zeros", "magic"])
 def test_what_only_the_newest_meta_page_led_to_is_listed(tmp_path: Path, how: str) -> None:
-    """With the newest meta page and the journal lost, all is there that was folded before, and the rest is a loss that is listed."""
+    """With newest meta page and journal lost, earlier folds are saved, other loss is listed."""
     payloads = fill(tmp_path / "s")
     for _ in range(2):
         with eventlog.open(tmp_path / "s") as store:
@@ -220,7 +220,7 @@ def test_what_only_the_newest_meta_page_led_to_is_listed(tmp_path: Path, how: st
 
 
 def test_sectors_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a file on a bad disk all is copied but the sectors that cannot be read; of a meta page there the other one is told."""
+    """Unreadable sectors of a bad disk are skipped and the others copied."""
     pages = tmp_path / "data.mdb"
     fill(tmp_path / "s")
     content = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
@@ -244,7 +244,7 @@ def test_sectors_that_cannot_be_read_are_left_out(tmp_path: Path, monkeypatch: p
 
 
 def test_both_meta_pages_lost_leave_the_journal(tmp_path: Path) -> None:
-    """With both meta pages damaged that is said, and everything that the journal has is saved."""
+    """With both meta pages damaged the loss is listed and the journal's content is saved."""
     payloads = fill(tmp_path / "s", closed=False)
     for number, how in enumerate(("magic", "root beyond the end")):
         damage_meta(tmp_path / "s", number, how)
@@ -256,7 +256,7 @@ def test_both_meta_pages_lost_leave_the_journal(tmp_path: Path) -> None:
 
 
 def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
-    """A frame that is damaged, in the middle or at the end, is listed by its positions, though nobody knows whose it was."""
+    """A damaged frame of unknown sessions is listed as lost by its positions."""
     payloads = fill(tmp_path / "s", closed=False)
     (file,) = (tmp_path / "s" / "journal").glob("*.log")
     data = file.read_bytes()
@@ -274,7 +274,7 @@ def test_what_the_journal_lost_is_listed(tmp_path: Path) -> None:
 
 
 def test_only_lmdb_can_be_read(tmp_path: Path) -> None:
-    """With the journal gone everything that was folded is saved."""
+    """With the journal gone everything folded is saved."""
     payloads = fill(tmp_path / "s")
     shutil.rmtree(tmp_path / "s" / "journal")
     assert not repaired(tmp_path / "s", payloads).losses
@@ -282,7 +282,7 @@ def test_only_lmdb_can_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("chunk", [0, 1])
 def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
-    """A session is kept up to what is missing of it; that and what lies behind is listed; so is a fork that needs it."""
+    """A session is saved up to its first gap; the gap and forks that need it are listed."""
     fill(tmp_path / "s")
     with eventlog.open(tmp_path / "s") as store:
         last = store.session("s0").version
@@ -297,7 +297,7 @@ def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
     keys = [key for key in segments.keys("commits") if PAIR.unpack(key)[0] == row.number]
     segments.close()
     assert len(keys) == 3
-    shutil.rmtree(tmp_path / "s" / "journal")  # it may hold what was folded a while ago
+    shutil.rmtree(tmp_path / "s" / "journal")  # the journal may hold frames that were folded a while ago
     change(tmp_path / "s", lambda txn, trees: txn.delete(keys[chunk], db=trees["commits"]))
     done = repaired(tmp_path / "s", payloads)
     lost = {loss.session: (loss.first, loss.last) for loss in done.losses}
@@ -311,7 +311,7 @@ def test_a_hole_ends_a_session_and_is_named(tmp_path: Path, chunk: int) -> None:
 
 @pytest.mark.parametrize("keys", [False, True])
 def test_any_damaged_head_costs_no_event(tmp_path: Path, *, keys: bool) -> None:
-    """Whosever head is damaged, a tombstone's or that of the record of what is left too: what lists and views show stays."""
+    """A damaged head of any session costs no event: lists and views stay equal."""
     with eventlog.open(tmp_path / "s", keys=tmp_path / "keys" if keys else None) as store:
         parent = store.create_session(id="a", title="A")
         for turn in range(4):
@@ -342,7 +342,7 @@ def test_any_damaged_head_costs_no_event(tmp_path: Path, *, keys: bool) -> None:
 
 
 def test_a_large_text_that_is_lost_is_named(tmp_path: Path) -> None:
-    """The session is kept without it, the version that names it is listed, and can be redacted."""
+    """A session is saved without a lost large text; its version is listed and redactable."""
     payloads = fill(tmp_path / "s", many=1)
 
     def drop(txn: Any, trees: dict[str, Any]) -> None:
@@ -363,7 +363,7 @@ def test_a_large_text_that_is_lost_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_damage(tmp_path: Path, seed: int) -> None:
-    """Whatever bytes or pages are overwritten, what is saved is a part of the truth, and what is not is listed."""
+    """After random damage every saved byte is true, and every loss is listed."""
     payloads = fill(tmp_path / "s", closed=seed % 2 == 0)
     chance = random.Random(seed)
     files = [tmp_path / "s" / "lmdb" / "data.mdb"]
@@ -382,7 +382,7 @@ def test_random_damage(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_repair_that_dies_is_begun_again(tmp_path: Path) -> None:
-    """Killed at any point, a repair leaves what is refused as unfinished; run again it saves everything."""
+    """A repair killed at any point is refused as unfinished; a retry saves everything."""
     payloads = fill(tmp_path / "s", many=1)
     at, finished = 1, False
     while not finished:
@@ -402,7 +402,7 @@ TOP = 2**63 - 1
 
 
 def test_times_that_are_no_longer_admitted_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Appends whose times lie further apart than a chunk can say, from before they were refused, are folded, copied and saved as they are."""
+    """Older appends with times too far apart for a chunk are folded, copied and saved."""
     path = tmp_path / "old"
     times = [TOP, -TOP, -1, TOP, TOP - 1]
     with monkeypatch.context() as earlier:
@@ -427,7 +427,7 @@ def test_times_that_are_no_longer_admitted_are_kept(tmp_path: Path, monkeypatch:
 
 
 def test_what_a_repair_refuses(tmp_path: Path) -> None:
-    """No store, a store that is open, a place that is taken, one inside the store; what broke off is begun again."""
+    """Repair refuses a missing or open store and a taken or inner place; retries start over."""
     fill(tmp_path / "s", many=1)
     with pytest.raises(NotFoundError):
         repair(tmp_path / "nothing", tmp_path / "new")
@@ -446,7 +446,7 @@ def test_what_a_repair_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_a_repair_needs_no_more_address_space_than_the_store(tmp_path: Path) -> None:
-    """Promise 12: with a limit to the process's address space a store is saved as always: maps are as large as its file needs."""
+    """Promise 12: repair needs no more address space than the store's file."""
     payloads = fill(tmp_path / "s", many=1)
     limited = (
         "import resource, sys; from pathlib import Path; from eventlog.maintenance.repair import repair\n"

@@ -1,6 +1,7 @@
-"""The reusable test cases that ship with `eventsourcing`, on our log as its persistence module, over both engines.
+"""The test cases that ship with `eventsourcing`, run on our persistence module.
 
-`cases` is the wheel's own module; its classes are used through it, so that pytest does not collect the originals.
+`cases` is the wheel's own module; its classes are used through it, so that pytest does not collect
+the originals.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class TestAggregateRecorderOnDisk(OnDisk, cases.AggregateRecorderTestCase):
 
 
 class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
-    """Notifications: contiguous, selected by range and topic, written concurrently, followed live; in memory."""
+    """Notifications in memory: contiguous, selectable, written concurrently, followed live."""
 
     def create_recorder(self) -> LogApplicationRecorder:
         """The recorder under test."""
@@ -91,7 +92,7 @@ class TestApplicationRecorderInMemory(OnMemory, cases.ApplicationRecorderTestCas
 
 
 class TestApplicationRecorderOnDisk(OnDisk, cases.ApplicationRecorderTestCase[LogApplicationRecorder]):
-    """Notifications: contiguous, selected by range and topic, written concurrently, followed live; on disk."""
+    """Notifications on disk: contiguous, selectable, written concurrently, followed live."""
 
     def create_recorder(self) -> LogApplicationRecorder:
         """The recorder under test."""
@@ -151,11 +152,11 @@ class TestNotificationsOnDisk(OnDisk, cases.NonInterleavingNotificationIDsBaseCa
 
 
 class OtherTrackingRecorder(LogTrackingRecorder):
-    """A subclass that a factory is asked for."""
+    """A tracking recorder's subclass, for the factory to make."""
 
 
 class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
-    """The factory is found through PERSISTENCE_MODULE and makes every kind of recorder; in memory."""
+    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder; in memory."""
 
     def setUp(self) -> None:
         """Name the module in the environment."""
@@ -192,7 +193,7 @@ class TestFactoryInMemory(cases.InfrastructureFactoryTestCase[LogFactory]):
 
 
 class TestFactoryOnDisk(TestFactoryInMemory):
-    """The factory is found through PERSISTENCE_MODULE and makes every kind of recorder; on disk."""
+    """PERSISTENCE_MODULE selects our factory, which makes every kind of recorder; on disk."""
 
     def path(self) -> str:
         """Where the store is."""
@@ -202,12 +203,12 @@ class TestFactoryOnDisk(TestFactoryInMemory):
 
 
 class InEnvironment(TestCase):
-    """The process's environment selects our module, for cases that construct everything themselves and close little."""
+    """Cases that construct everything themselves select our module by environment variables."""
 
     disk: ClassVar[bool] = False
 
     def setUp(self) -> None:
-        """Set the environment; the end of the test closes every log that was opened, then removes the directory."""
+        """Set the environment; after the test close every opened log and remove the directory."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.path = f"{folder.name}/store" if self.disk else "memory:"
@@ -238,7 +239,7 @@ class TestExampleApplicationOnDisk(TestExampleApplicationInMemory):
 
 
 class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
-    """A materialised view in the log: each count is an event, recorded with the position of what was counted."""
+    """A materialised view in the log: each count is an event with the counted position."""
 
     def _count(self, name: str) -> int:
         newest = self.select_events(name, desc=True, limit=1)
@@ -248,19 +249,19 @@ class CountersView(LogProcessRecorder, projection_cases.EventCountersView):
         self.insert_events([StoredEvent(name, self._count(name) + 1, "counted", b"")], tracking=tracking)
 
     def get_created_event_counter(self) -> int:
-        """How many events created something."""
+        """Return the count of creating events."""
         return self._count("created")
 
     def get_subsequent_event_counter(self) -> int:
-        """How many did not."""
+        """Return the count of other events."""
         return self._count("subsequent")
 
     def incr_created_event_counter(self, tracking: Tracking) -> None:
-        """Count one that created something."""
+        """Count a creating event."""
         self._increment("created", tracking)
 
     def incr_subsequent_event_counter(self, tracking: Tracking) -> None:
-        """Count one that did not."""
+        """Count another event."""
         self._increment("subsequent", tracking)
 
 
@@ -281,7 +282,7 @@ class TestViewOnDisk(OnDisk, projection_cases.EventCountersViewTestCase):
 
 
 class TestProjectionInMemory(InEnvironment, projection_cases.AggregateEventCountersProjectionTestCase):
-    """A projection follows an application on our module, and its errors come out; in memory."""
+    """A projection follows an application on our module, and its errors are raised; in memory."""
 
     view_class = CountersView
 
@@ -293,17 +294,17 @@ class TestProjectionOnDisk(TestProjectionInMemory):
 
 
 class TestEventSourcedProjectionInMemory(InEnvironment, projection_cases.EventSourcedProjectionTestCase):
-    """A projection that is itself event-sourced keeps its events and positions on our module; in memory."""
+    """An event-sourced projection keeps its events and positions on our module; in memory."""
 
 
 class TestEventSourcedProjectionOnDisk(TestEventSourcedProjectionInMemory):
-    """The same in one store with the application it follows; on disk."""
+    """An event-sourced projection shares one store with its application; on disk."""
 
     disk = True
 
 
 class TestProjectionOfDecisions(InEnvironment, projection_cases.TaggedDecisionCountersProjectionTestCase):
-    """A view of tagged decisions, which the library's own module records, is kept in our log."""
+    """A view of tagged decisions, recorded by the library's own module, is stored in our log."""
 
     view_class = CountersView
     env: ClassVar[dict[str, str]] = {
@@ -323,16 +324,16 @@ class Chats(Application[str]):
 
 
 class Prompts(LogProcessRecorder):
-    """A view: what users said, by session, kept with the position up to which it was read."""
+    """A view: users' prompts by session, stored with the position read so far."""
 
     def add(self, session: str, text: str, tracking: Tracking) -> None:
-        """Keep one more."""
+        """Add a prompt."""
         known = self.select_events(session, desc=True, limit=1)
         version = known[0].originator_version + 1 if known else 1
         self.insert_events([StoredEvent(session, version, "prompt", text.encode())], tracking=tracking)
 
     def of(self, session: str) -> list[str]:
-        """What was said in a session."""
+        """The prompts of a session."""
         return [event.state.decode() for event in self.select_events(session)]
 
 
@@ -344,7 +345,7 @@ class CollectPrompts(Projection[Prompts]):
 
     @singledispatchmethod
     def process_event(self, domain_event: ConversationEvent, tracking: Tracking) -> None:
-        """Keep a prompt; track everything else."""
+        """Store a prompt; track every other event."""
         match domain_event.event:
             case ev.PartStarted(kind=eventlog.Text(text=str(text))) if text:
                 self.view.add(domain_event.originator_id, text, tracking)
@@ -353,7 +354,7 @@ class CollectPrompts(Projection[Prompts]):
 
 
 def test_a_projection_follows_our_conversations(tmp_path: Path) -> None:
-    """A projection of `eventsourcing` sees every prompt of every conversation once: before it runs, live, after a restart."""
+    """An `eventsourcing` projection sees each prompt once: earlier, live, after a restart."""
     path = str(tmp_path / "chats")
     env = {
         "CHATS_PERSISTENCE_MODULE": "eventlog.recorder.conversations",

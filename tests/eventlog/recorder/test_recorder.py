@@ -1,4 +1,4 @@
-"""What our persistence module promises beyond the library's own test cases (`test_eventsourcing.py`)."""
+"""Our persistence module beyond the library's own test cases (`test_eventsourcing.py`)."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of four versions and few pieces in memory, so that a short stream has many levels."""
+    """Shrink blocks to four versions and few cached pieces: a short stream has many levels."""
     monkeypatch.setattr(index, "BLOCK", 4)
     monkeypatch.setattr(index, "_RECENT", 3)
 
 
 def process(log: Log, application: str = "app") -> LogProcessRecorder:
-    """A recorder with an index of its own, as a new process has it."""
+    """A recorder with its own index, as in a new process."""
     return LogProcessRecorder(RecorderStream(log, application))
 
 
@@ -100,7 +100,7 @@ def twin(name: str) -> UUID | str:
 def test_recorder_equals_a_plain_model(
     inserts: list[tuple[list[tuple[str, int]], int | None]], again: set[int], lost: int, bounds: st.DataObject
 ) -> None:
-    """Whatever is inserted, refused, reopened, and lost of what is derived: events, notifications and tracking are a list's."""
+    """Events, notifications and tracking equal a list's after any inserts, refusals, losses."""
     log = MemoryLog()
     recorder, other = process(log), process(log)
     versions: dict[str, dict[int, StoredEvent]] = {name: {} for name in NAMES}
@@ -146,7 +146,7 @@ def test_recorder_equals_a_plain_model(
 
 
 class CountingLog(MemoryLog):
-    """Counts the events that are read."""
+    """A log that counts the events read."""
 
     events = 0
 
@@ -159,7 +159,7 @@ class CountingLog(MemoryLog):
 
 @pytest.mark.usefixtures("small_blocks")
 def test_opening_reads_less_than_a_block() -> None:
-    """A new process that inserts and looks up reads fewer than a block of events, however long the stream is."""
+    """A new process inserts and looks up by reading fewer events than one block."""
     log = CountingLog()
     writer = process(log)
     for number in range(203):
@@ -170,19 +170,19 @@ def test_opening_reads_less_than_a_block() -> None:
     fresh.insert_events([event("o1", 1000)])
     with pytest.raises(IntegrityError):
         fresh.insert_events([event("o7", 7)])
-    assert log.events == 203 % 4 + 1  # the commit that the mark names is looked at, too
+    assert log.events == 203 % 4 + 1  # the commit at the position of the last derived value is read, too
     assert len(fresh.select_events("o1", desc=True, limit=1)) == 1
     assert log.events == 203 % 4 + 2
 
 
 @pytest.mark.usefixtures("small_blocks")
 def test_derived_values_stay_in_proportion() -> None:
-    """Pieces replace those below them: what is derived does not grow with the number of levels."""
+    """Derived values replace those of lower levels and do not grow with their number."""
     log = MemoryLog()
     writer = process(log)
     for number in range(1024):
         writer.insert_events([event(f"o{number}", 1)])
-    for number in range(1024):  # look everywhere, so that every piece is made
+    for number in range(1024):  # look up every version, so that every derived piece is made
         assert len(writer.select_events(f"o{number}")) == 1
     size = sum(len(value) for _, value in log.scan_derived(b""))
     assert len(log.scan_derived(b"")) <= 256 + 2 + 4
@@ -191,7 +191,7 @@ def test_derived_values_stay_in_proportion() -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_an_index_of_another_history_is_not_used() -> None:
-    """Derived values that describe another stream of the same name are dropped, not believed."""
+    """Derived values that describe another stream of the same name are dropped."""
     old, new = MemoryLog(), MemoryLog()
     for log, name in ((old, "old"), (new, "new")):
         for number in range(20):
@@ -205,7 +205,7 @@ def test_an_index_of_another_history_is_not_used() -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_damaged_pieces_are_made_again() -> None:
-    """A derived value with one wrong byte is not believed; look-ups find everything all the same."""
+    """A derived value with one wrong byte is ignored; look-ups still find everything."""
     log = MemoryLog()
     writer = process(log)
     for number in range(100):
@@ -221,27 +221,27 @@ def test_damaged_pieces_are_made_again() -> None:
 
 
 class HurriedLog(MemoryLog):
-    """Something else happens right before the first append."""
+    """A log in which another append goes in right before the first one."""
 
     before: Callable[[], object] | None = None
     looks = 0
 
     def submit(self, append: Append) -> Ticket:
-        """Let the other go first."""
+        """Let the other append go first."""
         before, self.before = self.before, None
         if before is not None:
             before()
         return super().submit(append)
 
     def last_position(self) -> int:
-        """Count how often a follower looks."""
+        """Count how often a follower asks."""
         self.looks += 1
         return super().last_position()
 
 
 @pytest.mark.parametrize(("other", "wins"), [("a", False), ("b", True)])
 def test_two_may_begin_a_stream(other: str, *, wins: bool) -> None:
-    """Whoever comes second to a stream that did not exist is checked against the first, and goes in if it may."""
+    """The second to start a stream is checked against the first and may still go in."""
     log = HurriedLog()
     log.before = lambda: process(log).insert_events([event(other, 1)])
     if wins:
@@ -252,7 +252,7 @@ def test_two_may_begin_a_stream(other: str, *, wins: bool) -> None:
 
 
 def test_a_follower_that_waits_is_idle() -> None:
-    """A subscription without news looks at the log about ten times a second, not continuously."""
+    """A waiting subscription asks the log about ten times a second, not continuously."""
     log = HurriedLog()
     process(log).insert_events([event("a", 1)])
     subscription = process(log).subscribe(gt=1)
@@ -267,7 +267,7 @@ def test_a_follower_that_waits_is_idle() -> None:
 
 
 def test_of_two_inserts_of_one_version_one_is_refused(log: Log) -> None:
-    """Eight threads with an index each race for the same versions and positions: each goes in once, all or nothing."""
+    """Eight threads with an index each race for versions: each is inserted once, atomically."""
     recorders = [process(log) for _ in range(8)]
     barrier = Barrier(8)
 
@@ -309,7 +309,7 @@ def _claim(path: str, start: Any, results: Any) -> None:
 
 
 def test_processes_share_a_stream(tmp_path: Path) -> None:
-    """Three processes race for the same versions: every version is recorded once, and each knows which were its own."""
+    """Three processes race for versions: each is recorded once and known to its process."""
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(3), context.Queue()
     workers = [context.Process(target=_claim, args=(str(tmp_path / "store"), start, results)) for _ in range(3)]
@@ -325,7 +325,7 @@ def test_processes_share_a_stream(tmp_path: Path) -> None:
 
 
 def test_a_subscription_has_no_gap(log: Log) -> None:
-    """Followers of four writers, some of whose events are filtered, get every notification once and in order, live."""
+    """Followers of four writers, some filtered, get every notification once, in order, live."""
     recorder = process(log)
     wanted: list[Notification] = []
     everything: list[Notification] = []
@@ -357,7 +357,7 @@ def test_a_subscription_has_no_gap(log: Log) -> None:
 
 
 def test_a_subscription_that_waits_can_be_stopped(log: Log) -> None:
-    """`stop()` from another thread ends a subscription that waits for events."""
+    """`stop()` from another thread ends a waiting subscription."""
     subscription = process(log).subscribe()
     got: list[Notification] = []
     waiting = Thread(target=lambda: got.extend(subscription))
@@ -369,7 +369,7 @@ def test_a_subscription_that_waits_can_be_stopped(log: Log) -> None:
 
 
 def test_a_wait_is_woken(log: Log) -> None:
-    """`wait()` returns when the position is recorded through another recorder, and can be interrupted meanwhile."""
+    """`wait()` returns once another recorder records the position, and can be interrupted."""
     waiting, interrupt = process(log), Event()
     with ThreadPoolExecutor(2) as pool:
         patient = pool.submit(waiting.wait, "up", 3, 30)
@@ -385,7 +385,7 @@ def test_a_wait_is_woken(log: Log) -> None:
 
 
 def test_applications_do_not_mix(log: Log) -> None:
-    """Applications, and the snapshots of each, that share a store have ids, versions and tracking of their own."""
+    """Applications in one store have their own ids, versions, snapshots and tracking."""
     ours, theirs = process(log, "ours"), process(log, "theirs")
     snapshots = LogAggregateRecorder(RecorderStream(log, "ours", "snapshots"))
     assert ours.insert_events([event("a", 1)], tracking=Tracking("up", 5)) == [1]
@@ -397,7 +397,7 @@ def test_applications_do_not_mix(log: Log) -> None:
 
 
 def test_a_store_keeps_everything_when_it_is_closed(tmp_path: Path) -> None:
-    """A closed and reopened store gives the same events, notifications and tracking."""
+    """A reopened store gives the same events, notifications and tracking."""
     env = {"PERSISTENCE_MODULE": "eventlog.recorder", "EVENTLOG_PATH": str(tmp_path / "store")}
     made: InfrastructureFactory[Any] = InfrastructureFactory.construct(env)
     recorder = made.process_recorder()
@@ -420,7 +420,7 @@ def test_a_store_keeps_everything_when_it_is_closed(tmp_path: Path) -> None:
 
 
 def test_conversations_do_not_see_streams(log: Log) -> None:
-    """A store with recorder streams in it lists, finds and opens its conversations only."""
+    """A store lists, finds and opens its conversations only, no recorder streams."""
     recorder = process(log)
     recorder.insert_events([event("a", 1)])
     with eventlog.Store(log) as store:
@@ -437,7 +437,7 @@ def test_conversations_do_not_see_streams(log: Log) -> None:
 
 
 def test_conversations_are_notifications(log: Log) -> None:
-    """Every event of every conversation, deltas one by one, is one notification; the mapper gives back what was recorded."""
+    """Each event of each conversation is one notification, and the mapper restores it."""
     process(log).insert_events([event("a", 1)])
     with eventlog.Store(log) as store:
         sessions = [store.create_session(id=name) for name in ("one", "two")]
@@ -514,7 +514,7 @@ def test_the_bytes_of_a_batch_are_frozen() -> None:
     ids=["too new", "no originator", "unknown kind", "short id", "columns", "nothing", "no mark", "empty"],
 )
 def test_what_cannot_be_read_is_a_typed_error(log: Log, payload: bytes, error: type[Exception]) -> None:
-    """A batch that is damaged or from a newer program is `DataError`, and its cause names stream, version and position."""
+    """A damaged or newer batch is `DataError` that names stream, version and position."""
     process(log).insert_events([event("a", 1)])
     log.submit(Append(session=NAME, payload=payload, count=1, time=0)).wait()
     for call in (
@@ -532,7 +532,7 @@ def test_what_cannot_be_read_is_a_typed_error(log: Log, payload: bytes, error: t
 
 
 def test_wrong_calls_are_programming_errors() -> None:
-    """Text that cannot be kept, names that are too long and classes that do not fit are refused with their errors."""
+    """Texts, names and classes that cannot be stored are refused with typed errors."""
     log = MemoryLog()
     with pytest.raises(ProgrammingError):
         process(log).insert_events([event("\ud800", 1)])
@@ -555,7 +555,7 @@ def test_wrong_calls_are_programming_errors() -> None:
 
 
 def test_the_library_is_optional() -> None:
-    """`import eventlog` and `import projections` do without `eventsourcing`, and one package names it."""
+    """`import eventlog` and `import projections` work without `eventsourcing`."""
     script = "import sys, eventlog, projections; print(any(m.split('.')[0] == 'eventsourcing' for m in sys.modules))"
     root = Path(eventlog.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root)

@@ -1,4 +1,4 @@
-"""Ids, request ids, threads and pipelines: what is the same thing, and what happens once."""
+"""Ids, request ids, threads and pipelines: identity, and what happens exactly once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.sample_sessions import kinds, run_together, said
 
 
 def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> None:
-    """Spec §3: ids are opaque, up to 256 bytes, and things are found by them, also after reopening."""
+    """Ids are opaque, up to 256 bytes, and objects are found by them after reopening."""
     store = engine.open()
     session = store.create_session(id="my session/ü")
     session.user("hi", id="my message")
@@ -48,14 +48,14 @@ def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> 
 
 
 def test_one_session_has_one_handle_in_a_store(store: Store) -> None:
-    """Spec §16: a session asked for twice is one handle, so that its threads share one order."""
+    """A session asked for twice is one handle, so its threads share one order."""
     session = store.create_session()
     assert store.session(session.id) is session
 
 
 @pytest.mark.promise(5)
 def test_a_repeated_request_gives_the_first_result(engine: Engine) -> None:
-    """Promise 5: same request id and content gives the original result, also over handles, pipelines and restarts."""
+    """Promise 5: a repeated request gets the first result, across handles and restarts."""
     store = engine.open()
     session = store.create_session()
     message = session.user("once", request_id="r")
@@ -107,7 +107,7 @@ def test_eight_threads_with_one_request_write_once(store: Store) -> None:
 
 
 def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> None:
-    """Spec §16: a handle is safe across threads: streams, tools, user messages, reads and commands at once."""
+    """Eight threads on one handle keep every delta in order beside reads and commands."""
     session = store.create_session()
 
     def work(number: int) -> None:
@@ -141,7 +141,7 @@ def test_eight_threads_on_one_handle_keep_every_word_in_order(store: Store) -> N
 
 @pytest.mark.promise(1)
 def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
-    """Promise 1: commands inside a pipeline return at once, in order, and are all durable when it ends."""
+    """Promise 1: commands in a pipeline return at once, in order, and are durable at its end."""
     session = store.create_session()
     with session.pipeline():
         for number in range(20):
@@ -156,7 +156,7 @@ def test_a_pipeline_waits_once_at_its_end(store: Store) -> None:
 
 
 def test_a_pipelined_command_that_is_refused_leaves_the_others(store: Store) -> None:
-    """Spec §3: a refusal inside a pipeline concerns that command only."""
+    """A refusal inside a pipeline affects that command only."""
     session = store.create_session()
     with session.pipeline():
         session.rename("a")

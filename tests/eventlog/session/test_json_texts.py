@@ -1,4 +1,4 @@
-"""JSON in events: commands refuse text that is none, and nothing that reads a store stumbles over what it holds already."""
+"""JSON in events: commands refuse invalid JSON, and every reader survives stored ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_JSON = {
     "deep by one": "[" * 201 + "]" * 201,
     "digits": '{"n":' + "9" * 5_000 + "}",
 }
-"""What no command takes where JSON is asked for."""
+"""Texts that no command accepts as JSON."""
 ODD = {
     **NO_JSON,
     "empty": "",
@@ -51,11 +51,11 @@ ODD = {
     "a text": '"\\ud800"',
     "other members": '{"anthropic":{"signature":5},"openai":[],"renderer":"neutral/1","options":{"model":5}}',
 }
-"""What a store may hold in those places: an append of events, and every import, keeps what it is given."""
+"""Texts a store may hold in JSON fields: event appends and imports store them unchecked."""
 
 
 def commands(session: Session, text: str) -> dict[str, Callable[[], object]]:
-    """Each command with this text where it takes JSON; those of a reply on one that is open."""
+    """Each command with this text where it takes JSON; a reply's commands on an open one."""
     reply = session.assistant("p/m")
     reply.__enter__()
     stream, call, running = (
@@ -92,7 +92,7 @@ def commands(session: Session, text: str) -> dict[str, Callable[[], object]]:
 
 @pytest.mark.parametrize("text", NO_JSON.values(), ids=NO_JSON)
 def test_no_command_takes_what_is_no_json(text: str) -> None:
-    """Whatever a command takes as JSON is refused unless every program can read it; the error does not quote it, and the reply goes on."""
+    """Each command refuses text that is not portable JSON without quoting it; replies go on."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         session.user("question")
@@ -110,7 +110,7 @@ def test_no_command_takes_what_is_no_json(text: str) -> None:
 
 
 def test_deep_arguments_are_refused_as_a_dict_too() -> None:
-    """A dict of arguments has the limits of a text."""
+    """A dict of arguments has the same depth limit as a text."""
     deep: dict[str, object] = {}
     for _ in range(300):
         deep = {"a": deep}
@@ -125,7 +125,7 @@ def test_deep_arguments_are_refused_as_a_dict_too() -> None:
 
 
 def test_every_field_of_json_is_known() -> None:
-    """The table of what is checked has every field that the events, and the values in them, declare as JSON."""
+    """The table of checked JSON fields has every field that events declare as JSON."""
     kinds: list[type[msgspec.Struct]] = [*cast("Any", ev.Event).__args__]
     kinds += [found for name in values.__all__ if isinstance(found := getattr(values, name), type)]
     for kind in kinds:
@@ -134,12 +134,12 @@ def test_every_field_of_json_is_known() -> None:
             for name, said in getattr(kind, "__annotations__", {}).items()
             if "Json" in str(said) and get_args(said) != (NoneType,)
         }
-        if kind is not ev.ForeignKept:  # the importers' own
+        if kind is not ev.ForeignKept:  # events that importers use only
             assert declared <= {*JSON_FIELDS.get(kind, ())}, kind
 
 
 def history(text: str, *, cost: str, large: int) -> list[ev.Event]:
-    """Events of every kind that has JSON, with this text in its place; two messages, a compaction behind them."""
+    """Events of every kind with JSON, this text in its place; two messages, one compaction."""
     error = MessageError("weird", "m", text)
     return [
         ev.MetadataSet("k", text),
@@ -175,7 +175,7 @@ def keep(store: Store, name: str, text: str) -> Session:
 
 
 def strict(data: bytes) -> Any:
-    """The value of JSON as its standard has it: no NaN, no Infinity."""
+    """The value of strict JSON: no NaN, no Infinity."""
 
     def refuse(name: str) -> None:
         raise AssertionError(name)
@@ -185,7 +185,7 @@ def strict(data: bytes) -> Any:
 
 @pytest.mark.parametrize("name", ODD)
 def test_every_renderer_takes_what_a_store_may_hold(name: str) -> None:
-    """Requests of every provider are JSON whatever text stands where JSON should; OpenCode's export is one that OpenCode takes."""
+    """Each renderer and export yields valid JSON for any stored text in a JSON field."""
     with eventlog.open("memory:") as store:
         session = keep(store, name, ODD[name])
         messages = ModelView.of(session).messages
@@ -221,7 +221,7 @@ COMMANDS = [
 def test_no_command_line_stumbles_over_what_a_store_may_hold(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every command that reads a session ends as it should, also where text that is no JSON, or a number without an end, stands in it."""
+    """Each command that reads a session ends normally with invalid JSON stored in it."""
     with eventlog.open(tmp_path / "s") as store:
         keep(store, name, ODD[name])
     for command in COMMANDS:
@@ -230,7 +230,7 @@ def test_no_command_line_stumbles_over_what_a_store_may_hold(
 
 
 def test_sums_of_usage_stay_numbers() -> None:
-    """Tokens whose sum no field holds stay at the largest number, and a cost of which a sum may overflow is refused: nothing breaks later."""
+    """Token sums saturate at the largest number, and a cost that may overflow is refused."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         most = (1 << 64) - 1

@@ -1,4 +1,4 @@
-"""Promise 5 under contention: one request id sent through several handles at once has one result, and is in the log once."""
+"""Promise 5 under contention: one request id over several handles has one result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Ask = Callable[[Session, str], object]
 
 @pytest.fixture
 def impatient() -> Iterator[None]:
-    """Threads change places far more often than they would by themselves."""
+    """Switch threads far more often than by default."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(2e-6)
     yield
@@ -35,12 +35,12 @@ def impatient() -> Iterator[None]:
 
 
 def by_user(session: Session, request: str) -> object:
-    """Add a user message, whose ids come from the request's."""
+    """Add a user message whose ids derive from the request's."""
     return session.user("hi", request_id=request)
 
 
 def by_append(session: Session, request: str) -> object:
-    """Append an event as it is; returns where it is in the log."""
+    """Append an event as it is; return its position."""
     event = ev.UserMessageAdded(f"message {request}")
     committed = session.append([(0, event)], request_id=request)
     return committed.first, committed.last, committed.position
@@ -59,7 +59,7 @@ ASKS: list[Ask] = [by_user, by_append, by_task]
 def test_a_request_that_another_handle_commits_meanwhile_has_its_result(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, ask: Ask
 ) -> None:
-    """Promise 5: what another handle commits between the look-up of the request id and the decision is the result."""
+    """Promise 5: a commit between the request's look-up and its decision gives the result."""
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
     look_up = store.log.request
@@ -81,7 +81,7 @@ def test_a_request_that_another_handle_commits_meanwhile_has_its_result(
 def test_other_content_that_another_handle_commits_meanwhile_is_told(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 5: the slower of two different requests with one id is refused for that, not for its message's id."""
+    """Promise 5: the slower of two different requests with one id is refused for its content."""
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
     look_up = store.log.request
@@ -102,7 +102,7 @@ def test_other_content_that_another_handle_commits_meanwhile_is_told(
 
 @pytest.mark.promise(5)
 def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 5: a handle whose lease another one took still gives the result of what that one committed under the id."""
+    """Promise 5: a handle that lost its lease still returns the request's committed result."""
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
     session.acquire()
@@ -127,7 +127,7 @@ def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monk
 @pytest.mark.parametrize("leased", [False, True], ids=["without a lease", "one holds the lease"])
 @pytest.mark.usefixtures("impatient")
 def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engine, *, leased: bool) -> None:
-    """Promise 5: of two handles in two threads that send one request id at once, both get the first result."""
+    """Promise 5: two handles in two threads with one request id get the first result."""
     stores = engine.open(), engine.open()
     stores[0].create_session(id="s")
     sessions = [store.session("s") for store in stores]
@@ -156,7 +156,7 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
 
 
 def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session) -> None:
-    """Promise 4: a retried append with its request id gets the first outcome, also from a handle that lost the lease since."""
+    """Promise 4: a fenced handle's repeated request returns the first outcome."""
     session.acquire()
     items, version = [(0, ev.Custom("n", "{}"))], session.version
     first = session.append(items, expected_version=version, request_id="r")
@@ -167,7 +167,7 @@ def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session
 
 
 def lose_lease(session: Session) -> None:
-    """Another owner takes the session's lease, and gives it back."""
+    """Let another owner take the session's lease and release it."""
     log = session.store.log
     head = log.head(session.id)
     assert head is not None
@@ -175,7 +175,7 @@ def lose_lease(session: Session) -> None:
 
 
 def messages(session: Session) -> Counter[str]:
-    """The user messages that were added, each once."""
+    """The added user messages, each once."""
     found = Counter(
         recorded.event.message for recorded in session.events() if isinstance(recorded.event, ev.UserMessageAdded)
     )

@@ -1,4 +1,4 @@
-"""An end that found no room is no end: it can be repeated, and what comes after it goes on."""
+"""An end refused for lack of space can be repeated, and the reply goes on after it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WAYS = pytest.mark.parametrize("way", ["refuse", "fail"])
 
 
 def is_open(what: Reply | TextStream) -> bool:
-    """Whether it says that it is open."""
+    """Whether the part or message is open."""
     return what.is_open
 
 
 @WAYS
 def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way: str) -> None:
-    """Spec §3: a text whose end was refused is open: it takes deltas, it can be ended, and then it is."""
+    """A text whose end was refused stays open, takes deltas and can be ended."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -47,7 +47,7 @@ def test_the_end_of_a_text_can_be_repeated(log: FaultyLog, session: Session, way
 
 @WAYS
 def test_a_message_whose_text_could_not_be_ended_can_be_finished(log: FaultyLog, session: Session, way: str) -> None:
-    """Spec §3: `finish` ends what is open, also what somebody tried to end before."""
+    """`finish` ends every open part, also one whose first end was refused."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -60,7 +60,7 @@ def test_a_message_whose_text_could_not_be_ended_can_be_finished(log: FaultyLog,
 
 @WAYS
 def test_what_ended_in_a_refused_pipeline_is_open(log: FaultyLog, session: Session, way: str) -> None:
-    """Spec §3: the end of a text, of a step and of a message that a pipeline could not commit have not been; all can be repeated."""
+    """Ends of a text, step and message in a refused pipeline do not hold and can be repeated."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -79,7 +79,7 @@ def test_what_ended_in_a_refused_pipeline_is_open(log: FaultyLog, session: Sessi
 
 @WAYS
 def test_what_began_in_a_refused_pipeline_does_not_hold_up_the_end(log: FaultyLog, session: Session, way: str) -> None:
-    """Spec §3: a text and a step that never came to be need no end."""
+    """A text and a step that a refused pipeline never started need no end."""
     with session.assistant() as reply:
         session.flush()
         setattr(log, way, 1)
@@ -91,7 +91,7 @@ def test_what_began_in_a_refused_pipeline_does_not_hold_up_the_end(log: FaultyLo
 
 @WAYS
 def test_an_awaited_end_can_be_repeated(log: FaultyLog, session: Session, way: str) -> None:
-    """Spec §16: the same for asyncio; a message whose end was refused is closed when its block is left."""
+    """A refused awaited end can be repeated, and leaving the block closes the message."""
     chat = AsyncSession(session)
 
     async def turn() -> None:
@@ -116,7 +116,7 @@ def test_an_awaited_end_can_be_repeated(log: FaultyLog, session: Session, way: s
 
 @WAYS
 def test_a_call_that_could_not_run_takes_more_input(log: FaultyLog, session: Session, way: str) -> None:
-    """Spec §3: a call whose running was refused is pending: its arguments may go on, and it can be run."""
+    """A call whose start was refused is pending: it takes arguments and can be started."""
     with session.assistant() as reply:
         call = reply.tool("bash", call_id="c")
         call.stream_input("{")

@@ -1,4 +1,4 @@
-"""Rollback, redo and forks through the handle: what was there comes back, and nobody else's history changes."""
+"""Rollback, redo and fork through the handle: history returns, others' is unchanged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.sample_sessions import USAGE, exchange, said
 
 @pytest.mark.promise(6, 9)
 def test_rollback_and_redo_bring_back_what_was(store: Store) -> None:
-    """Promise 9, spec §7: rollback hides, redo shows again, and every version keeps the view it had."""
+    """Promise 9: rollback hides, redo shows again, and every version keeps the view it had."""
     session = store.create_session()
     exchange(session, "one")
     middle = session.version
@@ -51,7 +51,7 @@ def test_rollback_and_redo_bring_back_what_was(store: Store) -> None:
 
 @pytest.mark.promise(9)
 def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> None:
-    """Promise 9: only a return to right before the newest rollback that stands is a redo; any other rollback can be undone."""
+    """Promise 9: a return to right before the newest rollback is a redo; others are undoable."""
     session = store.create_session()
     for number in range(100):
         session.user(f"{number}")
@@ -70,7 +70,7 @@ def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> No
     middle = session.version
     session.rollback(session.version)
     assert session.redo().to == middle
-    session.rollback(middle - 1)  # by hand what a redo does
+    session.rollback(middle - 1)  # do by hand what a redo does
     assert heard(session) == texts
     with pytest.raises(RefusedError):
         session.redo()
@@ -80,7 +80,7 @@ def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> No
 def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 9: which rollback is redone is decided under the lease, so one that comes in the last moment is seen."""
+    """Promise 9: redo chooses its rollback under the lease and sees one made just before."""
     with engine.open() as mine, engine.open() as other:
         session = mine.create_session(id="s")
         for number in range(3):
@@ -99,7 +99,7 @@ def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
 
 
 def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
-    """What counted as a redo was stored under another number: such a state is passed over, and the log is read."""
+    """A state checkpoint of an older redo numbering is ignored and the log is read."""
     with engine.open() as store:
         session = store.create_session(id="s")
         for number in range(3):
@@ -107,7 +107,7 @@ def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
         session.rollback(3)
         session.rollback(5)
         wrong = session.state().history
-        wrong.undone[-1] = 0  # as that program took it
+        wrong.undone[-1] = 0  # as the older program numbered redos
         data, _ = session.state().encode()
         checkpoint_store.save(store.log, "state 4", "s", session.version, data, surplus=checkpoint_store.newest(1))
         wanted = session.version - 1
@@ -116,14 +116,14 @@ def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
 
 
 def heard(session: Session) -> list[str]:
-    """The texts of the user messages that count."""
+    """The texts of the effective user messages."""
     events = (recorded.event for span in session.history() for recorded in span.events())
     parts = (event.kind for event in events if isinstance(event, ev.PartStarted))
     return [part.text for part in parts if isinstance(part, Text) and isinstance(part.text, str)]
 
 
 def test_rollback_before_a_message(store: Store) -> None:
-    """Spec §7: "to before message X" is what was there right before it was added."""
+    """A rollback to before a message restores what was there right before it was added."""
     session = store.create_session()
     session.user("one", id="m1")
     session.user("two", id="m2")
@@ -139,7 +139,7 @@ def test_rollback_before_a_message(store: Store) -> None:
 
 
 def test_rollback_into_an_open_message_settles_it(store: Store) -> None:
-    """Spec §7: a target inside an open message is settled right after, in the same append: text stays, tools are failed."""
+    """A rollback into an open message settles it in the same append: tools fail, text stays."""
     session = store.create_session()
     session.user("q")
     with session.assistant() as reply:
@@ -165,7 +165,7 @@ def test_rollback_into_an_open_message_settles_it(store: Store) -> None:
 
 
 def test_rollback_inside_a_user_message_keeps_the_parts_up_to_there(store: Store) -> None:
-    """Spec §7: whatever the version was, the history is what it was right after it."""
+    """A rollback inside a user message keeps the parts up to that version."""
     session = store.create_session()
     session.user([Text("a"), Text("b"), Text("c")])
     session.rollback(3)
@@ -179,7 +179,7 @@ def test_rollback_inside_a_user_message_keeps_the_parts_up_to_there(store: Store
 
 
 def test_rollback_is_refused_inside_an_open_message(store: Store) -> None:
-    """Spec §7: what is being streamed is finished or aborted first; nothing is written."""
+    """A rollback while a message streams is refused and writes nothing."""
     session = store.create_session()
     with session.assistant() as reply:
         reply.stream_text().append("x")
@@ -191,7 +191,7 @@ def test_rollback_is_refused_inside_an_open_message(store: Store) -> None:
 
 
 def test_rollback_names_the_file_states_after_it(store: Store) -> None:
-    """Spec §7: the result names the snapshots and patches after the target, hidden ones left out."""
+    """The result names the snapshots and patches after the target, hidden ones left out."""
     session = store.create_session()
     base = session.version
     with session.assistant() as reply:
@@ -205,7 +205,7 @@ def test_rollback_names_the_file_states_after_it(store: Store) -> None:
 
 
 def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
-    """Spec §3, last column: titles, usage and redactions are as they are; settings and pins are as they were."""
+    """A rollback keeps titles, usage and redactions, and restores settings and pins."""
     session = store.create_session()
     exchange(session)
     to = session.version
@@ -225,7 +225,7 @@ def test_what_a_rollback_does_not_undo_stays(store: Store) -> None:
 
 @pytest.mark.promise(13)
 def test_a_fork_continues_its_parent_and_neither_changes_the_other(engine: Engine) -> None:
-    """Promise 13: later events of the parent, rollbacks included, never change a fork, nor a fork its parent."""
+    """Promise 13: later events and rollbacks of a parent never change its fork, or reverse."""
     store = engine.open()
     parent = store.create_session(title="t", scope="s")
     exchange(parent, "one")
@@ -249,7 +249,7 @@ def test_a_fork_continues_its_parent_and_neither_changes_the_other(engine: Engin
 
 @pytest.mark.promise(13)
 def test_a_fork_stores_one_event(store: Store) -> None:
-    """Promise 13: a fork costs one event, whatever the length of what it inherits."""
+    """Promise 13: a fork costs one event, however long the inherited history."""
     parent = store.create_session()
     for _ in range(5):
         exchange(parent)
@@ -260,7 +260,7 @@ def test_a_fork_stores_one_event(store: Store) -> None:
 
 
 def test_a_fork_inside_a_stream_is_settled_by_its_own_lease(store: Store) -> None:
-    """Spec §7, §9: a fork at a version inside a run of deltas has the text up to there, and closes it when it is run."""
+    """A fork inside a run of deltas has the text so far and closes it when it is run."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -282,7 +282,7 @@ def test_a_fork_inside_a_stream_is_settled_by_its_own_lease(store: Store) -> Non
 
 
 def test_a_fork_of_a_fork_at_an_inherited_version(engine: Engine) -> None:
-    """Spec §7: versions resolve through the lineage, wherever in the family they lie, also after reopening."""
+    """Versions resolve through forks of forks, also after reopening."""
     store = engine.open()
     root = store.create_session(id="root")
     exchange(root, "one")
@@ -306,7 +306,7 @@ def test_a_fork_of_a_fork_at_an_inherited_version(engine: Engine) -> None:
 
 
 def test_a_fork_rolls_back_into_what_it_inherited_and_redoes_it(store: Store) -> None:
-    """Spec §7: a rollback into inherited history is as any other, and the parent does not see it."""
+    """A fork's rollback into inherited history works, and the parent does not see it."""
     root = store.create_session()
     exchange(root, "one")
     early = root.version
@@ -322,7 +322,7 @@ def test_a_fork_rolls_back_into_what_it_inherited_and_redoes_it(store: Store) ->
 
 
 def test_ids_of_inherited_things_are_taken(store: Store) -> None:
-    """Spec §3: a fork knows what it inherited: its ids are taken there, free again in neither, and can be found."""
+    """Inherited ids are taken in a fork and can be found there."""
     root = store.create_session()
     root.user("hi", id="m1")
     at = root.version
@@ -336,7 +336,7 @@ def test_ids_of_inherited_things_are_taken(store: Store) -> None:
 
 @pytest.mark.promise(12)
 def test_a_fork_beyond_the_history_is_refused(store: Store) -> None:
-    """Promise 12: a version that is not there is not found; no session is begun."""
+    """Promise 12: a fork at a missing version is `NotFoundError`, and no session is created."""
     session = store.create_session()
     for at in (0, 2, -1):
         with pytest.raises(NotFoundError):
@@ -345,7 +345,7 @@ def test_a_fork_beyond_the_history_is_refused(store: Store) -> None:
 
 
 def test_sub_sessions_know_their_parent(store: Store) -> None:
-    """Spec §3: a sub-agent's session is a session of its own that names its parent and shares its scope."""
+    """A sub-session is a session of its own that names its parent and shares its scope."""
     session = store.create_session(scope="alice")
     child = session.subsession(title="look", agent="explore", directory="/d")
     info = store.info(child.id)

@@ -1,4 +1,4 @@
-"""What history costs where there is much of it: counted in events read, or as a ratio of processor time at two sizes."""
+"""The cost of history, in events read or as a ratio of processor time at two sizes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.engines import Engine
 from tests.support.sample_sessions import derived_reads
 
 SMALL, LARGE = 1_000, 8_000
-"""Messages, or what else is counted, of the two sizes."""
+"""The two sizes: messages, or what else a test counts."""
 
 
 def talk(session: Session, messages: int) -> None:
@@ -42,7 +42,7 @@ def talk(session: Session, messages: int) -> None:
 
 @pytest.fixture
 def events_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], list[int]]:
-    """Lets a test count the events that a log reads from here on, read by read."""
+    """Record, read by read, the number of events that a log reads from here on."""
 
     def counting(log: Log) -> list[int]:
         counts: list[int] = []
@@ -62,7 +62,7 @@ def events_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], list[int]]:
 def test_rolling_back_the_newest_message_reads_that_message(
     tmp_path: Path, events_read: Callable[[Log], list[int]]
 ) -> None:
-    """A rollback, and its redo, cost what they hide or show again, whatever the length of the history."""
+    """Rolling back and redoing a message reads that message, however long the history."""
     found: list[tuple[int, int]] = []
     for messages in (SMALL, LARGE):
         with eventlog.open(tmp_path / str(messages)) as store:
@@ -82,14 +82,14 @@ def test_rolling_back_the_newest_message_reads_that_message(
 
 
 def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> None:
-    """10,000 rollbacks stay fast: the next one and its redo take the processor no longer than after an eighth of them."""
+    """After 10,000 rollbacks the next one is as fast as after an eighth of them."""
 
     def cost(rollbacks: int) -> float:
         with eventlog.open(tmp_path / str(rollbacks)) as store:
             session = store.create_session(id="s")
             talk(session, 10)
             version, made = session.version, list[ev.Event]()
-            for number in range(rollbacks):  # to and fro, and something is said each time
+            for number in range(rollbacks):  # back and forth, with a message each time
                 version += 2
                 to = version - 2 if number % 3 else 20 + number % 7
                 made += [ev.Custom("n", "{}"), ev.RolledBack(to)]
@@ -107,12 +107,12 @@ def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> 
 
 
 def alone(session: Session, messages: int) -> None:
-    """Appended without a lease, as an import does."""
+    """Append without a lease, as an import does."""
     talk(session, messages)
 
 
 def leased(session: Session, messages: int) -> None:
-    """Appended under one lease."""
+    """Append under one lease."""
     with session.lease():
         talk(session, messages)
 
@@ -122,7 +122,7 @@ def leased(session: Session, messages: int) -> None:
 def test_opening_a_state_reads_no_more_of_a_longer_history(
     engine: Engine, events_read: Callable[[Log], list[int]], writing: Callable[[Session, int], None]
 ) -> None:
-    """Promise 8: a process that opens a session reads the newest checkpoint and the few events after it, whatever came before."""
+    """Promise 8: opening a session reads its newest checkpoint and the few events after it."""
     for messages in (SMALL, LARGE, LARGE + LARGE // 4):
         with engine.open() as store:
             session = store.create_session(id=str(messages))
@@ -130,16 +130,16 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
         with engine.open() as store:
             counts, values = events_read(store.log), derived_reads(store.log)
             assert store.session(str(messages)).state().last_message
-            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
+            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # the checkpoint is saved before an append
             assert not [key for key in values if PACKED.encode() in key]
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in its turn keeps one
+@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in turn saves a checkpoint
 def test_keeping_a_state_writes_no_more_for_a_longer_history(
     monkeypatch: pytest.MonkeyPatch, engine: Engine, handles: int, every: int
 ) -> None:
-    """Promise 14: checkpoints of the state cost what came since the one before, also where handles take turns."""
+    """Promise 14: a state checkpoint costs what came since the last, also between handles."""
     written: list[int] = []
     for messages in (2 * SMALL, 2 * LARGE):
         sizes = list[int]()
@@ -161,11 +161,11 @@ def test_keeping_a_state_writes_no_more_for_a_longer_history(
             for turn in range(messages // 100):
                 talk(sessions[turn % handles], 100)
         written.append(sum(sizes))
-    assert written[1] < 16 * written[0]  # written whole each time it would be some 60 times
+    assert written[1] < 16 * written[0]  # writing it whole each time would cost some 60 times as much
 
 
 def chain(store: Store, forks: int) -> None:
-    """Each session continues the one before it."""
+    """Fork each session from the one before it."""
     session = store.create_session(id="00000")
     talk(session, 16)
     for number in range(1, forks):
@@ -174,7 +174,7 @@ def chain(store: Store, forks: int) -> None:
 
 
 def star(store: Store, forks: int) -> None:
-    """All sessions continue one long one, each at another version, and come before or after it."""
+    """Fork one long session at many versions; fork ids sort before or after its own."""
     session = store.create_session(id="00100")
     for number in range(forks):
         talk(session, 16)
@@ -185,7 +185,7 @@ def star(store: Store, forks: int) -> None:
 def test_verify_reads_what_is_stored_and_not_what_is_inherited(
     events_read: Callable[[Log], list[int]], family: Callable[[Store, int], None]
 ) -> None:
-    """To verify a store costs what it holds, however often that is inherited: in events read, and in processor time."""
+    """Verifying a store costs what it stores, however often that is inherited."""
     read: list[int] = []
     taken: list[float] = []
     for forks in (SMALL // 16, LARGE // 16):

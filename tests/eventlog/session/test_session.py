@@ -1,4 +1,4 @@
-"""The session handle: every command is the events it means, on every engine, and what is refused writes nothing."""
+"""The session handle: every command appends its events, and a refusal writes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.sample_sessions import USAGE, exchange, last, said
 
 
 def test_a_whole_turn_is_the_events_it_means(store: Store) -> None:
-    """Spec §3: a turn of text, reasoning, a tool, a step and its usage is exactly these events, in the order of calls."""
+    """A turn of text, reasoning, tool, step and usage is exactly these events, in order."""
     session = store.create_session(title="t", scope="s", directory="/d", agent="build", model="p/m")
     user = session.user("hi", agent="build", model="p/m", variant="high", system="be brief", tools="{}", format="{}")
     with session.assistant("p/m", agent="build", mode="plan", variant="high", cwd="/c", root="/r") as reply:
@@ -117,7 +117,7 @@ COMMANDS: list[tuple[str, Callable[[Session], object], ev.Event]] = [
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(("command", "event"), [case[1:] for case in COMMANDS], ids=[case[0] for case in COMMANDS])
 def test_a_command_is_one_durable_event(engine: Engine, command: Callable[[Session], object], event: ev.Event) -> None:
-    """Promise 1: a command that returned is committed, as its event, and another handle reads it."""
+    """Promise 1: a command that returned is committed, and another handle reads its event."""
     store = engine.open()
     session = store.create_session()
     command(session)
@@ -128,7 +128,7 @@ def test_a_command_is_one_durable_event(engine: Engine, command: Callable[[Sessi
 
 
 def test_pins_are_set_and_taken_away(store: Store) -> None:
-    """Spec §3: a fact or a part is pinned by an id, and unpinned once."""
+    """A fact or a part is pinned by an id, and unpinned once."""
     session = store.create_session()
     exchange(session)
     fact = session.pin("a fact")
@@ -145,7 +145,7 @@ def test_pins_are_set_and_taken_away(store: Store) -> None:
 
 @pytest.mark.promise(6)
 def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
-    """Spec §3: an ended part may be edited or removed, and a message removed, by events that keep what was there."""
+    """Ended parts can be edited or removed, messages removed, by events with the old content."""
     session = store.create_session()
     exchange(session)
     message = session.state().last_message
@@ -165,7 +165,7 @@ def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
 
 @pytest.mark.promise(6, 9)
 def test_prunes_are_restored(store: Store) -> None:
-    """Promise 9: a pruned result is restored by an event; a prune of the pruned is refused."""
+    """Promise 9: a pruned result is restored by an event; pruning it twice is refused."""
     session = store.create_session()
     with session.assistant() as reply:
         call = reply.tool("bash", call_id="c", input="{}")
@@ -180,7 +180,7 @@ def test_prunes_are_restored(store: Store) -> None:
 
 
 def test_a_user_message_of_given_parts(store: Store) -> None:
-    """Spec §3: a user message is complete at birth, with all its parts in one append."""
+    """A user message is complete when added, with all its parts in one append."""
     session = store.create_session()
     message = session.user(
         [Text("a"), Subtask("look", agent="explore")],
@@ -203,7 +203,7 @@ def test_a_user_message_of_given_parts(store: Store) -> None:
 
 
 def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
-    """Spec §3: an assistant message knows what it answers, past messages that a rollback hid."""
+    """An assistant message names the user message it answers, rolled-back ones apart."""
     session = store.create_session()
     first = session.user("one")
     to = session.version
@@ -218,7 +218,7 @@ def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
 
 
 def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
-    """Spec §3: an answer left by its block is closed: aborted without an error, failed with the error's name."""
+    """A message left open by its block is aborted, or failed with the error's name."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -240,7 +240,7 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
 
 
 def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
-    """Spec §3: a message cannot finish over a pending call; nothing of the refused append is written."""
+    """A message cannot finish over a pending call; the refused append writes nothing."""
     session = store.create_session()
     with session.lease():
         with session.assistant() as reply:
@@ -263,7 +263,7 @@ def test_a_call_without_a_result_keeps_the_message_open(store: Store) -> None:
 
 
 def test_a_refused_command_writes_nothing(store: Store) -> None:
-    """Spec §3: violations are refused before anything is written, and the handle goes on."""
+    """A refused command writes nothing, and the handle goes on."""
     session = store.create_session()
     exchange(session)
     before = session.version
@@ -290,7 +290,7 @@ def test_a_refused_command_writes_nothing(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
-    """Promise 4: only the lease holder streams parts; what is left over from a finished block is refused."""
+    """Promise 4: only the lease holder streams parts; a finished block's parts are refused."""
     session = store.create_session()
     with session.assistant() as reply:
         pass
@@ -302,7 +302,7 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
 
 
 def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
-    """Spec §5.4: started outside a lease it would be settled away by the next call: that is refused, and the error says what to do."""
+    """Starting a compaction outside a lease is refused, and the error says what to do."""
     session = store.create_session()
     exchange(session)
     part = session.request_compaction()
@@ -320,7 +320,7 @@ def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) ->
 
 
 def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
-    """Spec §5.4: completing it outside is refused, and does not settle it away; another can be asked for, and failed."""
+    """A compaction is completed only under its own lease; a refusal does not settle it."""
     session = store.create_session()
     exchange(session)
     part = session.request_compaction()
@@ -337,7 +337,7 @@ def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(sto
 
 
 def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Store) -> None:
-    """A single call fails a requested compaction; failing a running one outside its lease is refused, and settles nothing."""
+    """A single call fails a requested compaction; a running one needs its lease."""
     session = store.create_session()
     exchange(session)
     requested = session.request_compaction()
@@ -351,7 +351,7 @@ def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Stor
         session.fail_compaction(started, "too long")
     assert session.version == before
     assert session.state().running_compaction() == started
-    with session.lease():  # which settles what was left running
+    with session.lease():  # taking the lease settles the running call
         other = session.request_compaction()
         session.start_compaction(other)
         session.fail_compaction(other, "too long")

@@ -1,7 +1,8 @@
-"""Random commands on sessions, by two stores on one place, against a model that keeps plain lists; on every engine.
+"""Random commands by two stores on one place against a model of plain lists.
 
-The model predicts every event exactly: what is streamed, what is accepted and not yet committed, what a lease taker
-settles, what a rollback, redo or fork makes of the history, and which commands are refused.  It shares no code with the engine.
+The model predicts every event exactly: streamed events, accepted and uncommitted events, what a
+lease taker settles, what a rollback, redo or fork makes of the history, and which commands are
+refused. It shares no code with the engine.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ WORDS = st.text(alphabet="ab\ud800\U0010ffff中", min_size=1, max_size=4)
 
 
 class Model:
-    """One session as lists: `events[v - 1]` is version v, `effective[v]` the versions that count right after v."""
+    """A session as lists: `events[v - 1]` is version v, `effective[v]` what counts after v."""
 
     def __init__(self, events: list[ev.Event], effective: list[list[int]]) -> None:
         self.events = events
         self.effective = effective
         self.pending: list[ev.Event] = []
-        """What the lease holder accepted and nothing has committed yet."""
+        """Events the lease holder accepted that are not committed yet."""
         self.title = ""
         self.requests: dict[str, str] = {}
         self.owner: int | None = None
@@ -71,7 +72,7 @@ class Model:
         self.insert(*pending, *events)
 
     def insert(self, *events: ev.Event) -> None:
-        """Append events of somebody else's: what the lease holder accepted comes after them."""
+        """Append another store's events, in front of what the lease holder accepted."""
         for event in events:
             version = len(self.events) + 1
             before = self.effective[event.to] if isinstance(event, ev.RolledBack) else self.effective[-1]
@@ -89,7 +90,7 @@ class Model:
         return found[-1] if found else None
 
     def closing(self, error: MessageError) -> list[ev.Event]:
-        """What closes everything that is open now."""
+        """The events that close everything open."""
         messages: dict[str, list[str]] = {}
         kinds: dict[str, str] = {}
         for event in self.current():
@@ -119,7 +120,7 @@ class Model:
 
 
 class Sessions(RuleBasedStateMachine):
-    """The commands."""
+    """The state machine's commands."""
 
     engine_name = "memory"
 
@@ -147,7 +148,7 @@ class Sessions(RuleBasedStateMachine):
         return self.stores[store].session(name)
 
     def _replying(self, pick: int) -> tuple[Session, Model, Reply] | None:
-        """A session that streams now."""
+        """Pick a session that streams now."""
         found = [name for name, model in self.models.items() if model.reply is not None]
         if not found:
             return None
@@ -163,7 +164,7 @@ class Sessions(RuleBasedStateMachine):
             model.commit(*closing, ev.Settled(epoch))
 
     def _leased(self, store: int, name: str, model: Model, command: Callable[[Session], object]) -> bool:
-        """Run a command that takes the lease; False if the other store has it, and the command was refused so."""
+        """Run a command that takes the lease; return False if it was refused for the other store."""
         handle = self._handle(store, name)
         if model.owner is not None and model.owner != store:
             with pytest.raises(LeaseHeldError):
@@ -183,12 +184,12 @@ class Sessions(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        """There is always a session."""
+        """Start with one session."""
         self.create(0)
 
     @rule(store=STORES)
     def create(self, store: int) -> None:
-        """A new session; its id is taken from then on."""
+        """Create a session; its id is taken from then on."""
         if len(self.models) >= 4:
             return
         name = self._id("s")
@@ -206,7 +207,7 @@ class Sessions(RuleBasedStateMachine):
         if len(self.models) >= 6:
             return
         if model.owner == store:
-            model.commit()  # a look at the version commits what is accepted
+            model.commit()  # reading the version commits what is accepted
         at = back % model.version + 1
         fork = self._id("s")
         self._handle(store, name).fork(at, id=fork)
@@ -216,7 +217,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(store=STORES)
     def reopen(self, store: int) -> None:
-        """A store is closed, which commits and gives leases back, and opened again."""
+        """Close a store, which commits and releases leases, and open it again."""
         for model in self.models.values():
             if model.owner == store:
                 model.commit()
@@ -228,7 +229,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, text=WORDS)
     def user(self, pick: int, store: int, text: str) -> None:
-        """A user message from either store, whoever streams."""
+        """Add a user message from either store, independent of the lease."""
         name, model = self._pick(pick)
         message = self._id("m")
         handle = self._handle(store, name)
@@ -255,7 +256,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES)
     def rename(self, pick: int, store: int) -> None:
-        """A new title, from either store."""
+        """Give a new title, from either store."""
         name, model = self._pick(pick)
         model.title = self._id("t")
         self._handle(store, name).rename(model.title)
@@ -265,7 +266,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, distance=st.integers(1, 3))
     def conflict(self, pick: int, store: int, distance: int) -> None:
-        """An append for another version than the session's is refused; for the session's own it goes in."""
+        """An append for another version than the session's is refused; the right one goes in."""
         name, model = self._pick(pick)
         handle = self._handle(store, name)
         if model.owner is not None and model.owner != store:
@@ -285,7 +286,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES)
     def answer(self, pick: int, store: int) -> None:
-        """An assistant message begins; its store has the lease from then on, and has settled what was open."""
+        """Start an assistant message: its store takes the lease and settles what was open."""
         name, model = self._pick(pick)
         if model.reply is not None and model.owner == store:
             return
@@ -302,7 +303,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, thought=st.booleans())
     def part(self, pick: int, thought: bool) -> None:
-        """A text or reasoning part begins."""
+        """Start a text or reasoning part."""
         found = self._replying(pick)
         assert found is not None
         _, model, reply = found
@@ -313,7 +314,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, words=st.lists(st.tuples(PICKS, WORDS), min_size=1, max_size=6))
     def stream(self, pick: int, words: list[tuple[int, str]]) -> None:
-        """Deltas, of all open parts in turn."""
+        """Stream deltas of all open parts in turn."""
         found = self._replying(pick)
         assert found is not None
         _, model, _ = found
@@ -335,7 +336,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, choice=PICKS)
     def end_part(self, pick: int, choice: int) -> None:
-        """A text ends, durably; a second end is refused."""
+        """End a text durably; a second end is refused."""
         found = self._replying(pick)
         assert found is not None
         _, model, _ = found
@@ -350,7 +351,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, runs=st.booleans())
     def tool(self, pick: int, runs: bool) -> None:
-        """A tool call begins, and perhaps runs at once."""
+        """Start a tool call, which may run at once."""
         found = self._replying(pick)
         assert found is not None
         _, model, reply = found
@@ -364,7 +365,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, choice=PICKS, well=st.booleans())
     def result(self, pick: int, choice: int, well: bool) -> None:
-        """A call runs, or gets its result; a second result is refused."""
+        """Run a call, or give it its result; a second result is refused."""
         found = self._replying(pick)
         assert found is not None
         _, model, _ = found
@@ -390,7 +391,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, well=st.booleans())
     def finish(self, pick: int, well: bool) -> None:
-        """The message is finished, or refused to while a call is open; or it is aborted; the lease is given back."""
+        """Finish the message, be refused for an open call, or abort; release the lease."""
         found = self._replying(pick)
         assert found is not None
         handle, model, reply = found
@@ -413,7 +414,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS)
     def flush(self, pick: int) -> None:
-        """What was accepted becomes durable."""
+        """Flush: what was accepted becomes durable."""
         found = self._replying(pick)
         assert found is not None
         handle, model, _ = found
@@ -423,7 +424,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(streaming)
     @rule(pick=PICKS, flushed=st.booleans())
     def expire(self, pick: int, flushed: bool) -> None:
-        """The lease runs out, the other store takes it and settles; the old holder is fenced, what it only accepted is lost."""
+        """Expire the lease: the other store takes it and settles; the old holder is fenced."""
         found = self._replying(pick)
         assert found is not None
         handle, model, reply = found
@@ -452,7 +453,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, back=PICKS, redo=st.booleans())
     def rollback(self, pick: int, store: int, back: int, redo: bool) -> None:
-        """Back to any version, or forward again; what is open there is closed in the same append."""
+        """Roll back to any version, or redo; open parts there are closed in the same append."""
         name, model = self._pick(pick)
         handle = self._handle(store, name)
         if model.reply is not None and model.owner == store:
@@ -464,7 +465,7 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(pick=PICKS, store=STORES, backs=st.lists(PICKS, min_size=1, max_size=2), redos=st.integers(1, 3))
     def hidden(self, pick: int, store: int, backs: list[int], redos: int) -> None:
-        """Back, from there to versions that are hidden, and what these rollbacks hid comes back by as many redos."""
+        """Roll back repeatedly to hidden versions, then redo as many times."""
         name, model = self._pick(pick)
         if model.reply is not None and model.owner == store:
             return
@@ -507,12 +508,12 @@ class Sessions(RuleBasedStateMachine):
     # -- looking -------------------------------------------------------------------------------
 
     def _outside(self, name: str, model: Model) -> Session:
-        """A handle whose look commits nothing."""
+        """A handle that is not the lease holder's, so that reading commits nothing."""
         return self._handle(0 if model.owner is None else 1 - model.owner, name)
 
     @rule(pick=PICKS, back=PICKS)
     def look(self, pick: int, back: int) -> None:
-        """Everything is there, once, in order; and every version shows what it showed."""
+        """Compare a session now and at a past version with the model."""
         name, model = self._pick(pick)
         self._compare(name, model, [back % model.version + 1, model.version])
 
@@ -536,7 +537,7 @@ class Sessions(RuleBasedStateMachine):
             assert list(shown) == sorted(shown)
 
     def teardown(self) -> None:
-        """At the end everything is compared at every version, from stores that are opened anew."""
+        """Compare everything at every version, from reopened stores."""
         try:
             for store in (0, 1):
                 self.reopen(store)
@@ -560,7 +561,7 @@ def undone_at(model: Model) -> list[int]:
 
 
 def unended(model: Model) -> set[str]:
-    """The text parts of the reply that have not ended in the log."""
+    """The reply's text parts that have not ended in the log."""
     ended = {event.part for event in model.events + model.pending if isinstance(event, ev.PartEnded)}
     return {text.id for text in model.texts} - ended
 
@@ -568,7 +569,7 @@ def unended(model: Model) -> set[str]:
 @pytest.mark.promise(1, 2, 3, 4, 5, 9, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
-    """Promises 1-5, 9, 13 and spec §7-§9: any sequence of commands leaves exactly the history that plain lists predict."""
+    """Promises 1-5, 9, 13: any commands leave exactly the history that plain lists predict."""
 
     class OnEngine(Sessions):
         pass
@@ -586,7 +587,7 @@ def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
 
 
 def test_the_machine_notices_a_lost_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The model can fail: an engine that loses one delta does not pass."""
+    """The model can fail: it rejects an engine that loses one delta."""
     taken = TextStream.append
 
     def forgetful(stream: TextStream, text: str) -> None:
@@ -595,7 +596,7 @@ def test_the_machine_notices_a_lost_event(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(TextStream, "append", forgetful)
     quickly = settings(
-        max_examples=2_000,  # one in sixty notices it, and that one is the last
+        max_examples=2_000,  # one example in sixty notices the fault, and the run ends there
         report_multiple_bugs=False,
         phases=[Phase.generate],
         deadline=None,

@@ -1,4 +1,4 @@
-"""Accepted deltas: seen by their own handle, committed in time and in order, checked, and bounded."""
+"""Accepted deltas: visible to their handle, committed in time and order, bounded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.support.sample_sessions import ODD, said
 
 @pytest.mark.promise(2)
 def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine) -> None:
-    """Promise 2: accepted events are visible to their own handle, to others only when they are committed."""
+    """Promise 2: accepted events are visible to their own handle at once, to others later."""
     store, other = engine.open(flush_interval=60.0), engine.open()
     session = store.create_session()
     watcher = other.session(session.id)
@@ -39,13 +39,13 @@ def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine)
         text.append("abc")
         assert watcher.version < session.version
         assert said(session) == {text.id: "abc"}
-        assert said(watcher) == {text.id: "abc"}  # reading made them durable
+        assert said(watcher) == {text.id: "abc"}  # the read made them durable
         reply.finish()
 
 
 @pytest.mark.promise(1)
 def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> None:
-    """Promise 1: what was accepted is committed by itself, however slowly it comes."""
+    """Promise 1: accepted deltas commit by themselves within the interval."""
     store, other = engine.open(flush_interval=0.02), engine.open()
     session = store.create_session()
     with session.assistant() as reply:
@@ -64,7 +64,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
 
 @pytest.mark.promise(1)
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
-    """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
+    """Promise 1: a delta accepted while the buffer is flushed is flushed as well."""
     session = store.create_session()
     writer = session.writer
     store.flush_interval = 0.002
@@ -74,7 +74,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         tick = store.clock
 
         def flushed_meanwhile() -> int:
-            writer.flush()  # as the flusher would, between the check and the delta
+            writer.flush()  # as the flush thread would, between the check and the delta
             return tick()
 
         text._clock = flushed_meanwhile
@@ -88,7 +88,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
 
 @pytest.mark.promise(2)
 def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
-    """Promise 2: order is the order of calls, also over parts and between deltas and events."""
+    """Promise 2: order is the order of calls, across parts, deltas and events."""
     session = store.create_session()
     with session.assistant() as reply:
         one, two = reply.stream_text(), reply.stream_reasoning()
@@ -110,7 +110,7 @@ def test_two_parts_stream_in_turn_without_losing_order(store: Store) -> None:
 
 @pytest.mark.promise(1)
 def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
-    """Promise 1: a full buffer blocks the producer until it is committed; it never drops and never grows beyond its bound."""
+    """Promise 1: a full buffer blocks the producer until its commit and drops nothing."""
     store = engine.open(flush_interval=60.0)
     session = store.create_session()
     session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 16
@@ -126,7 +126,7 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
 
 @pytest.mark.promise(12)
 def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
-    """Promise 12: what is no text is refused; an empty delta is nothing; a huge one is over a stated limit."""
+    """Promise 12: a delta that is no text or too long is refused; an empty one is nothing."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -143,7 +143,7 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
 
 @pytest.mark.promise(1)
 def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 1: many large deltas between two flushes are all kept, in appends of bounded size."""
+    """Promise 1: many large deltas between two flushes commit in appends of bounded size."""
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 1000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 1000)
     session = store.create_session()
@@ -160,7 +160,7 @@ def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.Mo
 
 
 def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) -> None:
-    """Spec §3: deltas for an ended part are never written; the next command says so, and what was allowed is kept."""
+    """Deltas for an ended part are never written, and the next command reports them."""
     session = store.create_session()
     with session.assistant() as reply:
         one, two = reply.stream_text(), reply.stream_text()
@@ -177,7 +177,7 @@ def test_deltas_of_a_part_that_was_ended_otherwise_are_reported(store: Store) ->
 
 @pytest.mark.promise(2)
 def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
-    """Spec §16: clock and id source are injectable, and a clock set back changes times, not order."""
+    """Clock and id source are injectable; a clock set back changes times, not order."""
     ticks = iter([1000, 500, 2000, *range(3000, 4000)])
     counter = iter(range(1000))
 
@@ -193,7 +193,7 @@ def test_clock_and_ids_are_the_callers(engine: Engine) -> None:
 
 
 def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
-    """Spec §3: text with lone surrogates is kept exactly: titles, texts, deltas, bodies, results, ids of parts."""
+    """Lone surrogates are kept exactly in titles, texts, deltas, bodies, results and ids."""
     store = engine.open()
     session = store.create_session(title=ODD, scope=ODD)
     session.user(ODD)
@@ -223,7 +223,7 @@ def test_lone_surrogates_are_kept_everywhere(engine: Engine) -> None:
 
 @pytest.mark.promise(14)
 def test_a_large_body_is_stored_once(engine: Engine) -> None:
-    """Promise 14: the same large text in several sessions and events is stored once, by its content."""
+    """Promise 14: a large text in several sessions and events is stored once."""
     store = engine.open()
     large = f'["{"content " * INLINE}"]'
     one, two = store.create_session(), store.create_session()
@@ -248,7 +248,7 @@ def test_a_large_body_is_stored_once(engine: Engine) -> None:
 
 @pytest.mark.promise(14)
 def test_a_short_text_stays_in_its_event(store: Store) -> None:
-    """Promise 14: a text that a reference would not make shorter is kept where it is."""
+    """Promise 14: a text that a reference would not shorten stays in its event."""
     session = store.create_session()
     session.user("x" * INLINE)
     assert list(store.log.bodies()) == []

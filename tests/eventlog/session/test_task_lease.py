@@ -1,4 +1,4 @@
-"""Within its owner a lease belongs to one task, and to what that starts; another task waits for it, or is refused."""
+"""A lease belongs to one task and its children; another task waits or is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.faulty_log import FaultyLog
 
 
 def in_thread(work: Callable[[], object]) -> EventlogError | None:
-    """Do some work in a thread that inherits nothing; returns how it failed."""
+    """Run work in a thread without the context; return its error."""
     found: list[EventlogError | None] = []
 
     def run() -> None:
@@ -40,7 +40,7 @@ def set_todos(session: Session) -> None:
 
 
 def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) -> None:
-    """A thread that did not inherit the lease runs nothing under it, unless it enters it."""
+    """A thread without the lease in its context is refused until it enters the lease."""
     session = store.create_session()
 
     def handed() -> None:
@@ -57,7 +57,7 @@ def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) ->
 
 @pytest.mark.promise(4)
 def test_a_child_that_outlives_the_lease_is_fenced(store: Store) -> None:
-    """Promise 4: what a task started under the lease writes nothing that needs it once that is over, until it takes one."""
+    """Promise 4: a child task that outlives its parent's lease is fenced until it takes one."""
     session = store.create_session()
 
     def anew() -> None:
@@ -78,7 +78,7 @@ def test_a_child_that_outlives_the_lease_is_fenced(store: Store) -> None:
 
 
 def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> None:
-    """A lease that was never given back ends with its store: a new store's session of the name is another."""
+    """A lease never released ends with its store and blocks no new store's session."""
     with engine.open() as gone:
         gone.create_session(id="s").acquire()
     with engine.open() as store:
@@ -88,7 +88,7 @@ def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> 
 
 
 def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
-    """A reply that begins under the running task's lease ends without ending that."""
+    """A reply under the running task's lease ends without releasing it."""
     session = store.create_session()
     with session.lease() as lease:
         reply = session.assistant()
@@ -102,7 +102,7 @@ def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_what_another_owner_was_quicker_to_take_is_not_written_under(log: FaultyLog, session: Session) -> None:
-    """Promise 4: nothing goes in under a lost claim, though the other owner's lease has the same epoch."""
+    """Promise 4: nothing commits under a lost claim, even with the other lease's epoch."""
     other = Store(log, flush_interval=1000.0).session("s")
 
     def lose() -> None:

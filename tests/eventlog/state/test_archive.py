@@ -1,4 +1,4 @@
-"""Facts about what is long over lie packed: nobody sees the difference, but for the memory that a long session takes."""
+"""Archived facts about finished messages answer as unarchived ones, in less memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.sample_sessions import derived_reads
 
 @contextmanager
 def packing(warm: int, chunk: int) -> Generator[None]:
-    """Pack after `warm + chunk` messages already, `chunk` at a time."""
+    """Archive after `warm + chunk` messages already, `chunk` at a time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("eventlog.state.state.WARM", warm)
         patch.setattr("eventlog.state.state.CHUNK", chunk)
@@ -43,7 +43,7 @@ def packing(warm: int, chunk: int) -> Generator[None]:
 
 
 def answers(state: State) -> list[object]:
-    """Everything a command may ask."""
+    """All answers that a state gives to commands."""
     return [
         state.version,
         state.open_messages(),
@@ -59,14 +59,14 @@ def answers(state: State) -> list[object]:
 
 
 def reopened(packed: FactArchive) -> FactArchive:
-    """The same, stored and opened again."""
+    """Store the state and open it again."""
     again = FactArchive()
     again.follow(packed.stored())
     return again
 
 
 def kept(state: State) -> State:
-    """The state as it is when it is opened from its checkpoint."""
+    """The state as opened from its checkpoint."""
     data, packed = state.encode()
 
     def find(opened: State, pieces: Sequence[Piece]) -> list[ArchivedFacts]:
@@ -80,7 +80,7 @@ def kept(state: State) -> State:
 
 
 def outcome(state: State, event: ev.Event) -> type[Exception] | None:
-    """How the state takes an event."""
+    """The state's decision about an event: an error type, or None."""
     try:
         admit(state, event)
     except CallError as error:
@@ -94,7 +94,7 @@ def outcome(state: State, event: ev.Event) -> type[Exception] | None:
 def test_what_is_packed_answers_as_before(
     grown: list[tuple[int, ev.Event]], warm: int, chunk: int, behind: int
 ) -> None:
-    """Promises 7 and 8: a state whose older facts are packed answers, allows and refuses what one without any packed does."""
+    """Promises 7 and 8: a state with archived facts answers and refuses as one without."""
     plain, events = State(), [event for _, event in grown]
     with packing(warm, chunk):
         packed = State()
@@ -118,7 +118,7 @@ def test_what_is_packed_answers_as_before(
 def test_what_is_taken_back_leaves_no_trace_in_what_is_packed(
     grown: list[tuple[int, ev.Event]], first: int, second: int
 ) -> None:
-    """Promise 4: what is not committed is not packed, so taking it back makes the state what it was, also after a redo."""
+    """Promise 4: uncommitted facts are not archived, so retracting restores the state."""
     events = [event for _, event in grown]
     low, high = sorted((first % len(events), second % len(events)))
     plain = State()
@@ -167,7 +167,7 @@ def long_state(turns: int) -> State:
 
 
 def test_old_ids_are_never_new_again() -> None:
-    """Spec §3: an id that was used long ago is refused, whether it is a message's or a part's, and a new one is not."""
+    """An archived id of a message or part is refused, and a new id is accepted."""
     state = long_state(1_000)
     for event in (ev.UserMessageAdded("a3"), ev.AssistantMessageStarted("u3")):
         assert outcome(state, event) is AlreadyExistsError
@@ -180,7 +180,7 @@ def test_old_ids_are_never_new_again() -> None:
 
 @pytest.mark.promise(9)
 def test_old_parts_can_be_changed_and_changed_back() -> None:
-    """Promise 9: a part that was packed is pruned, restored and pruned again, across being packed in between."""
+    """Promise 9: an archived part is pruned, restored and pruned again across archiving."""
     state = long_state(200)
     for event in (ev.Pruned(("a3:call",)), ev.Restored(("a3:call",)), ev.Pruned(("a3:call",))):
         admit(state, event)
@@ -195,7 +195,7 @@ def test_old_parts_can_be_changed_and_changed_back() -> None:
 
 
 def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
-    """Spec §7: right after a rollback everything is as it was, however long ago: the message is open, its tool runs."""
+    """Right after a rollback into archived history its message is open, its tool running."""
     state = long_state(600)
     evolve(state, ev.RolledBack(1 + 9 * 3 + 7))
     assert state.open_messages() == ("a3",)
@@ -211,7 +211,7 @@ def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
 
 
 def reachable(state: State) -> int:
-    """How many objects a state holds, itself included: not what all states share, as classes, functions and modules."""
+    """Count the objects reachable from a state, without shared classes and modules."""
     seen: dict[int, object] = {}
     found: list[object] = [state]
     while found:
@@ -224,10 +224,10 @@ def reachable(state: State) -> int:
 
 @pytest.mark.promise(8)
 def test_an_old_part_is_no_object() -> None:
-    """Promise 8: what a session of any length holds of an old part is some bytes, packed, and stored the same way."""
+    """Promise 8: an archived part is bytes in memory, stored the same way, and no object."""
     short, long = long_state(500), long_state(2_500)
     parts = 3 * 2_000
-    assert reachable(short) > 3 * 50  # the newest are objects: the count does see them
+    assert reachable(short) > 3 * 50  # the newest facts are objects, which the count includes
     assert reachable(long) - reachable(short) < parts / 4
     assert len(long.encode()) - len(short.encode()) < 40 * parts
 
@@ -241,7 +241,7 @@ def rows(count: int) -> list[tuple[str, MessageFacts]]:
 
 
 def test_ids_of_one_hash_are_told_apart() -> None:
-    """Spec §3: ids are found by what they are: hashes that meet cost time only, and the newest facts of an id count."""
+    """Ids with equal hashes are told apart, and the newest facts of an id count."""
     packed = FactArchive()
     packed._modulus = 1  # now every id has the same hash
     found = rows(100)
@@ -265,7 +265,7 @@ def test_ids_of_one_hash_are_told_apart() -> None:
 
 
 def test_call_ids_may_be_any_text() -> None:
-    """Spec §3: a call id with lone surrogates is kept exactly where it lies packed, and found again."""
+    """A call id with lone surrogates is archived exactly and found again."""
     packed = FactArchive()
     odd = ("m", MessageFacts(1, False, False, {"p": PartFacts(2, "m", "tool", "\ud800", "pending", (100,))}))
     packed.add([odd, *rows(3)])
@@ -275,7 +275,7 @@ def test_call_ids_may_be_any_text() -> None:
 
 
 def test_readers_need_no_lock() -> None:
-    """Spec §16: while one thread makes a session longer, others find every part of it that was ever there."""
+    """While one thread extends a session, readers without a lock find every part."""
     missing: list[str] = []
     with eventlog.open("memory:") as store:
         session = store.create_session()
@@ -303,7 +303,7 @@ def test_readers_need_no_lock() -> None:
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("lost", ["nothing", "all of it", "its soundness"])
 def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) -> None:
-    """Promise 8, spec §6: opening for writing and going on reads nothing of what is packed; an old id is found, from the log if that is lost."""
+    """Promise 8: the archive is read only for an old id, or replaced from the log if lost."""
     events = [(0, event) for number in range(300) for event in turn(number)]
     with eventlog.open(tmp_path) as store:
         session = store.create_session(id="s")
@@ -318,7 +318,7 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
     with eventlog.open(tmp_path) as store:
         wanted = derived_reads(store.log)
         session = store.session("s")
-        session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
+        session.user(id="x")  # a message alone: ids of generated parts do not sort behind the ids above
         assert key not in wanted
         assert session.state().last_user() == "x"
         facts = session.state().part("a3:call")
@@ -342,7 +342,7 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
 def test_pieces_add_up_to_what_is_packed(
     grown: list[tuple[int, ev.Event]], warm: int, chunk: int, looks: list[int]
 ) -> None:
-    """Promise 7: a state that is kept in pieces, opened and kept on, answers as one that never was, whatever was read of it between."""
+    """Promise 7: a state stored in pieces and reopened answers as an uninterrupted one."""
     plain, state, log = State(), State(), MemoryLog()
     with packing(warm, chunk):
         for number, (_, event) in enumerate(grown):
@@ -366,7 +366,7 @@ def test_pieces_add_up_to_what_is_packed(
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("lost", [0, 1, -1])
 def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
-    """Promise 8: where one of the pieces is lost nothing but time is, and what is kept next has everything again."""
+    """Promise 8: a lost archive piece is rebuilt from the log and stored again."""
     prefix = b"checkpoint\0" + PACKED.encode()
     with eventlog.open(tmp_path, checkpoint_events=300) as store:
         session = store.create_session(id="s")
@@ -381,7 +381,7 @@ def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
         with eventlog.open(tmp_path, checkpoint_events=300) as store:
             session = store.session("s")
             facts = session.state().part("a3:call")
-            assert bool(session.state().pieces) is bool(again)  # those of which one is lost are used no more
+            assert bool(session.state().pieces) is bool(again)  # pieces of which one is lost are no longer used
             assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
             whole = State()
             fold_spans(store.log, session.ancestry(), whole, session.version)

@@ -1,4 +1,4 @@
-"""What may follow what: every rule of the state machines, and that a decision taken back leaves no trace."""
+"""Every rule of the state machines; a retracted decision leaves no trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.history_strategies import histories
 
 
 def after(*events: ev.Event) -> State:
-    """The state after a session's events, each of them allowed."""
+    """The state after these events, each of which must be legal."""
     state = State()
     for event in (ev.SessionStarted(), *events):
         admit(state, event)
@@ -162,7 +162,7 @@ REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("before", "event", "error"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED]
 )
 def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev.Event, error: type[CallError]) -> None:
-    """Spec §3: a state machine violation is refused with an error that says why, and the state stays as it was."""
+    """Illegal transitions are refused with a reason and leave the state unchanged."""
     state = after(*before)
     untouched = encoded(state)
     with pytest.raises(error) as caught:
@@ -174,7 +174,7 @@ def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev
 
 
 def test_anything_before_the_start_is_refused() -> None:
-    """Spec §3: a session's first event is its start or its fork."""
+    """Any event before a session's start or fork is refused."""
     with pytest.raises(RefusedError):
         admit(State(), ev.SessionRenamed("t"))
 
@@ -209,12 +209,12 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
 
 @pytest.mark.parametrize(("before", "event"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
 def test_what_follows_is_allowed(before: tuple[ev.Event, ...], event: ev.Event) -> None:
-    """Spec §3 and §7: the rules refuse nothing that may happen, before and after rollbacks."""
+    """Legal events are accepted before and after rollbacks."""
     admit(after(*before), event)
 
 
 def encoded(state: State) -> tuple[bytes, bytes]:
-    """The state as a checkpoint has it, without what only the way back needs."""
+    """The state's checkpoint, without what only retraction needs."""
     return state.encode()
 
 
@@ -222,7 +222,7 @@ def encoded(state: State) -> tuple[bytes, bytes]:
 @settings(max_examples=60, deadline=None)
 @given(histories(), st.integers(0, 100), st.integers(0, 100))
 def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]], first: int, second: int) -> None:
-    """Promise 4: what was decided ahead of a failed append is taken back without a trace, and may be decided again."""
+    """Promise 4: retracting a failed append leaves no trace, and it may be decided again."""
     history = [event for _, event in grown]
     low, high = sorted((1 + first % len(history), 1 + second % len(history)))
     state = State()
@@ -245,7 +245,7 @@ def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]]
 @settings(max_examples=40, deadline=None)
 @given(histories())
 def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
-    """Spec §9: what closes an interrupted session is allowed, and after it no message, part or compaction is open."""
+    """The events that close an interrupted session are legal and leave nothing open."""
     state = after(*(event for _, event in grown[1:]))
     for event in state.closing("interrupted"):
         admit(state, event)
@@ -257,7 +257,7 @@ def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
 
 
 def test_closing_keeps_what_was_said() -> None:
-    """Spec §9: streamed text is ended, tools are failed as interrupted, the message is aborted, in that order."""
+    """Closing ends streamed text, fails tools, aborts the message, in this order."""
     state = after(*RUNNING, part("t1", Text()), ev.PartDelta("t1", "text", "so far"), part("c2", Tool("c", "b")))
     assert state.closing("interrupted") == [
         ev.ToolFailed("c1", "[Tool execution was interrupted]", interrupted=True),
@@ -268,20 +268,20 @@ def test_closing_keeps_what_was_said() -> None:
 
 
 def test_an_open_compaction_fails_when_it_is_closed() -> None:
-    """Spec §9: an open compaction fails with reason `interrupted`; a requested one stays due."""
+    """An open compaction fails as `interrupted` on closing; a requested one stays due."""
     assert after(*STARTED).closing("interrupted") == [ev.CompactionFailed("k1", "interrupted")]
     assert after(*ASKED).closing("interrupted") == []
 
 
 def test_a_removed_request_is_no_longer_due() -> None:
-    """Spec §5: a compaction whose part was removed before it began is not asked for any more."""
+    """A compaction whose part was removed before it began is no longer due."""
     state = after(*ASKED)
     assert state.open_compaction() == "k1"
     assert after(*ASKED, ev.PartRemoved("k1")).open_compaction() is None
 
 
 def test_an_interrupt_is_answered_by_the_end_of_a_message() -> None:
-    """Spec §8: an interrupt stays requested until a message ends, whatever is rolled back meanwhile."""
+    """An interrupt stays requested until a message ends, also across a rollback."""
     state = after(*OPEN, ev.InterruptRequested("stop"), ev.RolledBack(4))
     assert state.interrupt_pending()
     evolve(state, ev.MessageFinished("m2"))

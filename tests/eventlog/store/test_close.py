@@ -1,4 +1,4 @@
-"""What other threads accept in the moment in which a store is closed: it is durable when `close` returns, or it was refused."""
+"""Commands accepted while a store closes are durable when `close` returns, or refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 30.0
 
 
 class Gate:
-    """A clock that holds one thread up: between a look whether something may be accepted, and its acceptance."""
+    """A clock that holds one thread between a check for acceptance and the acceptance."""
 
     def __init__(self) -> None:
         self.reached = threading.Event()
@@ -29,14 +29,14 @@ class Gate:
         self.thread: threading.Thread | None = None
 
     def __call__(self) -> int:
-        """A time; for the thread in question when the gate is opened."""
+        """Return a time; to the held thread once the gate opens."""
         if threading.current_thread() is self.thread:
             self.reached.set()
             assert self.opened.wait(PATIENCE)
         return 1_000
 
     def run(self, command: Callable[[], object], outcome: list[EventlogError | None]) -> threading.Thread:
-        """Start a command in the thread that is held up; returns once it is."""
+        """Start a command in the thread to hold; return once it waits at the gate."""
 
         def told() -> None:
             try:
@@ -87,7 +87,7 @@ def stored(log: FaultyLog) -> Session:
 def test_a_delta_that_comes_too_late_is_refused(
     log: FaultyLog, store: Store, gate: Gate, text: TextStream, piece: str
 ) -> None:
-    """Promise 1: a delta that was let in before the store was closed, and got there after, is told so: nobody would commit it."""
+    """Promise 1: a delta checked before a close and added after it is refused."""
     outcome: list[EventlogError | None] = []
     late = gate.run(lambda: text.append(piece), outcome)
     store.close()
@@ -101,7 +101,7 @@ def test_a_delta_that_comes_too_late_is_refused(
 def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
     log: FaultyLog, store: Store, gate: Gate, text: TextStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: one that arrives when all before it was just taken out is either durable or refused: what its caller is told."""
+    """Promise 1: a delta added during the last flush is durable or refused, as reported."""
     outcome: list[EventlogError | None] = []
     writer = text._writer
     accepted, submit = threading.Event(), log.submit
@@ -127,7 +127,7 @@ def test_a_delta_that_comes_during_the_last_flush_goes_in_or_is_refused(
 
 @pytest.mark.promise(1)
 def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStream) -> None:
-    """Promise 1: each thread hears of its own delta, whichever comes first."""
+    """Promise 1: each of two threads is told the outcome of its own late delta."""
     outcome: list[EventlogError | None] = []
     late = gate.run(lambda: text.append("late"), outcome)
     store.close()
@@ -142,7 +142,7 @@ def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStre
 
 @pytest.mark.promise(1)
 def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: TextStream) -> None:
-    """Promise 1: the same of an event that nobody waits for."""
+    """Promise 1: an event without a waiter that comes after the close is refused."""
     outcome: list[EventlogError | None] = []
     session = text._session
     late = gate.run(lambda: session.command([ev.Custom("n", "{}")], wait=False), outcome)
@@ -155,7 +155,7 @@ def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, g
 
 @pytest.mark.promise(1)
 def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyLog) -> None:
-    """Promise 1: closing and flushing commit what a session has accepted, also when nobody has its handle any more."""
+    """Promise 1: closing commits what a session accepted after its handle is gone."""
     for end in (Store.close, Store.flush):
         store = Store(log, flush_interval=1000.0)
         name = store.create_session().id
@@ -180,7 +180,7 @@ def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyL
 def test_whoever_closes_it_as_well_waits_for_the_end(
     log: FaultyLog, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: when `close` returns all is durable, also if another thread was closing the store already."""
+    """Promise 1: when a second `close` returns all is durable."""
     submit, flushing, go_on = log.submit, threading.Event(), threading.Event()
 
     def last_flush(append: Append) -> Ticket:
@@ -213,7 +213,7 @@ def test_whoever_closes_it_as_well_waits_for_the_end(
 def test_a_close_that_was_interrupted_can_be_repeated(
     log: FaultyLog, store: Store, text: TextStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: who breaks off the wait for the end, and closes the store again, has lost nothing."""
+    """Promise 1: an interrupted `close` can be repeated and loses nothing."""
     with monkeypatch.context() as patch:
         patch.setattr(text._writer, "flush", _interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The store: listing, closing, reopening, forgetting, reading only."""
+"""The store: listing, closing, reopening, garbage collection, read-only opening."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.sample_sessions import exchange, said
 
 
 def test_sessions_are_listed_without_reading_them(store: Store) -> None:
-    """Spec §15: the list has title, scope, times, version and counts of each session, by id, from a cursor."""
+    """The list has title, scope, times, version and counts per session, from a cursor."""
     for name in ("b", "a", "c"):
         store.create_session(id=name, title=name.upper(), time=1000)
     store.session("a").user("hi")
@@ -63,7 +63,7 @@ def test_everything_accepted_is_there_after_closing_and_reopening(engine: Engine
 
 @pytest.mark.promise(1)
 def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
-    """Promise 1: a store that its owner let go of still commits what it accepted, within the interval."""
+    """Promise 1: a store without references commits what it accepted within the interval."""
     watcher = engine.open()
     session = watcher.create_session()
     name = stream_and_forget(engine, session.id)
@@ -75,7 +75,7 @@ def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
 
 
 def stream_and_forget(engine: Engine, session: str) -> str:
-    """Accept a delta in a store of its own, and keep nothing of it."""
+    """Accept a delta in a store and drop every reference to it."""
     store = engine.open(flush_interval=0.1)
     engine._stores.remove(store)
     handle = store.session(session)
@@ -88,7 +88,7 @@ def stream_and_forget(engine: Engine, session: str) -> str:
 
 
 def test_a_read_only_store_reads_and_refuses_to_write(engine: Engine) -> None:
-    """Spec §16: a store opened for reading shows everything and writes nothing."""
+    """A store opened for reading shows everything and writes nothing."""
     if engine.name == "memory":
         pytest.skip("a memory store has nothing to open for reading")
     with engine.open() as store:
@@ -110,7 +110,7 @@ def test_a_read_only_store_reads_and_refuses_to_write(engine: Engine) -> None:
 
 
 def test_reading_a_range_gives_exactly_those_versions(store: Store) -> None:
-    """Spec §1: events and spans of any range, inherited ones included, are exactly the versions asked for."""
+    """Events and spans of a range, inherited ones included, are exactly its versions."""
     root = store.create_session()
     exchange(root, "one")
     fork = root.fork()
@@ -124,7 +124,7 @@ def test_reading_a_range_gives_exactly_those_versions(store: Store) -> None:
 
 
 def test_totals_of_a_list_need_no_event(store: Store) -> None:
-    """Spec §15: tokens and cost stand in the list, spent on every branch, and a fork counts its own only."""
+    """The list has tokens and cost over all branches; a fork counts its own only."""
     session = store.create_session(scope="alice")
     session.user("hi")
     before = session.version

@@ -15,7 +15,7 @@ IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAD
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in this process on the test's own store."""
+    """Run a command in this process on the test's own store."""
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
 
     def call(*arguments: object) -> Answer:
@@ -29,7 +29,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A store with two sessions: a turn with a tool, a picture and usage (`ses_a1`), and an empty one (`ses_b2`)."""
+    """A store with `ses_a1` (tool calls, a picture, usage) and the empty session `ses_b2`."""
     path = tmp_path / "store"
     with eventlog.open(path) as opened:
         session = opened.create_session(id="ses_a1", title="Fix it", scope="alice")

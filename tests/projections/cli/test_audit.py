@@ -35,7 +35,7 @@ def driven(store: Path) -> str:
 
 
 def test_audit_says_which_steps_match(cli: Cli, driven: str) -> None:
-    """Spec §11: a step with a digest matches, one without is unknown; neither is a fault."""
+    """A step with a digest matches, a step without one is unknown; neither is a fault."""
     answer = cli("audit", driven, "--json")
     assert answer.code == Exit.OK
     valid("audit", answer.json)
@@ -45,7 +45,7 @@ def test_audit_says_which_steps_match(cli: Cli, driven: str) -> None:
 
 
 def test_audit_of_one_step_shows_the_exact_request(cli: Cli, driven: str) -> None:
-    """Spec §11: the request of a step is the view it was sent."""
+    """The request of a step is the view that it was sent."""
     answer = cli("audit", driven, "--step", 2, "--json")
     valid("audit", answer.json)
     (step,) = answer.json["steps"]
@@ -58,7 +58,7 @@ def test_audit_of_one_step_shows_the_exact_request(cli: Cli, driven: str) -> Non
 
 
 def test_audit_with_a_digest_that_is_not_the_views_is_a_fault(cli: Cli, store: Path) -> None:
-    """A step that says it was sent something else ends with exit code 1."""
+    """A step whose digest differs from its view ends with exit code 1."""
     with eventlog.open(store) as opened:
         session = opened.session("ses_a1")
         with session.assistant() as reply:
@@ -71,7 +71,7 @@ def test_audit_with_a_digest_that_is_not_the_views_is_a_fault(cli: Cli, store: P
 
 
 def test_diff_in_words_and_tokens(cli: Cli, driven: str) -> None:
-    """Spec §11: what came between two versions, with its tokens."""
+    """`diff` lists what was added between two versions, with its tokens."""
     version = cli("view", driven, "--json").json["version"]
     answer = cli("diff", driven, 3, version, "--json")
     valid("diff", answer.json)
@@ -83,7 +83,7 @@ def test_diff_in_words_and_tokens(cli: Cli, driven: str) -> None:
 
 
 def test_timeline_of_a_session(cli: Cli, driven: str) -> None:
-    """Spec §11: messages, steps with the window's fill and cost, and what was rolled back."""
+    """`timeline` lists messages, steps with fill and cost, and what was rolled back."""
     answer = cli("timeline", driven, "--json")
     assert answer.code == Exit.OK
     valid("timeline", answer.json)

@@ -1,4 +1,4 @@
-"""What stored text may do to a terminal: nothing."""
+"""Control characters in stored text are shown on a terminal, and never obeyed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HARM = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 @pytest.mark.parametrize("json_too", [False, True], ids=["text", "json"])
 def test_control_characters_do_no_harm(cli: Cli, evil: Path, *, json_too: bool) -> None:
-    """No command lets a control character of a conversation through, and JSON keeps the text exactly."""
+    """No command prints a control character of a conversation; JSON keeps the text exactly."""
     del evil
     for arguments in [["sessions"], ["show", "evil"], ["view", "evil"], ["events", "evil"], ["stats", "evil"]]:
         answer = cli(*arguments, *(["--json"] if json_too else []))
@@ -58,7 +58,7 @@ def test_control_characters_do_no_harm_on_a_terminal(evil: Path) -> None:
 
 
 def test_an_id_does_no_harm(cli: Cli, evil: Path) -> None:
-    """An id with control characters and markup is shown as it is, in cells and in headers, piped and drawn."""
+    """An id with control characters and markup is made visible in cells and headers."""
     with eventlog.open(evil) as opened:
         opened.create_session(id=NAME).user("hello")
     for command in (["sessions"], ["show", NAME], ["stats", NAME], ["verify", NAME], ["fork", NAME]):

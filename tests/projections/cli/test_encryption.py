@@ -1,4 +1,4 @@
-"""The command line on encrypted stores: the key file by option and by environment, and what is said without it."""
+"""The command line on encrypted stores, with and without the key file."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.support.file_search import files_with
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Path:
-    """Where the key file is."""
+    """The key file's path."""
     return tmp_path / "my.keys"
 
 
 def test_import_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path, keys: Path) -> None:
-    """With --key-file a new store is encrypted; every command reads it, wherever the option stands, or by environment."""
+    """With --key-file a new store is encrypted, and every command reads it."""
     assert cli("--key-file", keys, "import", stream).code == 0
     assert not files_with(tmp_path / "store", "Hello there")
     name = cli("sessions", "--json", f"--key-file={keys}").json["sessions"][0]["id"]
@@ -36,7 +36,7 @@ def test_import_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path,
 
 
 def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys: Path, tmp_path: Path) -> None:
-    """Lists, hashes, proofs and backups work; content ends with code 3 and the option's name."""
+    """Without keys lists, hashes and backups work; content exits with 3 and the option's name."""
     assert cli("--key-file", keys, "import", stream).code == 0
     (listed,) = cli("sessions", "--json").json["sessions"]
     assert (listed["title"], listed["locked"]) == ("", True)
@@ -45,7 +45,7 @@ def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys:
     head.write_text(cli("head", "--json").out)
     report = cli("verify", "--against", head, "--json")
     assert (report.code, report.json["sessions"][0]["locked"]) == (0, True)
-    assert "nothing was read" in cli("verify").out
+    assert "no content was read" in cli("verify").out
     assert cli("prove", listed["id"], "--version", "2", "--json").json["version"] == 2
     assert cli("backup", tmp_path / "b").code == 0
     for command in (
@@ -61,7 +61,7 @@ def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys:
 
 
 def test_keys_that_do_not_fit_are_a_wrong_call(cli: Cli, store: Path, stream: Path, keys: Path, tmp_path: Path) -> None:
-    """A key file for a plain store, another store's, and one that is not there, each end with code 2 and a sentence."""
+    """A wrong or missing key file ends with exit code 2 and a line."""
     with eventlog.open(tmp_path / "other", keys=keys):
         pass
     for arguments, said in (
@@ -76,7 +76,7 @@ def test_keys_that_do_not_fit_are_a_wrong_call(cli: Cli, store: Path, stream: Pa
 
 
 def test_erasing_ends_the_key_in_every_backup(cli: Cli, store: Path, tmp_path: Path, keys: Path) -> None:
-    """`erase` destroys the key: the backup that was made before lists the session and cannot show it."""
+    """`erase` destroys the key: an earlier backup lists the session and cannot show it."""
     del store
     path, backup = tmp_path / "e", tmp_path / "b"
     with eventlog.open(path, keys=keys) as opened:
@@ -89,7 +89,7 @@ def test_erasing_ends_the_key_in_every_backup(cli: Cli, store: Path, tmp_path: P
 
 
 def test_the_demo_makes_an_encrypted_store_that_is_named(tmp_path: Path, keys: Path) -> None:
-    """`demo` keeps its sessions encrypted where both are named, and writes nothing to a key file for a temporary store."""
+    """`demo` encrypts a named store, and writes no key for a temporary one."""
     done = program("--store", tmp_path / "d", "--key-file", keys, "demo")
     assert (done.returncode, f"--key-file {keys}" in done.stdout) == (0, True), done.stderr
     assert not leaks(tmp_path)
@@ -101,7 +101,7 @@ def test_the_demo_makes_an_encrypted_store_that_is_named(tmp_path: Path, keys: P
 
 
 def test_every_session_without_its_key_is_marked(cli: Cli, tmp_path: Path, keys: Path) -> None:
-    """Lists mark whatever has lost its key, forks and archived ones too, in the table, in JSON and in the API; others show what they are."""
+    """Lists mark each session whose key is gone, in the table, in JSON and in the API."""
     with eventlog.open(tmp_path / "store", keys=keys) as store:
         kept = store.create_session(id="a", title="kept")
         kept.user("hello")

@@ -1,4 +1,4 @@
-"""What commands say to somebody who uses them for the first time: which session is meant, what is unknown, times, numbers, widths."""
+"""Messages for a new user: ambiguous ids, unknown values, times, narrow terminals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = 1_750_000_000_000
 
 @pytest.fixture
 def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
-    """The command line on a store of three sessions: one whose cost is known, one of unknown cost, one without a call."""
+    """The command line on a store of three sessions: cost known, cost unknown, no model call."""
     monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
     with eventlog.open(tmp_path / "store", clock=lambda: NOW) as store:
         for name, cost in (("priced", Decimal("0.25")), ("unpriced", None)):
@@ -35,7 +35,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
 
 
 def test_a_beginning_names_the_session_that_others_begin_with(tmp_path: Path, cli: Cli) -> None:
-    """`ab` is the session `abc` where `abc:side` is there too, and none where another one begins so; an id is always itself."""
+    """`ab` names the session `abc` beside `abc:side`, and is ambiguous beside another `ab…`."""
     with eventlog.open(tmp_path / "store") as store:
         for name in ("abc", *(f"abc:side{number}" for number in range(9))):
             store.create_session(id=name)
@@ -49,7 +49,7 @@ def test_a_beginning_names_the_session_that_others_begin_with(tmp_path: Path, cl
 
 
 def test_a_cost_that_nobody_said_is_unknown(cli: Cli) -> None:
-    """`sessions` and `stats` agree: null where no call has a price, never a zero that nobody recorded."""
+    """`sessions` and `stats` give no cost where no call has a price, instead of zero."""
     listed = cli("sessions", "--json").json
     valid("sessions", listed)
     costs = {info["id"]: info["cost"] for info in listed["sessions"]}
@@ -61,7 +61,7 @@ def test_a_cost_that_nobody_said_is_unknown(cli: Cli) -> None:
 
 
 def test_a_diff_backwards_says_so(cli: Cli) -> None:
-    """Against an earlier version what is missing is not there yet, and nothing was rolled back."""
+    """Towards an earlier version a missing part is "not there yet", not rolled back."""
     with_all = cli("stats", "priced", "--json").json["session"]["version"]
     found = cli("diff", "priced", with_all, 1, "--json").json
     valid("diff", found)
@@ -86,13 +86,13 @@ def test_a_diff_backwards_says_so(cli: Cli) -> None:
     ],
 )
 def test_since_takes_a_time_or_how_long_ago(cli: Cli, since: str, found: int) -> None:
-    """A date, a time, the time that tables show, and how long ago are understood; times without a zone are UTC."""
+    """--since takes a date, a time or a duration; times without a zone are UTC."""
     assert len(cli("sessions", "--since", since, "--json").json["sessions"]) == found
 
 
 @pytest.mark.parametrize("since", ["soon", "30", "2025-13-01", "30d ago", ""])
 def test_since_says_what_it_takes(cli: Cli, since: str) -> None:
-    """What is no time is a wrong call that names the forms there are, without a library's words."""
+    """A wrong time is a wrong call that lists the accepted forms."""
     refused = cli("sessions", "--since", since)
     assert refused.code == Exit.USAGE
     assert "as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d" in refused.err
@@ -102,13 +102,13 @@ def test_since_says_what_it_takes(cli: Cli, since: str) -> None:
 
 
 def test_times_say_that_they_are_utc(cli: Cli) -> None:
-    """Tables and lines for people mark a time as UTC."""
+    """Tables and lines for people mark times as UTC."""
     for command in (["sessions"], ["events", "quiet"], ["timeline", "quiet"]):
         assert "2025-06-15 15:06:40Z" in cli(*command).out
 
 
 def test_one_is_not_many(cli: Cli) -> None:
-    """One message is a message; a table begins with a header, also that of the whole store."""
+    """Singular and plural are right, and every table begins with a header."""
     assert "1 message, " in cli("view", "quiet").out
     assert "2 messages, " in cli("view", "priced").out
     head, *rows = (line.split("\t") for line in cli("stats").out.splitlines())
@@ -120,7 +120,7 @@ def test_one_is_not_many(cli: Cli) -> None:
     ("command", "columns"), [(["sessions"], 40), (["timeline", "priced"], 50), (["diff", "priced", "1", "8"], 50)]
 )
 def test_no_table_is_wider_than_a_narrow_terminal(tmp_path: Path, cli: Cli, command: list[str], columns: int) -> None:
-    """Where a table does not fit each row is a paragraph, with every number and id whole."""
+    """A table too wide for the terminal becomes paragraphs with whole numbers and ids."""
     _, *rows = (line.split("\t") for line in cli(*command).out.splitlines() if "\t" in line)
     code, drawn = on_terminal("--store", tmp_path / "store", *command, columns=columns)
     assert code == Exit.OK
@@ -130,7 +130,7 @@ def test_no_table_is_wider_than_a_narrow_terminal(tmp_path: Path, cli: Cli, comm
 
 
 def test_an_event_has_a_public_form_for_interfaces(tmp_path: Path, cli: Cli) -> None:
-    """`projections.event_record` is the line that `events --json` prints, by the schema that ships, for provisional events too."""
+    """`projections.event_record` gives the line of `events --json`, provisional events too."""
     lines = cli("events", "priced", "--json").out.splitlines()
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("priced")

@@ -1,4 +1,4 @@
-"""How commands end: exit codes, and one line that helps."""
+"""Exit codes of commands, and the one line of help with each."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.support.cli_runner import ROOT, Cli
     ],
 )
 def test_errors_are_one_line_that_helps(cli: Cli, store: Path, arguments: list[str], code: Exit, words: str) -> None:
-    """A wrong call ends with its exit code and one line on standard error that says what to do."""
+    """A wrong call ends with its exit code and one line that says what to do."""
     del store
     answer = cli(*arguments)
     assert answer.code == code
@@ -76,7 +76,7 @@ def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
 
 
 def _every_error() -> Iterator[BaseException]:
-    """Each error of the engine, with something for every argument that it must have."""
+    """Each engine error, with a value for every required argument."""
     for name in errors.__all__:
         kind: Any = getattr(errors, name)
         _, *parameters = inspect.signature(kind.__init__).parameters.values()
@@ -86,7 +86,7 @@ def _every_error() -> Iterator[BaseException]:
 
 @pytest.mark.parametrize("error", [*_every_error()], ids=lambda error: type(error).__name__)
 def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> None:
-    """No error of the engine ends as a defect, and its line is one line."""
+    """Every engine error has an exit code other than a defect's, and prints one line."""
     code, line = classify(error)
     expected = {
         errors.RetryError: {Exit.BUSY},
@@ -101,7 +101,7 @@ def test_every_error_of_the_engine_has_an_exit_code(error: BaseException) -> Non
 
 
 def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody foresaw ends in one line and exit code 70, and shows its place when asked to."""
+    """An unexpected error ends with one line and exit code 70; EVENTLOG_DEBUG=1 shows where."""
     del store
 
     def broken(*_: object, **__: object) -> None:
@@ -116,7 +116,7 @@ def test_a_defect_is_said_in_one_line(cli: Cli, store: Path, monkeypatch: pytest
 
 
 def test_interrupted_from_the_keyboard(tmp_path: Path) -> None:
-    """Ctrl-C ends a command in one line and with 130."""
+    """Ctrl-C ends a command with one line and exit code 130."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     command = [sys.executable, "-m", "projections", "--store", str(tmp_path / "store"), "import", str(pipe)]
@@ -144,7 +144,7 @@ def _wait_for_rest(process: int) -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_are_quiet(store: Path, closed: str) -> None:
-    """A command whose standard streams are closed does its work and says nothing."""
+    """A command with closed standard streams works and prints nothing."""
     command = [sys.executable, "-m", "projections", "--store", str(store), "rollback", "ses_a1", "--to", "2"]
     answer = subprocess.run(
         ["sh", "-c", f'"$@" {closed}', "sh", *command], cwd=ROOT, capture_output=True, check=False, timeout=60
@@ -157,7 +157,7 @@ def test_closed_streams_are_quiet(store: Path, closed: str) -> None:
 
 
 def test_broken_pipe_is_quiet(tmp_path: Path) -> None:
-    """When whoever reads has enough, the command ends with 141 and says nothing."""
+    """When the reader closes the output, the command ends with 141 and prints no error."""
     with eventlog.open(tmp_path / "store") as opened:
         session = opened.create_session(id="s")
         with session.assistant() as reply:

@@ -1,4 +1,4 @@
-"""`export`, and the providers' forms of `view`: what the library makes, as files and on standard output."""
+"""`export`, and `view` in the forms of providers, print what the library makes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.provider_rules import anthropic_faults
 
 
 def test_export_to_standard_output(store: Path) -> None:
-    """Each format goes to standard output, byte for byte what the library makes."""
+    """Each format goes to standard output with the library's bytes."""
     with eventlog.open(store, read_only=True) as opened:
         session = opened.session("ses_a1")
         lines, text, document = b"".join(jsonl_lines(session)), markdown_of(session), opencode_export(session)
@@ -41,7 +41,7 @@ def test_export_to_standard_output(store: Path) -> None:
 
 
 def test_export_to_a_file_can_be_imported(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """An exported file is imported into another store, the whole tree with it; a file that is there is replaced whole."""
+    """An exported tree can be imported elsewhere; an existing file is replaced whole."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").fork(id="ses_fork").user("on")
     target = tmp_path / "out.jsonl"
@@ -60,7 +60,7 @@ def test_export_to_a_file_can_be_imported(cli: Cli, store: Path, tmp_path: Path)
 
 
 def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """OpenCode takes one session a file, so a tree needs a directory; session ids never lead out of it."""
+    """An OpenCode tree needs a directory for its files; session ids never lead out of it."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="../../evil").user("hi")
         opened.session("ses_a1").subsession(id=".. /../evil").user("hi")
@@ -75,7 +75,7 @@ def test_a_tree_of_documents_is_a_directory(cli: Cli, store: Path, tmp_path: Pat
 
 
 def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """No format, an unknown session, and a place that cannot be written end with their exit codes, leaving nothing behind."""
+    """A wrong format, session or file ends with its exit code and leaves nothing behind."""
     del store
     assert cli("export", "ses_a1").code == Exit.USAGE
     assert cli("export", "nobody", "--format", "jsonl").code == Exit.MISSING
@@ -85,7 +85,7 @@ def test_export_says_what_is_wrong(cli: Cli, store: Path, tmp_path: Path) -> Non
 
 
 def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
-    """Escape sequences in what was said do not reach a terminal."""
+    """Escape sequences in Markdown output do not reach a terminal."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").user("\x1b]0;owned\x07 \x9b31m")
     code, out = on_terminal("--store", store, "export", "ses_a1", "--format", "markdown")
@@ -97,7 +97,7 @@ def test_markdown_on_a_terminal_is_harmless(store: Path) -> None:
 
 @pytest.mark.parametrize("form", ["anthropic", "responses", "ai-sdk"])
 def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
-    """`view --format` prints what the provider takes, alone or with --json beside session, version and tokens."""
+    """`view --format` prints the request of a provider, alone or in the JSON document."""
     with eventlog.open(store, read_only=True) as opened:
         view = ModelView.of(opened.session("ses_a1"))
         expected: dict[str, Any] = {
@@ -116,7 +116,7 @@ def test_view_in_a_providers_form(cli: Cli, store: Path, form: str) -> None:
 
 
 def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
-    """`stats` has what a session spent itself, what it inherited, and what its whole tree spent."""
+    """`stats` has the usage of the session, of its ancestors, and of its whole tree."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").fork(id="ses_fork")
     usage = cli("stats", "ses_fork", "--json").json["session"]["usage"]
@@ -128,7 +128,7 @@ def test_stats_tell_the_tree(cli: Cli, store: Path) -> None:
 
 
 def test_export_reads_only(cli: Cli, store: Path) -> None:
-    """Exporting opens the store for reading: but for the table of readers, not a byte of it changes."""
+    """An export changes no byte of the store but LMDB's table of readers."""
     before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file() and path.name != "lock.mdb"}
     for form in ("jsonl", "markdown", "opencode"):
         assert cli("export", "ses_a1", "--format", form).code == Exit.OK
@@ -136,7 +136,7 @@ def test_export_reads_only(cli: Cli, store: Path) -> None:
 
 
 def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """Nothing is written over, or beside, the files of a store, nor over keys, through a link either; a pipe gets what it is given."""
+    """An export writes over no file of a store and no key file, through a link either."""
     keys = tmp_path / "chats.keys"
     with eventlog.open(tmp_path / "locked", keys=keys) as other:
         other.create_session(id="kept").user("hi")
@@ -164,7 +164,7 @@ def test_export_harms_no_store_and_no_keys(cli: Cli, store: Path, tmp_path: Path
 
 
 def test_export_into_a_pipe_with_a_name(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """What is no file is written to, and never replaced by one: a pipe as well as a device."""
+    """A pipe or a device is written to, and never replaced by a file."""
     del store
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

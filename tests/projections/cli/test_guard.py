@@ -1,4 +1,4 @@
-"""A command whose process dies of damaged pages ends as an error; parent and child end together."""
+"""A command whose process dies of damaged pages ends as an error, and parent with child."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sys.exit(guarded(work))
 
 
 def swell(path: Path) -> None:
-    """Let the first value that has pages of its own say that it is 2 GB long: to read it ends the process."""
+    """Make the first value with its own pages 2 GB long, so that reading it kills the process."""
     data = path / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     shape = (1).to_bytes(2, sys.byteorder) + (8).to_bytes(2, sys.byteorder)
@@ -41,20 +41,20 @@ def swell(path: Path) -> None:
 
 
 def begun(work: str) -> subprocess.Popen[str]:
-    """A guarded program that does this work, a line of Python."""
+    """Start a guarded program that runs this line of Python."""
     command = [sys.executable, "-c", CHILD.format(work=work)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def said(process: subprocess.Popen[str]) -> str:
-    """The next line that it prints."""
+    """The next line that the program prints."""
     assert process.stdout is not None
     return process.stdout.readline()
 
 
 @pytest.mark.promise(12)
 def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> None:
-    """Promise 12: after an orderly end no command walks the pages first, and one that dies of them says so in a line."""
+    """Promise 12: no command walks the pages of a closed store; one that dies of them says so."""
     with eventlog.open(store) as opened:
         session = opened.create_session(id="ses_c3")
         for _ in range(40):
@@ -69,7 +69,7 @@ def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> 
 
 
 def hide(path: Path, key: bytes) -> None:
-    """Give the leaf page that has this key one entry less: its last one is there and not found."""
+    """Remove the last entry of the leaf page with this key, so that a search does not find it."""
     data = path / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
     at = pages.find(len(key).to_bytes(2, sys.byteorder) + key)
@@ -83,7 +83,7 @@ def hide(path: Path, key: bytes) -> None:
 
 @pytest.mark.promise(12)
 def test_what_damage_hides_is_no_missing_session(store: Path, cli: Cli) -> None:
-    """Promise 12: a session that is not found has the pages walked, and a list that is short of one is refused."""
+    """Promise 12: a missing session has the pages checked, and damage is reported instead."""
     hide(store, b"ses_b2")
     for command in (["show", "ses_b2"], ["sessions"], ["head"], ["rollback", "ses_b2", "--to", "1"]):
         answer = cli(*command)
@@ -94,7 +94,7 @@ def test_what_damage_hides_is_no_missing_session(store: Path, cli: Cli) -> None:
 
 
 def test_a_session_that_is_not_there_is_still_not_found(store: Path, cli: Cli) -> None:
-    """In a sound store the look at the pages changes nothing."""
+    """In a sound store a missing session is still just not found."""
     assert cli("--store", store, "show", "ses_c3").code == Exit.MISSING
 
 
@@ -109,7 +109,7 @@ def test_a_session_that_is_not_there_is_still_not_found(store: Path, cli: Cli) -
     ],
 )
 def test_the_end_of_the_child_is_the_end_of_the_program(work: str, code: int) -> None:
-    """Exit codes and signals are those of the command; the signals of damage are exit code 4."""
+    """The program ends with the command's exit code or signal; damage signals become 4."""
     process = begun(work)
     process.communicate(timeout=60)
     assert process.returncode == code
@@ -119,7 +119,7 @@ def test_the_end_of_the_child_is_the_end_of_the_program(work: str, code: int) ->
     "end", [subprocess.Popen[str].kill, subprocess.Popen[str].terminate], ids=["kill", "terminate"]
 )
 def test_the_child_ends_with_its_parent(end: Callable[[subprocess.Popen[str]], None]) -> None:
-    """A command that is killed from outside does not go on in its child."""
+    """When a command is killed from outside, its child ends too."""
     process = begun("print(os.getpid(), flush=True); time.sleep(60)")
     child = int(said(process))
     assert child != process.pid
@@ -138,7 +138,7 @@ def test_the_child_ends_with_its_parent(end: Callable[[subprocess.Popen[str]], N
 
 
 def test_an_interrupt_reaches_the_child_once() -> None:
-    """`kill -INT` of the program interrupts the command, which may end in order."""
+    """`kill -INT` of the program interrupts the command once, which ends in order."""
     work = "signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); print('ready', flush=True); time.sleep(60); sys.exit(1)"
     process = begun(work)
     assert said(process) == "ready\n"
@@ -148,7 +148,7 @@ def test_an_interrupt_reaches_the_child_once() -> None:
 
 
 def test_a_program_that_was_begun_with_sigchld_ignored_ends() -> None:
-    """A parent that ignores SIGCHLD hands that down through `exec`; the command ends with its own code all the same."""
+    """A parent that ignores SIGCHLD does not change the exit code of a command."""
     begin = (
         "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
     )
@@ -160,7 +160,7 @@ def test_a_program_that_was_begun_with_sigchld_ignored_ends() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_signal_that_does_not_end_the_first_process_is_an_exit_code(number: signal.Signals) -> None:
-    """The first process of a container outlives its own signals: it ends as a shell would say it, and tells of no damage."""
+    """The first process of a container ends as a shell would, and reports no damage."""
     outlives = "os.kill, parent = (lambda pid, number, kill=os.kill: pid == parent or kill(pid, number)), os.getpid()"
     program = CHILD.format(work=f"os.kill(os.getpid(), {int(number)})").replace("\ndef", f"\n{outlives}\ndef", 1)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""`eventlog head`, `prove`, and `verify --against`: the past cannot be changed unseen."""
+"""`eventlog head`, `prove` and `verify --against`: changes of the past are found."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.promise(11)
 
 
 def keep(cli: Cli, path: Path) -> Path:
-    """Keep the store's head in a file."""
+    """Write the store's head to a file."""
     path.write_text(cli("head", "--json").out)
     return path
 
 
 def test_the_head_is_printed(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """`head` prints the digest, `head --json` what `--against` takes; both change with every event."""
+    """`head` prints the digest, `head --json` the heads; both change with every event."""
     document = cli("head", "--json").json
     valid("head", document)
     assert cli("head").out == document["digest"] + "\n"
@@ -41,7 +41,7 @@ def test_the_head_is_printed(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tree", [False, True])
 def test_verify_names_the_first_bad_version(cli: Cli, store: Path, tmp_path: Path, *, tree: bool) -> None:
-    """A changed event is named by its version, and if all hashes were forged, against the kept head by a range."""
+    """A changed event is named by its version, or by a range if all hashes were forged."""
     kept = keep(cli, tmp_path / "head.json")
     with eventlog.open(store) as opened:
         commits = list(opened.log.read("ses_a1"))
@@ -58,7 +58,7 @@ def test_verify_names_the_first_bad_version(cli: Cli, store: Path, tmp_path: Pat
 
 
 def test_verify_finds_a_session_that_is_gone(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A session of the kept head that is not in the store is named, also when only that one is asked for."""
+    """A session of the saved head that is not in the store is named."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_c3")
     kept = keep(cli, tmp_path / "head.json")
@@ -72,7 +72,7 @@ def test_verify_finds_a_session_that_is_gone(cli: Cli, store: Path, tmp_path: Pa
 
 
 def test_a_proof_is_printed_and_holds(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """`prove --json` prints what the checker takes; without --json, the roots for people."""
+    """`prove --json` prints what the checker takes; without --json, readable roots."""
     kept = keep(cli, tmp_path / "head.json")
     with eventlog.open(store) as opened:
         fork = opened.session("ses_a1").fork(id="ses_f")
@@ -88,7 +88,7 @@ def test_a_proof_is_printed_and_holds(cli: Cli, store: Path, tmp_path: Path) -> 
 
 
 def test_a_file_that_is_no_head(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """What is no head, or was changed, is a wrong call that names the file; a digest alone is not enough."""
+    """A file that is no head, or a changed one, is a wrong call that names the file."""
     kept = keep(cli, tmp_path / "head.json")
     changed = tmp_path / "changed.json"
     changed.write_text(kept.read_text().replace("ses_b2", "ses_b3"))
@@ -106,7 +106,7 @@ def test_a_file_that_is_no_head(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_pages_do_not_kill_a_command(store: Path) -> None:
-    """Spec §2.12: pages that would kill whoever reads them are an error message, and `verify` reports them."""
+    """Promise 12: pages that would kill the reader are an error, and `verify` reports them."""
     data = store / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
     for command in (["sessions"], ["rollback", "ses_a1", "--to", "1"]):

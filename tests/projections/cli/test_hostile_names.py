@@ -1,4 +1,4 @@
-"""Names that try to steer a terminal or to forge a line: shown, not obeyed, and a line stays a line, in every command."""
+"""Hostile names are made visible, and a line stays a line, in every command."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from projections.cli.exits import Exit
 from tests.support.cli_runner import STREAM, Answer, Cli, on_terminal
 
 EVIL = "x\x1b]0;y\x07\x1b[2J\x9b31m\x85\u2028\u2029\u202e\u2066\u200f\u061c\r\n\tforged line\x0b\x0c\x7fz"
-"""Everything that a terminal, or a reader of lines, might obey; but for NUL, which no argument of a program may have."""
+"""Everything that a terminal, or a reader of lines, might obey; but for NUL, which no argument of a
+program may have.
+"""
 PLAIN = "x forged line z"
 HARM = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f]")
 OWN = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]|\r\n?")
-"""What the program itself sends to a terminal: colours, line ends, and bars that are drawn again."""
+"""What the program itself sends to a terminal: colours, line ends, and bars that are drawn
+again.
+"""
 READING = [
     "sessions",
     "sessions --limit 1",
@@ -89,7 +93,7 @@ WRITING = [
 
 
 def fill(directory: Path, name: str) -> None:
-    """Files of this name, and a store with it wherever a name may stand; what is said is the same for every name."""
+    """Files of this name, and a store that has it wherever a name is possible."""
     (directory / f"{name}.sse").write_text(STREAM)
     (directory / f"bad-{name}").write_text("no format at all")
     with eventlog.open(directory / "store") as store:
@@ -120,7 +124,7 @@ def fill(directory: Path, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The same store with plain names and with evil ones; each in a directory with a file of such a name."""
+    """A store with plain names and one with hostile names, each beside a file of such a name."""
     found: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
         found[name] = tmp_path_factory.mktemp("names")
@@ -129,12 +133,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def words(command: str, directory: Path, name: str) -> list[str]:
-    """The command with its names in place."""
+    """The command with its names filled in."""
     return [word.replace("DIR", str(directory)).replace("NAME", name) for word in command.split()]
 
 
 def compare(plain: Answer, evil: Answer, command: str) -> None:
-    """The same outcome in as many lines and columns, and nothing in them to obey."""
+    """Require equal code, lines and columns, and nothing that steers a terminal."""
     assert evil.code == plain.code, (command, plain, evil)
     assert evil.code != Exit.DEFECT
     assert not HARM.search(evil.out + evil.err), (command, HARM.findall(evil.out + evil.err))
@@ -145,7 +149,7 @@ def compare(plain: Answer, evil: Answer, command: str) -> None:
 
 
 def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
-    """Spec §13: whatever ids, titles, paths, tools and models are called, the output has the lines and columns it has for plain names."""
+    """Hostile ids, titles, paths, tools and models leave lines and columns as they are."""
     shown = 0
     for command in READING:
         plain, evil = (cli("--store", place / "store", *words(command, place, name)) for name, place in stores.items())
@@ -155,7 +159,7 @@ def test_every_reading_command(stores: dict[str, Path], cli: Cli) -> None:
 
 
 def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
-    """Spec §13: the same for what writing commands report, and for the errors of those that are refused."""
+    """Reports of writing commands, and errors, have the lines of a store with plain names."""
     places: dict[str, Path] = {}
     for name in (PLAIN, EVIL):
         places[name] = tmp_path / str(len(places))
@@ -173,7 +177,7 @@ def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
     "command", ["sessions", "show a/NAME", "timeline a/NAME", "window a/NAME", "verify", "view a/NAME"]
 )
 def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
-    """Spec §13: on a terminal only the program's own sequences get through: colours, lines and the pictures it draws."""
+    """On a terminal only the program's own escape sequences are printed."""
     place = stores[EVIL]
     code, drawn = on_terminal("--store", place / "store", *words(command, place, EVIL))
     assert code == Exit.OK, drawn
@@ -184,7 +188,7 @@ def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
 
 
 def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Spec §13: a warning of the engine that names a session is one harmless line, too."""
+    """A warning of the engine that names a session is one harmless line, too."""
     output.note_warnings()
     logging.getLogger("eventlog").warning("session %s: a flush failed", EVIL)
     told = capsys.readouterr().err
@@ -194,7 +198,7 @@ def test_what_the_engine_logs_is_noted(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_what_is_said_keeps_its_lines(tmp_path: Path, cli: Cli) -> None:
-    """What was said may have lines and tabs of its own: they are printed, and the rest of it is shown."""
+    """Newlines and tabs of a text are printed; its control characters are made visible."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="s")
         session.user("one\n\ttwo\r\nthree\x1b[31m\x85four")

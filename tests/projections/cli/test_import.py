@@ -1,4 +1,4 @@
-"""`eventlog import`: what comes in, what is skipped, and what is said of it."""
+"""`eventlog import`: imported, skipped and reported records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.cli_runner import STREAM, Cli, on_terminal, program, valid
 
 
 def test_import(cli: Cli, stream: Path) -> None:
-    """`import --json` says what came in, and importing again adds nothing."""
+    """`import --json` reports what was imported, and importing again adds nothing."""
     first = cli("import", stream, "--json")
     valid("import", first.json)
     (entry,) = first.json["files"]
@@ -27,7 +27,7 @@ def test_import(cli: Cli, stream: Path) -> None:
 
 
 def test_import_reports_what_it_skips(cli: Cli, stream: Path) -> None:
-    """A damaged line is listed with its number and reason, the rest is imported, and that is no failure."""
+    """A damaged line is listed with its number and reason; the others are imported."""
     lines = STREAM.splitlines(keepends=True)
     number = next(index for index, line in enumerate(lines) if '"Hello"' in line)
     lines[number] = lines[number].replace('"Hello"', '"Hel')
@@ -41,7 +41,7 @@ def test_import_reports_what_it_skips(cli: Cli, stream: Path) -> None:
 
 
 def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None:
-    """A file that cannot be imported stops no other; the exit code is that of the first failure."""
+    """A file that cannot be imported stops no other; the exit code is of the first failure."""
     strange = tmp_path / "strange.txt"
     strange.write_text("nothing that is known\n")
     answer = cli("import", strange, tmp_path / "absent", stream, "--json")
@@ -53,28 +53,28 @@ def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None
 
 
 def test_import_formats_in_the_help(cli: Cli) -> None:
-    """The help names every format that can be imported."""
+    """The help lists every importable format."""
     shown = " ".join(cli("import", "--help").out.split())
     for name in FORMATS:
         assert name in shown
 
 
 def test_import_of_nothing_makes_no_store(cli: Cli, tmp_path: Path) -> None:
-    """When no file is there, no store is made either."""
+    """Importing missing files creates no store."""
     assert cli("import", tmp_path / "absent").code == Exit.MISSING
     assert not (tmp_path / "store").exists()
 
 
 def test_import_of_a_pipe_says_what_to_do(stream: Path, tmp_path: Path) -> None:
-    """What cannot be read twice is refused in one line that says how to import it."""
+    """A pipe, which cannot be read twice, is refused in one line that says what to do."""
     done = program("--store", tmp_path / "store", "import", "/dev/stdin", input=stream.read_text())
     assert (done.returncode, done.stdout) == (Exit.USAGE, "")
-    assert "save what comes from a pipe" in done.stderr
+    assert "save its content to a file first" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 
 def test_import_shows_progress_on_a_terminal_only(stream: Path, tmp_path: Path) -> None:
-    """A bar is drawn on a terminal; into a pipe goes the report alone, and nothing on standard error."""
+    """A bar is drawn on a terminal; a pipe gets the report and no progress."""
     code, drawn = on_terminal("--store", tmp_path / "one", "import", stream)
     assert code == Exit.OK
     assert "answer.sse" in drawn
@@ -85,7 +85,7 @@ def test_import_shows_progress_on_a_terminal_only(stream: Path, tmp_path: Path) 
 
 
 def test_import_errors_name_the_file(cli: Cli, tmp_path: Path) -> None:
-    """Whatever stops an import, its line begins with the file, with one file and with several."""
+    """The line of a failed import begins with the file."""
     bad = tmp_path / "bad.json"
     bad.write_text('{"info": []}')
     other = tmp_path / "other.json"

@@ -1,4 +1,4 @@
-"""Documents that commands print are those that `json` makes, however long their texts are."""
+"""Documents that commands print equal the output of `json`, for texts of any length."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALUES: list[Any] = [
 def test_a_document_in_pieces_is_that_made_whole(
     capsys: pytest.CaptureFixture[str], value: Any, indent: int | None
 ) -> None:
-    """What is printed piece by piece is, to the character, what `json` makes of all of it."""
+    """A document that is printed in pieces equals the one that `json` makes."""
     output.document(value, indent=indent)
     whole = json.dumps(value, ensure_ascii=False, indent=indent)
     for character, shown in HIDDEN:

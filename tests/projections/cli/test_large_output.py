@@ -1,4 +1,4 @@
-"""A command that prints one large output holds it once."""
+"""A command that prints one large output holds it in memory once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKENIZER = 75_000_000
 
 
 def peak(store: Path, *arguments: str) -> int:
-    """The most memory, in bytes, that a command took at a time."""
+    """Peak memory of a command, in bytes."""
     script = (
         "import resource, subprocess, sys\n"
         "subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True)\n"
@@ -37,7 +37,7 @@ def peak(store: Path, *arguments: str) -> int:
 
 @pytest.fixture
 def large(tmp_path: Path) -> Path:
-    """A store with one large output of many lines, in a store that was closed."""
+    """A closed store with one large output of many lines."""
     line = "a line of an output that goes on and on, number "
     with eventlog.open(tmp_path / "large") as store:
         session = store.create_session(id="big")
@@ -51,21 +51,21 @@ def large(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_show_holds_a_large_output_once(large: Path, form: list[str]) -> None:
-    """`show` takes the text of the largest output and a small margin beside what any command takes, printed or as JSON."""
+    """`show` needs the memory of the largest output and a small margin."""
     assert peak(large, "show", "big", *form) - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])
 def test_view_holds_it_once_beside_the_tokenizer(large: Path, form: list[str]) -> None:
-    """`view` takes the text once, the tables that tokens are counted with, and the same margin."""
+    """`view` needs the memory of its text, the token tables, and a small margin."""
     assert peak(large, "view", "big", *form) - peak(large, "sessions") < BYTES * ONCE + TOKENIZER + MARGIN
 
 
 def test_view_for_a_provider_holds_it_once(large: Path) -> None:
-    """A request as a provider takes it is printed piece by piece, and nothing is counted for it."""
+    """The request of a provider is printed piece by piece, without counting tokens."""
     assert peak(large, "view", "big", "--format", "anthropic") - peak(large, "sessions") < BYTES * ONCE + MARGIN
 
 
 def test_an_export_holds_it_a_few_times(large: Path) -> None:
-    """A document that is built whole holds a text as it is and as JSON, not five times."""
+    """A document built whole holds a text as it is and as JSON, not five times."""
     assert peak(large, "export", "big", "--format", "opencode") - peak(large, "sessions") < 3 * BYTES + 60_000_000

@@ -1,4 +1,4 @@
-"""Values of options that cannot be understood: the error shows their beginning."""
+"""Unparseable option values: the error shows their beginning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CALLS: dict[str, Callable[[], object]] = {
 
 @pytest.mark.parametrize("option", CALLS)
 def test_a_long_value_is_cut(option: str) -> None:
-    """A hundred thousand characters for an option give a line that names the option and is short."""
+    """A value of 100,000 characters gives a short line that names the option."""
     with pytest.raises(UsageFault, match=option) as refused:
         CALLS[option]()
     assert len(str(refused.value)) < 300

@@ -14,7 +14,7 @@ from tests.support.file_search import files_with
 
 
 def test_backup_and_restore(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A backup adds what is new, a restore gives the store of a position, and both verify against the head."""
+    """A backup adds what is new; a restore gives the store of a position."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     first = cli("backup", tmp_path / "b", "--json").json
@@ -35,7 +35,7 @@ def test_backup_and_restore(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """What is no whole store yet does not open as one, and the line says what it is."""
+    """An unfinished copy does not open, and the line says what it is."""
     assert store
     cli("backup", tmp_path / "b")
     swap.set_unfinished(tmp_path / "b", "a backup was being written")
@@ -47,7 +47,7 @@ def test_an_unfinished_copy_is_named(cli: Cli, store: Path, tmp_path: Path) -> N
 
 
 def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """An erased session is named as such; its forks are refused or kept; a vacuum takes its text out of the files."""
+    """An erased session is named as erased; a vacuum removes its text from the files."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     fork = cli("fork", "ses_a1").out.strip()
@@ -83,13 +83,13 @@ def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--age", "soon"], ["--size", "much"]])
 def test_a_retention_without_sense_is_refused(cli: Cli, store: Path, arguments: list[str]) -> None:
-    """A retention needs a limit, and says how one is written."""
+    """A retention without a limit is refused with the syntax of one."""
     assert store
     assert cli("expire", *arguments).code == Exit.USAGE
 
 
 def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """A redacted part shows as such at every version, its other places are listed, and a scrub takes the bytes away."""
+    """A redacted part is hidden at every version, and a scrub removes its bytes."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     with eventlog.open(store) as opened:
@@ -113,7 +113,7 @@ def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
 
 
 def test_repair(cli: Cli, store: Path, tmp_path: Path) -> None:
-    """What is sound is saved, what is lost is listed, and the exit code says whether anything was."""
+    """A repair saves what is sound, lists what is lost, and exits with 1 after a loss."""
     kept = tmp_path / "head.json"
     kept.write_text(cli("head", "--json").out)
     done = cli("repair", "--into", tmp_path / "r", "--json")

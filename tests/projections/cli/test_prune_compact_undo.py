@@ -1,4 +1,4 @@
-"""`prune`, `compact` and `undo`: the view becomes smaller by hand, failures change nothing, and undoing brings all of it back."""
+"""`prune`, `compact` and `undo`: an undo returns the view, a failure leaves it unchanged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def version_of(path: Path) -> int:
 
 
 def test_prune_and_undo(cli: Cli, talked: Path) -> None:
-    """A dry run tells what a prune then clears; the view is smaller by it, and after the undo byte-equal to the one before."""
+    """A dry run lists what a prune then clears; the undo returns the view byte for byte."""
     before = digest_of_view(talked, "talk")
     plan = cli("prune", "talk", "--dry-run", "--json").json
     valid("prune", plan)
@@ -73,7 +73,7 @@ def test_prune_and_undo(cli: Cli, talked: Path) -> None:
 
 
 def test_prune_by_another_planner_and_limits(cli: Cli, talked: Path) -> None:
-    """The planner and the limits given decide for this call; what is recorded of the session stays as it was."""
+    """Planner and limits hold for this call only; nothing of them is recorded."""
     version = version_of(talked)
     assert cli("prune", "talk", "--context", 0, "--dry-run", "--json").json["parts"] == []
     small = cli("prune", "talk", "--context", 12_000, "--dry-run", "--json").json
@@ -88,7 +88,7 @@ def test_prune_by_another_planner_and_limits(cli: Cli, talked: Path) -> None:
 
 
 def test_a_prune_that_is_not_worth_it_writes_nothing(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With nothing to clear, or switched off, a prune says so and writes nothing; it is no failure."""
+    """A prune with nothing to clear, or switched off, says so and writes nothing."""
     cli("prune", "talk")
     version = version_of(talked)
     again = cli("prune", "talk")
@@ -108,7 +108,7 @@ def test_a_prune_that_is_not_worth_it_writes_nothing(cli: Cli, talked: Path, mon
 
 
 def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
-    """Undone is the newest of what is in force, whatever it was, until nothing is left; each view is byte-equal to the one then."""
+    """Each undo takes back the newest change in force, until none is left."""
     digests = [digest_of_view(talked, "talk")]
     version = version_of(talked)
     commands: list[list[object]] = [
@@ -138,7 +138,7 @@ def test_undo_goes_back_step_by_step(cli: Cli, talked: Path) -> None:
 
 
 def test_compact_offline_and_undo(cli: Cli, talked: Path) -> None:
-    """Without an endpoint the digest summarises; the summary stands for what it covers, and the undo brings the view back."""
+    """Without an endpoint the digest writes the summary; the undo returns the view."""
     before = digest_of_view(talked, "talk")
     foretold = cli("window", "talk", "--json").json["compaction"]
     done = cli("compact", "talk", "--json").json
@@ -158,7 +158,7 @@ def test_compact_offline_and_undo(cli: Cli, talked: Path) -> None:
 
 
 def test_compact_over_http(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An endpoint is asked for the summary with the named model and key, and what it streams becomes the summary."""
+    """The endpoint gets the named model and key, and its stream becomes the summary."""
     monkeypatch.setenv("MY_KEY", KEY)
     version = version_of(talked)
     pieces = [SUMMARY[at : at + 40] for at in range(0, len(SUMMARY), 40)]
@@ -185,7 +185,7 @@ def test_compact_over_http(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_session_names_the_model(cli: Cli, talked: Path) -> None:
-    """Without --summary-model the endpoint is asked for the session's own model; without any the call is wrong."""
+    """Without --summary-model the session's model is asked; without any the call is refused."""
     with OpenAIServer(Answer(SUMMARY)) as server:
         assert cli("compact", "talk", "--summarizer", server.url).code == Exit.OK
         assert server.asked[0].body["model"] == "one"
@@ -209,7 +209,7 @@ FAILING = {
 
 @pytest.mark.parametrize("reason", FAILING)
 def test_a_failed_compaction(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
-    """A compaction that fails ends with a code of its own, its reason and what to do; the view is as it was, the log tells of it."""
+    """A failed compaction ends with exit code 7 and its reason, and leaves the view unchanged."""
     answer, advice = FAILING[reason]
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     before, version = digest_of_view(talked, "talk"), version_of(talked)
@@ -228,7 +228,7 @@ def test_a_failed_compaction(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_to_compact_writes_nothing(cli: Cli, tmp_path: Path) -> None:
-    """Where no message could be covered the call is wrong, and nothing is written."""
+    """`compact` without a coverable message is a wrong call and writes nothing."""
     with eventlog.open(tmp_path / "store") as store:
         store.create_session(id="talk").user("hello")
     version = version_of(tmp_path / "store")
@@ -250,7 +250,7 @@ def test_nothing_to_compact_writes_nothing(cli: Cli, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_call_writes_nothing(cli: Cli, talked: Path, options: list[str], words: str) -> None:
-    """What is wrong with the options is said in one line before anything is written."""
+    """Wrong options are refused in one line before anything is written."""
     version = version_of(talked)
     answer = cli("compact", "talk", *options)
     assert answer.code == Exit.USAGE
@@ -260,7 +260,7 @@ def test_a_wrong_call_writes_nothing(cli: Cli, talked: Path, options: list[str],
 
 
 def test_progress_is_drawn_while_a_summary_streams(talked: Path) -> None:
-    """On a terminal a bar counts the characters of a summary as it comes, and makes room for the result."""
+    """On a terminal a bar counts the characters of the summary as it streams."""
     with OpenAIServer(Answer([SUMMARY[:200], SUMMARY[200:]])) as server:
         code, drawn = on_terminal("--store", talked, "compact", "talk", "--summarizer", server.url)
     assert code == Exit.OK
@@ -269,7 +269,7 @@ def test_progress_is_drawn_while_a_summary_streams(talked: Path) -> None:
 
 
 def test_interrupted_while_a_summary_streams(talked: Path) -> None:
-    """Ctrl-C while the summary streams ends with 130, leaves the view as it was, and the log says that it was aborted."""
+    """Ctrl-C during the summary ends with 130, and the log records the abort."""
     before, version = digest_of_view(talked, "talk"), version_of(talked)
     hold = threading.Event()
     with OpenAIServer(Answer([SUMMARY[:200], SUMMARY[200:]], hold=hold)) as server:
@@ -297,7 +297,7 @@ COMMANDS = [["prune", "talk"], ["compact", "talk"], ["undo", "talk"]]
 
 
 def test_a_read_only_store_is_refused(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that can only be read is refused in one line by each command that writes, and a dry run works."""
+    """Each writing command refuses a read-only store in one line; a dry run works."""
     version = version_of(talked)
     opened: Callable[..., eventlog.Store] = eventlog.open
 
@@ -316,7 +316,7 @@ def test_a_read_only_store_is_refused(cli: Cli, talked: Path, monkeypatch: pytes
 
 
 def test_a_held_lease_is_busy(cli: Cli, talked: Path) -> None:
-    """While another program runs the session each command returns 5 and changes nothing; looking goes on."""
+    """While another program runs the session, writing commands end with 5 and change nothing."""
     version = version_of(talked)
     script = (
         "import eventlog, sys\n"
@@ -354,7 +354,7 @@ os._exit(1)
 
 
 def test_what_a_dead_owner_left_is_settled_first(cli: Cli, talked: Path) -> None:
-    """Looking leaves an interrupted session as it is; compacting settles it, and covers what could not be covered while open."""
+    """Reading leaves an interrupted session as it is; compacting settles it first."""
     subprocess.run([sys.executable, "-c", DYING, str(talked)], cwd=ROOT, check=False, timeout=60)
     version = version_of(talked)
     found = cli("window", "talk", "--json").json
@@ -372,7 +372,7 @@ def test_what_a_dead_owner_left_is_settled_first(cli: Cli, talked: Path) -> None
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_sessions(cli: Cli, tmp_path: Path, name: str) -> None:
-    """An imported session is pruned and compacted by hand, each fits its schema, and each undo brings the view back."""
+    """A recorded session is pruned and compacted by hand; each undo returns the view."""
     path = tmp_path / "store"
     session = recorded(path, name)
     assert cli("prune", session, "--context", 36_000).code == Exit.OK, "what the recording left open is settled"

@@ -1,4 +1,4 @@
-"""The reading commands, and rollback and fork: what they print is what is there."""
+"""The reading commands, rollback and fork: they print what is stored."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.cli_runner import COMMANDS, SCHEMAS, Cli, check_schema, on_te
 
 
 def test_commands_are_those_of_the_contract(cli: Cli) -> None:
-    """The commands are exactly those that are documented, and each explains itself."""
-    listed = re.findall(r"^  (\w+)  ", cli("--help").out.partition("Commands:")[2], re.MULTILINE)
+    """The commands are exactly the documented ones, and each has a help text."""
+    listed = re.findall(r"^  (\w+)  ", cli("--help").out.partition("--help")[2], re.MULTILINE)
     assert sorted(listed) == sorted(COMMANDS)
     for command in COMMANDS:
         answer = cli(command, "--help")
@@ -52,7 +52,7 @@ def test_sessions(cli: Cli, store: Path) -> None:
 
 
 def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
-    """Spec §15: sessions are chosen by scope, parent, state, title and activity, and pages join up to the whole list."""
+    """Sessions are filtered by scope, parent, state, title and activity; pages join up."""
     with eventlog.open(store) as opened:
         opened.session("ses_a1").subsession(id="ses_c3", title="Count the LINES")
         opened.session("ses_b2").archive()
@@ -83,7 +83,7 @@ def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
 
 
 def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
-    """Into a pipe goes a line per session with tab-separated cells, and no colour."""
+    """Piped, `sessions` prints a line per session with tab-separated cells and no colour."""
     del store
     lines = cli("sessions").out.splitlines()
     assert lines[0].split("\t")[:2] == ["session", "title"]
@@ -92,7 +92,7 @@ def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
 
 
 def test_show(cli: Cli, store: Path) -> None:
-    """`show` tells all that was said, with whole outputs and what failed, in order or newest first."""
+    """`show` prints all messages with full outputs and errors, in either order."""
     del store
     document = cli("show", "ses_a1", "--json").json
     valid("show", document)
@@ -109,7 +109,7 @@ def test_show(cli: Cli, store: Path) -> None:
 
 
 def test_show_by_page(cli: Cli, tmp_path: Path) -> None:
-    """Pages read from the end with the cursor of the last one give the whole transcript once."""
+    """Pages read from the end by cursor give the whole transcript once."""
     with eventlog.open(tmp_path / "store") as opened:
         session = opened.create_session(id="s")
         for number in range(7):
@@ -129,7 +129,7 @@ def test_show_by_page(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_view_neutral(cli: Cli, store: Path) -> None:
-    """`view --json` gives the neutral messages, the version and the tokens; each call has its result."""
+    """`view --json` gives neutral messages, version and tokens; each call has its result."""
     document = cli("view", "ses_a1", "--json").json
     valid("view", document)
     with eventlog.open(store, read_only=True) as opened:
@@ -143,7 +143,7 @@ def test_view_neutral(cli: Cli, store: Path) -> None:
 
 
 def test_view_openai(cli: Cli, store: Path) -> None:
-    """`view --format openai` prints the messages of a request, wrapped with --json and bare without."""
+    """`view --format openai` prints the messages of a request, with and without --json."""
     del store
     document = cli("view", "ses_a1", "--format", "openai", "--json").json
     valid("view", document)
@@ -152,7 +152,7 @@ def test_view_openai(cli: Cli, store: Path) -> None:
 
 
 def test_view_at_a_version(cli: Cli, store: Path) -> None:
-    """`view --at` shows what the model would have been sent then."""
+    """`view --at` shows what the model would have been sent at that version."""
     with eventlog.open(store, read_only=True) as opened:
         session = opened.session("ses_a1")
         before = session.find("m2") - 1
@@ -164,7 +164,7 @@ def test_view_at_a_version(cli: Cli, store: Path) -> None:
 
 
 def test_view_options(cli: Cli, store: Path) -> None:
-    """Capabilities, the model and the preset change what is sent; a name that is unknown is a wrong call."""
+    """Capabilities, model and preset change the view; an unknown name is a wrong call."""
     del store
     kinds_of = [
         part["type"]
@@ -185,7 +185,7 @@ def test_view_options(cli: Cli, store: Path) -> None:
 
 
 def test_events(cli: Cli, store: Path) -> None:
-    """`events --json` prints every event on a line of its own, in version order without gaps."""
+    """`events --json` prints one event per line, in version order without gaps."""
     lines = [json.loads(line) for line in cli("events", "ses_a1", "--json").out.splitlines()]
     for line in lines:
         valid("events", line)
@@ -206,7 +206,7 @@ def test_events(cli: Cli, store: Path) -> None:
 
 
 def test_stats(cli: Cli, store: Path) -> None:
-    """`stats` counts what is there: messages, parts, tools, deltas, usage; and the store's totals."""
+    """`stats` counts messages, parts, tools, deltas and usage, and the store's totals."""
     document = cli("stats", "ses_a1", "--json").json
     valid("stats", document)
     found = document["session"]
@@ -231,7 +231,7 @@ def test_stats(cli: Cli, store: Path) -> None:
 
 
 def test_rollback_and_redo(cli: Cli, store: Path) -> None:
-    """A rollback makes the view what it was at that version, and a rollback to before the rollback brings it back."""
+    """A rollback returns the view of a version; another one takes the rollback back."""
     with eventlog.open(store, read_only=True) as opened:
         version = opened.session("ses_a1").version
         before = opened.session("ses_a1").find("m2") - 1
@@ -249,7 +249,7 @@ def test_rollback_and_redo(cli: Cli, store: Path) -> None:
 
 
 def test_fork(cli: Cli, store: Path) -> None:
-    """A fork has the view of its parent at that version, and later events of the parent do not reach it."""
+    """A fork has its parent's view at that version, and no later event of the parent."""
     with eventlog.open(store, read_only=True) as opened:
         before = opened.session("ses_a1").find("m2") - 1
     made = cli("fork", "ses_a1", "--at", before, "--json").json
@@ -267,7 +267,7 @@ def test_fork(cli: Cli, store: Path) -> None:
 
 @pytest.mark.parametrize("columns", [20, 80])
 def test_a_narrow_terminal_cuts_nothing(tmp_path: Path, columns: int) -> None:
-    """Numbers and ids are whole whatever the terminal's width; long titles are folded, with every character there."""
+    """Numbers and ids are whole at every width; long titles wrap without losing a character."""
     title = "A title that is long enough to need three lines or more of a narrow terminal, with averyveryverylongword"
     with eventlog.open(tmp_path / "store") as opened:
         for number in range(2):

@@ -1,4 +1,4 @@
-"""`recall`: what the view no longer shows is read again, whole or by range or by search, and what a compaction covers is listed."""
+"""`recall` prints what the view no longer shows, and lists what a compaction covers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OUTPUT = "".join(f"line {number}: {'naïve ' if number % 7 == 0 else ''}output\n
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """A store with the session `s`, whose one result `p1` is too long for the view."""
+    """A store with the session `s` whose result `p1` is too long for the view."""
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.set_settings(limits=LIMITS)
@@ -37,7 +37,7 @@ def long(tmp_path: Path) -> Path:
 
 
 def test_what_the_marker_says_can_be_recalled(cli: Cli, long: Path) -> None:
-    """The lines and bytes that the view's marker names are exactly what the preview leaves out."""
+    """The lines and bytes of the view's marker are exactly those that the preview omits."""
     with eventlog.open(long, read_only=True) as store:
         view = ModelView.of(store.session("s"))
     (shown,) = [part.output for message in view.messages for part in message.parts if isinstance(part, Result)]
@@ -55,7 +55,7 @@ def test_what_the_marker_says_can_be_recalled(cli: Cli, long: Path) -> None:
 
 
 def test_recall_whole_and_by_range(cli: Cli, long: Path) -> None:
-    """The whole, a range of lines, one line, a range of bytes, and a call's arguments, as text and as JSON."""
+    """The whole, lines, bytes, and a call's arguments are printed, as text and as JSON."""
     del long
     assert cli("recall", "s", "p1").out == OUTPUT
     whole = cli("recall", "s", "p1", "--json").json
@@ -74,7 +74,7 @@ def test_recall_whole_and_by_range(cli: Cli, long: Path) -> None:
 
 
 def test_recall_by_search(cli: Cli, long: Path) -> None:
-    """A search gives the matching lines with their numbers, by text or expression, whatever the case if asked, and those around."""
+    """A search prints matching lines with their numbers and neighbours."""
     del long
     found = cli("recall", "s", "p1", "--search", "line 1000", "--json").json
     valid("recall", found)
@@ -98,7 +98,7 @@ def test_recall_by_search(cli: Cli, long: Path) -> None:
 
 
 def test_pruned_and_covered_is_recalled(cli: Cli, tmp_path: Path) -> None:
-    """What a prune cleared and a compaction covers is listed by the compaction, and each part of it is recalled whole."""
+    """A compaction lists what it covers, and each part of it is recalled whole."""
     talk(tmp_path / "store")
     whole = {name: cli("recall", "talk", name).out for name in ("p00", "p51", "a0")}
     assert cli("prune", "talk").code == Exit.OK
@@ -131,7 +131,7 @@ def test_pruned_and_covered_is_recalled(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_a_second_compaction_covers_the_first_ones_summary(cli: Cli, tmp_path: Path) -> None:
-    """Each compaction lists what it newly covers, the earlier summary included; an undone one covers nothing."""
+    """Each compaction lists what it newly covers; an undone one covers nothing."""
     talk(tmp_path / "store")
     first = cli("compact", "talk", "--json").json
     with eventlog.open(tmp_path / "store") as store:
@@ -173,7 +173,7 @@ def test_a_second_compaction_covers_the_first_ones_summary(cli: Cli, tmp_path: P
     ],
 )
 def test_wrong_recalls(cli: Cli, long: Path, arguments: list[str], code: Exit, words: str) -> None:
-    """What cannot be recalled is said in one line with what to do."""
+    """A part that cannot be recalled is reported in one line that says what to do."""
     del long
     answer = cli("recall", "s", *arguments)
     assert answer.code == code
@@ -184,7 +184,7 @@ def test_wrong_recalls(cli: Cli, long: Path, arguments: list[str], code: Exit, w
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_outputs_are_recalled(cli: Cli, tmp_path: Path, name: str) -> None:
-    """The largest results of a recorded session are recalled as the transcript has them."""
+    """Recorded outputs are recalled as the transcript has them."""
     session = recorded(tmp_path / "store", name)
     texts = {
         part["id"]: part.get("text", "") or part.get("error", "")
@@ -200,7 +200,7 @@ def test_recorded_outputs_are_recalled(cli: Cli, tmp_path: Path, name: str) -> N
 
 
 def test_stored_text_does_no_harm(cli: Cli, tmp_path: Path) -> None:
-    """No command about the window lets a control character of ids, titles, tools or texts through, and JSON keeps them."""
+    """Commands about the window make control characters visible; JSON keeps them."""
     evil = "a\x1b]0;PWN\x07[red]b[/x]\u202e"
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id=evil)

@@ -1,4 +1,4 @@
-"""Which session, which store; and that reading leaves everything as it was."""
+"""Choice of session and store; reading leaves every file as it was."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.cli_runner import Cli
 
 
 def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
-    """A beginning that is unique is enough, an ambiguous one lists its candidates, an exact id needs no uniqueness."""
+    """The unique beginning of an id is enough; an ambiguous one lists the candidates."""
     with eventlog.open(store) as opened:
         opened.create_session(id="ses_a")
     assert cli("view", "ses_b", "--json").json["session"] == "ses_b2"
@@ -25,7 +25,7 @@ def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
 
 
 def test_where_the_store_is(cli: Cli, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The option goes before the environment, wherever it stands, and the default is in the user's data directory."""
+    """The option precedes the environment, and that the default in the data directory."""
     other = tmp_path / "other"
     with eventlog.open(other) as opened:
         opened.create_session(id="elsewhere")
@@ -61,7 +61,7 @@ READING = [
 
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
 def test_reading_never_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[str]) -> None:
-    """A reading command on a place without a store says so, returns 3, and leaves the place as it was."""
+    """A reading command without a store ends with 3 and makes nothing."""
     answer = cli(*arguments)
     assert answer.code == Exit.MISSING
     assert "no store" in answer.err
@@ -69,7 +69,7 @@ def test_reading_never_makes_a_store(cli: Cli, tmp_path: Path, arguments: list[s
 
 
 def test_reading_changes_nothing(cli: Cli, store: Path) -> None:
-    """After every reading command each file of the store but LMDB's table of readers has the bytes it had."""
+    """A reading command changes no file of the store but LMDB's table of readers."""
 
     def contents() -> dict[str, str]:
         return {
@@ -86,6 +86,6 @@ def test_reading_changes_nothing(cli: Cli, store: Path) -> None:
 
 @pytest.mark.parametrize("command", [["rollback", "s", "--to", "1"], ["fork", "s"]], ids=" ".join)
 def test_branching_never_makes_a_store(cli: Cli, tmp_path: Path, command: list[str]) -> None:
-    """Rolling back or forking where there is no store makes none."""
+    """`rollback` and `fork` without a store create none."""
     assert cli(*command).code == Exit.MISSING
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`eventlog verify`: a sound store passes, and damage is found and named."""
+"""`eventlog verify`: a sound store passes, and damage is named."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.cli_runner import Cli, valid
 
 
 def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
-    """A sound store passes; every event and body was read."""
+    """A sound store passes with every event and body read."""
     document = cli("verify", "--json")
     assert document.code == Exit.OK
     valid("verify", document.json)
@@ -31,7 +31,7 @@ def test_verify_of_a_sound_store(cli: Cli, store: Path) -> None:
 
 @pytest.mark.promise(7)
 def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
-    """Replay equals live through rollbacks, redos and forks, too."""
+    """A store with rollbacks, redos and forks passes: replay equals live."""
     with eventlog.open(store) as opened:
         session = opened.session("ses_a1")
         version = session.version
@@ -47,7 +47,7 @@ def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_verify_finds_damage(cli: Cli, store: Path) -> None:
-    """A changed byte in the stored events is found: exit code 1, and the sessions are named that it concerns.
+    """A changed byte in the events ends with exit code 1 and names the sessions.
 
     Those are the ones of the same block: what another process has added later can still be read.
     """
@@ -70,7 +70,7 @@ def test_verify_finds_damage(cli: Cli, store: Path) -> None:
 
 
 def test_verify_finds_a_wrong_body_and_a_wrong_fold() -> None:
-    """A body that is not what its hash says is named by version, and so is a projection that forgets what was live."""
+    """A changed body is named by version, and so is a projection that differs from live."""
 
     class Forgetful(TranscriptProjection):
         name = "forgetful"

@@ -1,4 +1,4 @@
-"""`window`: what fills a session's window, as JSON, as plain tables and as a picture; and it changes nothing."""
+"""`window` shows what fills the window as JSON, tables and a chart, and changes nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from projections.cli.bar_chart import Stretch, widths
+from projections.cli.bar_chart import Slice, widths
 from projections.cli.exits import Exit
 from projections.window import ContextWindow
 from projections.window.report import window_report
@@ -46,7 +46,7 @@ def test_window_as_json_is_the_report(cli: Cli, talked: Path) -> None:
 
 
 def test_window_listing_as_long_as_asked_for(cli: Cli, talked: Path) -> None:
-    """`--top` bounds the largest messages and parts, which come in order of their size."""
+    """`--top` limits the lists of largest messages and parts, sorted by size."""
     del talked
     for top in (0, 3):
         found = cli("window", "talk", "--top", top, "--json").json
@@ -57,7 +57,7 @@ def test_window_listing_as_long_as_asked_for(cli: Cli, talked: Path) -> None:
 
 
 def test_limits_are_recorded_or_given(cli: Cli, tmp_path: Path) -> None:
-    """An unknown window is said to be unknown; the options give its size for this call, and change a recorded one field by field."""
+    """An unknown window is reported as unknown; options give its size for this call."""
     with eventlog.open(tmp_path / "store") as store:
         store.create_session(id="bare").user("hello")
     talk(tmp_path / "store")
@@ -79,7 +79,7 @@ def test_limits_are_recorded_or_given(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The preset, the planner, the model and the environment's switches are obeyed; unknown names are wrong calls."""
+    """Preset, planner, model and switches are obeyed; an unknown name is a wrong call."""
     del talked
     opencode = cli("window", "talk", "--preset", "opencode-1.18", "--json").json
     valid("window", opencode)
@@ -106,7 +106,7 @@ def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.Mo
 
 
 def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
-    """Into a pipe go tables with tabs and the plans in words; nothing that was said but names and titles."""
+    """A pipe gets tables with tabs and the plans in words, without text of the conversation."""
     del talked
     answer = cli("window", "talk")
     assert answer.code == Exit.OK
@@ -121,7 +121,7 @@ def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
 
 @pytest.mark.parametrize("columns", [30, 100])
 def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
-    """On a terminal there is a bar as wide as it, free room included, and a legend in which no number is cut."""
+    """A terminal gets a bar of its full width, and a legend in which no number is cut."""
     code, drawn = on_terminal("--store", talked, "window", "talk", columns=columns)
     assert code == Exit.OK
     lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
@@ -136,10 +136,10 @@ def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
 
 
 def test_a_bar_is_as_wide_as_asked_for() -> None:
-    """The stretches of a bar sum to its width, each at least one character, larger ones never narrower."""
+    """The slices of a bar sum to its width; each has at least one character."""
     for tokens in ([1], [1, 1, 1], [1000, 1, 1], [5, 5, 90], [333, 333, 334, 1, 2, 3], [10**9, 1]):
         for columns in (20, 33, 100):
-            found = widths([Stretch(str(size), size) for size in tokens], columns)
+            found = widths([Slice(str(size), size) for size in tokens], columns)
             assert sum(found) == columns
             assert min(found) >= 1
             assert [x for _, x in sorted(zip(tokens, found, strict=True))] == sorted(found)
@@ -147,7 +147,7 @@ def test_a_bar_is_as_wide_as_asked_for() -> None:
 
 
 def test_window_changes_nothing(cli: Cli, talked: Path) -> None:
-    """Looking at a window, a dry run of a prune and a recall leave every byte of the store as it was."""
+    """`window`, a dry run of `prune`, and `recall` change no byte of the store."""
 
     def contents() -> dict[str, str]:
         return {
@@ -163,7 +163,7 @@ def test_window_changes_nothing(cli: Cli, talked: Path) -> None:
 
 
 def test_window_of_a_place_without_a_store(cli: Cli, tmp_path: Path) -> None:
-    """None of the commands makes a store, and a session that is not there is not found."""
+    """No window command creates a store, and a missing session is not found."""
     commands = (
         ["window", "s"],
         ["prune", "s"],
@@ -184,7 +184,7 @@ def test_window_of_a_place_without_a_store(cli: Cli, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_windows_of_recorded_sessions(cli: Cli, tmp_path: Path, name: str) -> None:
-    """A recorded session's window fits the schema and adds up, in both presets and in a window of any size."""
+    """The window of a recorded session fits the schema and adds up, at any size."""
     session = recorded(tmp_path / "store", name)
     for options in ([], ["--context", "40000", "--preset", "opencode-1.18"], ["--context", "40000"]):
         found = cli("window", session, *options, "--json").json

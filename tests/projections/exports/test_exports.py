@@ -1,4 +1,4 @@
-"""Exports for others: OpenCode's JSON is what OpenCode takes, Markdown is what was said (spec §13)."""
+"""OpenCode accepts the exported JSON, and Markdown has the whole transcript."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def other() -> Iterator[Store]:
 
 
 def test_every_parity_export_is_given_back() -> None:
-    """What was imported from OpenCode and not touched is exported JSON-equal, every recorded export."""
+    """An unchanged import from OpenCode is exported JSON-equal, for every recorded export."""
     shared_path("parity")
     count = 0
     for scenario in scenarios():
@@ -71,7 +71,7 @@ def test_every_parity_export_is_given_back() -> None:
 
 
 def test_recorded_sessions_become_documents_that_opencode_takes() -> None:
-    """Sessions of other agents, and provider streams, give documents with all that OpenCode's schemas demand."""
+    """Sessions of other agents and streams are exported with all that OpenCode requires."""
     data = shared_path("data")
     count = 0
     with eventlog.open("memory:") as store, eventlog.open("memory:") as other:
@@ -91,7 +91,7 @@ def test_recorded_sessions_become_documents_that_opencode_takes() -> None:
 @settings(max_examples=80, deadline=None)
 @given(histories(max_size=60))
 def test_random_histories_become_documents_that_opencode_takes(items: list[Timed]) -> None:
-    """Whatever happened, the document is valid; importing and exporting it again changes nothing."""
+    """Any history gives a valid document, which imports and exports without a change."""
     with eventlog.open("memory:") as store, eventlog.open("memory:") as other:
         document = opencode_export(stored(store, items))
         assert document_faults(document) == []
@@ -102,7 +102,7 @@ def test_random_histories_become_documents_that_opencode_takes(items: list[Timed
 
 
 def test_a_native_session_in_opencodes_words(store: Store) -> None:
-    """Texts, thoughts, calls, results, usage and attachments of a native session stand where OpenCode has them."""
+    """Texts, reasoning, calls, results, usage and files are where OpenCode has them."""
     session = talk(store, "ses_n")
     call = session.events()
     tool = next(found.event.part for found in call if isinstance(found.event, ev.ToolCompleted))
@@ -128,7 +128,7 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
 
 
 def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
-    """After native turns, prunes and edits, what was imported still has every member that OpenCode had."""
+    """After native turns, prunes and edits an import still has every member of OpenCode."""
     shared_path("parity")
     export = next(
         found for s in scenarios() if s.name == "tools-multi" for name, found in s.exports() if name.endswith("02")
@@ -161,7 +161,7 @@ def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
 
 
 def test_a_fork_has_ids_of_its_own(store: Store) -> None:
-    """OpenCode keeps messages under one id in all sessions, so a fork's records are others than its parent's."""
+    """OpenCode's message ids are global, so a fork is exported with ids of its own."""
     session = talk(store, "ses_n")
     fork = session.fork(id="ses_m")
     fork.user("on")
@@ -174,7 +174,7 @@ def test_a_fork_has_ids_of_its_own(store: Store) -> None:
 
 
 def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
-    """Nothing that was rolled back, removed or redacted is in the document."""
+    """The document has no rolled-back, removed or redacted content."""
     session = store.create_session(id="ses_r", model="p/m")
     kept = session.user("kept")
     session.user("removed secret")
@@ -196,7 +196,7 @@ def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
 
 
 def test_foreign_values_are_brought_into_opencodes_form(store: Store) -> None:
-    """Errors, inputs, metadata, sources and formats of other shapes are made such that OpenCode takes them."""
+    """Errors, inputs, metadata, sources and formats get a form that OpenCode accepts."""
     session = store.begin(ev.SessionStarted(parent="parent"), id="not opencode's")  # as an importer does
     kinds: list[PartKind] = [
         Text("hi", metadata="[1]"),
@@ -230,7 +230,7 @@ def test_foreign_values_are_brought_into_opencodes_form(store: Store) -> None:
 
 
 def test_markdown_says_all_that_was_said(store: Store) -> None:
-    """The transcript has every text, thought, call, output and error, in order, with the marks of what became of them."""
+    """The Markdown has every text, call, output and error in order, with its marks."""
     session = talk(store, "ses_n")
     tool = next(found.event.part for found in session.events() if isinstance(found.event, ev.ToolCompleted))
     session.prune([tool])
@@ -246,7 +246,7 @@ def test_markdown_says_all_that_was_said(store: Store) -> None:
 
 
 def test_markdown_fences_hold_what_is_in_them(store: Store) -> None:
-    """An output with fences of its own stands in longer ones."""
+    """Markdown puts an output with fences into a longer fence."""
     session = store.create_session(model=Model("p", "m"))
     with session.assistant() as reply:
         reply.tool("cat", call_id="c", input={}).succeed("a\n`````\nb\n")
@@ -255,7 +255,7 @@ def test_markdown_fences_hold_what_is_in_them(store: Store) -> None:
 
 
 def test_markdown_of_a_tree_tells_each_message_once(store: Store) -> None:
-    """With its tree, a session's forks and sub-sessions follow it, without the messages they inherited."""
+    """With --tree forks and sub-sessions follow, without the messages they inherited."""
     session = talk(store, "ses_n")
     fork = session.fork(id="ses_f")
     fork.user("in the fork")
@@ -266,7 +266,7 @@ def test_markdown_of_a_tree_tells_each_message_once(store: Store) -> None:
 
 
 def test_markdown_of_recorded_sessions(store: Store) -> None:
-    """Every part's text of recorded sessions is in the Markdown."""
+    """Markdown of recorded sessions has every part's text."""
     data = shared_path("data")
     words = 0
     for path in recorded(data, "claude_code_jsonl")[::4]:

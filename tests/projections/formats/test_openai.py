@@ -1,4 +1,4 @@
-"""The OpenAI Chat Completions renderer: the form that `@ai-sdk/openai-compatible` sends (spec §4)."""
+"""The Chat Completions renderer has the form that `@ai-sdk/openai-compatible` sends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.formats.incremental import JoinedArray
+from projections.formats.incremental import IncrementalArray
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
@@ -61,7 +61,7 @@ def test_files_by_kind() -> None:
 
 
 def test_assistant_messages() -> None:
-    """Texts and reasoning are joined; calls carry their arguments as text; each result is a message of its own."""
+    """Texts and reasoning are joined; arguments are text; each result is its own message."""
     said = assistant(
         Reasoning("hm", '{"s":1}'),
         Reasoning("…"),
@@ -88,7 +88,7 @@ def test_assistant_messages() -> None:
 
 
 def test_results_that_have_no_place_follow() -> None:
-    """A provider-executed result is a message after its call; media of results follow in a user message."""
+    """A result of a provider's tool follows its call; media follow in a user message."""
     inside = assistant(Call("1", "search", "{}", provider_executed=True), Result("1", "search", "found"))
     media = NeutralMessage("tool", (Result("2", "read", "seen", files=(PICTURE,)), Result("3", "read", "x")), "a")
     roles = [message["role"] for message in chat_messages([inside, media])]
@@ -96,13 +96,13 @@ def test_results_that_have_no_place_follow() -> None:
 
 
 def test_system_segments_come_first() -> None:
-    """Each segment of the system prompt is a message of its own, so that the first stays cached."""
+    """Each segment of the system prompt is its own message, so that the first stays cached."""
     encoded = encode_chat([NeutralMessage("user", (Text("hi"),))], ("header", "rest"))
     assert [message["content"] for message in json.loads(encoded)] == ["header", "rest", "hi"]
 
 
 def test_lone_surrogates_are_replaced() -> None:
-    """Text with lone surrogates is rendered with U+FFFD, wherever it stands; emoji stay."""
+    """Lone surrogates are rendered as U+FFFD everywhere; emoji stay."""
     odd = "x\ud83dy 😀"
     said = assistant(Text(odd), Reasoning(odd), Call("1", "bash", f'"{odd}"'))
     results = NeutralMessage("tool", (Result("1", "bash", odd),))
@@ -131,7 +131,7 @@ cuts = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 150)), min_size=1,
 def test_encoding_what_is_new_is_exact(
     pool: list[NeutralMessage], steps: list[tuple[int, int]], system: list[str]
 ) -> None:
-    """A request made from the one before is, byte for byte, the one encoded whole, wherever it begins to differ."""
+    """A request encoded from the one before equals the request encoded whole."""
     encoder = ChatEncoder()
     view: list[NeutralMessage] = []
     for keep, more in steps:
@@ -142,14 +142,14 @@ def test_encoding_what_is_new_is_exact(
 
 
 def test_only_what_is_new_is_encoded() -> None:
-    """Spec §4.10: of a request whose end changed the messages at its end are encoded, however long it is."""
+    """Only the messages at a changed end are encoded, however long the request is."""
     asked: list[str] = []
 
     def make(message: NeutralMessage, clean: Callable[[str], str]) -> list[dict[str, Any]]:
         asked.append(clean(message.source))
         return [{"id": message.source}]
 
-    joined = JoinedArray(make)
+    joined = IncrementalArray(make)
     view = [NeutralMessage("user", (), str(number)) for number in range(500)]
     joined.encode(view, (), ())
     assert len(asked) == 500
@@ -160,7 +160,7 @@ def test_only_what_is_new_is_encoded() -> None:
 
 
 def test_an_encoder_that_failed_begins_anew() -> None:
-    """What cannot be encoded is an error, and the next request is whole again."""
+    """A message that cannot be encoded is an error, and the next request is right again."""
     encoder = ChatEncoder()
     good = [NeutralMessage("user", (Text(f"{number}"),)) for number in range(9)]
     assert encoder.encode(good) == encode_chat(good)

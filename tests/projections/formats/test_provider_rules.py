@@ -1,4 +1,4 @@
-"""The rules of providers that the renderers' tests rely on: each of them catches a request that breaks it."""
+"""Each provider rule of the renderers' tests refuses a request that breaks it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SOUND: Object = conversation(
 
 
 def test_a_sound_messages_request_has_no_fault() -> None:
-    """Nothing is held against a request that keeps the rules."""
+    """A Messages request that keeps the rules has no fault."""
     assert anthropic_faults(SOUND) == []
 
 
@@ -72,7 +72,7 @@ def test_a_sound_messages_request_has_no_fault() -> None:
     ],
 )
 def test_each_messages_rule_is_looked_at(request_: Object, fault: str) -> None:
-    """A Messages request that breaks one rule is told so."""
+    """Each violation of a Messages rule is reported."""
     assert any(fault in found for found in anthropic_faults(request_)), anthropic_faults(request_)
 
 
@@ -86,7 +86,7 @@ ITEMS: list[Object] = [
 
 
 def responses(*places: tuple[int, Object | None]) -> Object:
-    """The sound request with items replaced, or taken out from the end on."""
+    """The sound request with items replaced, or removed from the end on."""
     items: list[Object] = deepcopy(ITEMS)
     for place, item in sorted(places, key=lambda pair: -pair[0]):
         if item is None:
@@ -97,7 +97,7 @@ def responses(*places: tuple[int, Object | None]) -> Object:
 
 
 def test_a_sound_responses_request_has_no_fault() -> None:
-    """Nothing is held against a request that keeps the rules."""
+    """A Responses request that keeps the rules has no fault."""
     assert responses_faults(responses()) == []
 
 
@@ -120,7 +120,7 @@ def test_a_sound_responses_request_has_no_fault() -> None:
     ],
 )
 def test_each_responses_rule_is_looked_at(request_: Object, fault: str) -> None:
-    """A Responses request that breaks one rule is told so."""
+    """Each violation of a Responses rule is reported."""
     assert any(fault in found for found in responses_faults(request_)), responses_faults(request_)
 
 
@@ -145,7 +145,7 @@ def with_output(output: Object) -> list[Object]:
 
 
 def test_sound_model_messages_have_no_fault() -> None:
-    """Nothing is held against messages that keep the rules."""
+    """Model messages that keep the rules have no fault."""
     assert model_message_faults(MODEL) == []
 
 
@@ -171,7 +171,7 @@ BROKEN: list[tuple[list[Object], str]] = [
 
 @pytest.mark.parametrize(("messages", "fault"), BROKEN)
 def test_each_model_message_rule_is_looked_at(messages: list[Object], fault: str) -> None:
-    """Model messages that break one rule are told so."""
+    """Each violation of a model message rule is reported."""
     found: list[str] = []
     try:
         found = model_message_faults(messages)
@@ -197,5 +197,5 @@ def test_each_model_message_rule_is_looked_at(messages: list[Object], fault: str
     ],
 )
 def test_each_chat_rule_is_looked_at(messages: list[Object], fault: str) -> None:
-    """Chat messages that break one rule are told so."""
+    """Each violation of a Chat rule is reported."""
     assert any(fault in found for found in chat_faults(messages)), chat_faults(messages)

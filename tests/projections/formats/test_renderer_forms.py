@@ -1,4 +1,4 @@
-"""The renderers, one rule at a time: thinking, server tools, call ids, files, failures, in each provider's form (spec §4)."""
+"""The renderers, rule by rule: thinking, server tools, call ids, files, failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 import eventlog
 from projections.formats.ai_sdk import model_messages
 from projections.formats.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.formats.calls import CallIds, Names, Rendered
+from projections.formats.calls import CallIds, Names, RenderCache
 from projections.formats.openai_responses import responses_request
 from projections.view.model_view import LiveView
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
@@ -38,12 +38,12 @@ def assistant(*parts: NeutralPart, source: str = "a") -> NeutralMessage:
 
 
 def tool(*parts: Result) -> NeutralMessage:
-    """The results of the calls before."""
+    """The results of the preceding calls."""
     return NeutralMessage("tool", parts, "a")
 
 
 def metadata(**own: object) -> str:
-    """Metadata of Anthropic's and of OpenAI's."""
+    """Metadata in Anthropic's and in OpenAI's form."""
     return json.dumps({"anthropic": own, "openai": own})
 
 
@@ -58,7 +58,7 @@ def blocks(*messages: NeutralMessage) -> list[dict[str, Any]]:
 
 
 def test_thinking_goes_back_with_its_signature() -> None:
-    """Signed and redacted thinking goes to Anthropic as it came; thinking without either is left out."""
+    """Signed and redacted thinking is sent to Anthropic unchanged; other thinking is omitted."""
     found = blocks(
         HELLO,
         assistant(
@@ -77,12 +77,12 @@ def test_thinking_goes_back_with_its_signature() -> None:
 
 
 def test_thinking_that_nothing_follows_is_left_out() -> None:
-    """No assistant message ends with thinking, and one of nothing else is not sent."""
+    """No assistant message ends with thinking, and one of thinking alone is not sent."""
     assert blocks(HELLO, assistant(Reasoning("x", metadata(signature="s")))) == [{"type": "text", "text": "hello"}]
 
 
 def test_neighbours_become_one_message() -> None:
-    """Messages of one role in a row are one for Anthropic, results first."""
+    """Consecutive messages of one role become one for Anthropic, results first."""
     messages = [
         user(Text("one")),
         user(Text("two")),
@@ -119,7 +119,7 @@ def test_neighbours_become_one_message() -> None:
 
 
 def test_the_user_begins_and_a_prefill_is_trimmed() -> None:
-    """A conversation of the assistant alone gets an opening; a last assistant text loses its trailing white space only."""
+    """A conversation of the assistant gets an opening; a prefill loses trailing white space."""
     messages = [assistant(Text("one \n")), assistant(Text(" two \n "))]
     check(messages)
     first, second = anthropic_request(messages)["messages"]
@@ -135,13 +135,13 @@ SEARCHED = '[{"type":"web_search_result","url":"https://x.org","title":"X","encr
 
 
 def served(output: str, *, error: bool = False, call: str = "srvtoolu_1") -> NeutralMessage:
-    """An assistant message with a search that the provider ran."""
+    """An assistant message with a search run by the provider."""
     given = Call(call, "web_search", '{"query":"x"}', provider_executed=True)
     return assistant(Text("I look"), given, Result(call, "web_search", output, error), Text("found"))
 
 
 def test_server_tools_stay_in_their_message() -> None:
-    """A tool that Anthropic ran is told by its own blocks, where it was, and is no call of the client's."""
+    """A tool that Anthropic ran has its own blocks in place, and is no call of the client."""
     found = blocks(HELLO, served(SEARCHED))
     assert [block["type"] for block in found] == ["text", "server_tool_use", "web_search_tool_result", "text"]
     assert found[2]["content"] == json.loads(SEARCHED)
@@ -164,13 +164,13 @@ def test_server_tools_stay_in_their_message() -> None:
     ids=["pruned", "of another form", "of another provider", "of an unknown tool"],
 )
 def test_other_providers_tools_become_ordinary_calls(message: NeutralMessage) -> None:
-    """A provider's result that Anthropic would not know is sent as an ordinary call, its result in the next message."""
+    """A server tool's result of another provider is sent as an ordinary call."""
     found = blocks(HELLO, message)
     assert [block["type"] for block in found] == ["tool_result"]
 
 
 def test_openai_searches_are_items() -> None:
-    """A web search that OpenAI ran is its own item in a Responses request; any other tool is a function call."""
+    """A web search that OpenAI ran is its own item; any other tool is a function call."""
     action = '{"type":"search","query":"x"}'
     search = Call("c", "web_search", action, provider_executed=True, metadata=metadata(itemId="ws_1"))
     messages = [HELLO, assistant(search, Result("c", "web_search", "[]"), Text("found"))]
@@ -189,7 +189,7 @@ def test_openai_searches_are_items() -> None:
 
 
 def test_reasoning_items_are_gathered_and_followed() -> None:
-    """Summaries of one reasoning item are one item with its encrypted form; an item that nothing follows is left out."""
+    """Summaries of one reasoning item are one item; an item without a successor is omitted."""
     own = metadata(itemId="rs_1", reasoningEncryptedContent="e")
     messages = [
         HELLO,
@@ -216,7 +216,7 @@ def test_reasoning_items_are_gathered_and_followed() -> None:
 
 
 def test_repeated_call_ids_become_unique() -> None:
-    """Providers that count their calls anew in each message give requests with unique ids, the same ones every time."""
+    """Call ids that repeat across messages become unique, and never change."""
     messages: list[NeutralMessage] = [HELLO]
     for source in ("a", "b", "c"):
         messages += [
@@ -234,7 +234,7 @@ def test_repeated_call_ids_become_unique() -> None:
 
 
 def test_an_id_that_is_taken_by_now_is_encoded_anew() -> None:
-    """A message that was encoded before gets another call id once an earlier message has the same one."""
+    """A cached message gets another call id once an earlier message has that id."""
     encoder = AnthropicEncoder()
     turns = [[assistant(Call("c", "t", "{}"), source=name), tool(Result("c", "t", name))] for name in ("a", "b")]
     assert encoder.encode([HELLO, *turns[1]]) == encode_anthropic([HELLO, *turns[1]])
@@ -244,7 +244,7 @@ def test_an_id_that_is_taken_by_now_is_encoded_anew() -> None:
 
 
 def test_call_ids_are_kept_as_far_as_they_may_be() -> None:
-    """An id that is allowed and new stays; one that is too long, empty or of other characters is replaced."""
+    """An allowed, new id stays; a long, empty or forbidden one is replaced."""
     ids = CallIds("[a-z]+", 5)
     names = ids.names(assistant(*(Call(name, "t", "{}") for name in ("abc", "abcdef", "", "a.b", "toolu_x.y"))))
     assert names["abc"] == "abc"
@@ -271,7 +271,7 @@ FILES = [
 
 @pytest.mark.parametrize(("file", "kind", "source"), FILES)
 def test_files_are_sent_as_the_provider_takes_them(file: File, kind: str, source: str | None) -> None:
-    """Images and documents go as bytes, as an address or as an uploaded file; what a provider does not take is named."""
+    """Files are sent as bytes, address or uploaded id; a file that is not accepted is named."""
     answer = tool(Result("c", "read", "", files=(file,)))
     found = blocks(user(file), assistant(Call("c", "read", "{}")), answer)[0]["content"]
     assert found == blocks(user(file))
@@ -283,12 +283,12 @@ def test_files_are_sent_as_the_provider_takes_them(file: File, kind: str, source
 
 
 def test_plain_data_urls_are_decoded() -> None:
-    """A data URL without base64 means its percent-decoded bytes."""
+    """A data URL without base64 yields its percent-decoded bytes."""
     assert blocks(user(File("text/csv", "data:text/csv,a%2Cb")))[0]["source"]["data"] == "a,b"
 
 
 def test_what_the_assistant_made_is_named() -> None:
-    """A file of the assistant's, which neither provider takes back, is a text."""
+    """An assistant's file, which no provider takes back, is sent as a text."""
     messages = [HELLO, assistant(File("image/png", PICTURE, "a.png"))]
     assert blocks(*messages) == [{"type": "text", "text": "[Attached image/png: a.png]"}]
     assert responses_request(messages)["input"][1]["content"] == "[Attached image/png: a.png]"
@@ -296,7 +296,7 @@ def test_what_the_assistant_made_is_named() -> None:
 
 
 def test_failures_and_empty_outputs() -> None:
-    """A failure is marked and never without text; an output without text is a result without content."""
+    """A failure is marked and never without text; an empty output is a result without content."""
     calls = assistant(Call("c", "t", "[1]"), Call("d", "t x", "no JSON"), Call("e", "", "{}"))
     answer = tool(Result("c", "t", " ", error=True), Result("d", "t x", ""), Result("e", "", "out", error=True))
     found = blocks(HELLO, calls, answer)
@@ -309,7 +309,7 @@ def test_failures_and_empty_outputs() -> None:
 
 
 def test_model_messages_have_the_shape_of_the_ai_sdk() -> None:
-    """Calls, results of every kind and provider options are where AI SDK 5 has them."""
+    """Calls, results and provider options are where AI SDK 5 has them."""
     messages = [
         user(Text("hello"), File("image/png", PICTURE, "a.png")),
         assistant(
@@ -351,7 +351,7 @@ def test_model_messages_have_the_shape_of_the_ai_sdk() -> None:
 
 
 def test_citations_go_back_to_anthropic() -> None:
-    """A text's citations are sent with it."""
+    """A text's citations are sent back to Anthropic."""
     cited = {
         "type": "web_search_result_location",
         "url": "https://x.org",
@@ -363,14 +363,14 @@ def test_citations_go_back_to_anthropic() -> None:
 
 
 def test_a_message_is_rendered_once() -> None:
-    """The next view asks a renderer for its new messages only."""
+    """A renderer renders a message once: the next view asks for the new ones only."""
     made: list[NeutralMessage] = []
 
     def make(message: NeutralMessage, names: Names) -> Names:
         made.append(message)
         return names
 
-    rendered = Rendered(make)
+    rendered = RenderCache(make)
     with eventlog.open("memory:") as store:
         session = store.create_session()
         live = LiveView(session)
@@ -381,7 +381,7 @@ def test_a_message_is_rendered_once() -> None:
 
 
 def test_the_strict_types_refuse_what_is_wrong() -> None:
-    """The adapters that these tests rely on look at nested members, and refuse unknown ones."""
+    """The strict type adapters check nested members and refuse unknown ones."""
     for content in ([{"type": "text"}], [{"type": "text", "text": "a", "other": 1}]):
         with pytest.raises(ValidationError):
             checked(BLOCKS, content)

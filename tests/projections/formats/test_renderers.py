@@ -1,6 +1,7 @@
-"""The renderers: what they make is what providers' own types describe and what providers' rules allow (spec §4).
+"""The renderers' requests fit the providers' own types and rules.
 
-Checked on every recorded session that can be imported, at several versions and with several options, and on random histories.
+Checked on every recorded session that can be imported, at several versions and with several
+options, and on random histories.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ OPTIONS = (
 
 
 def files(folder: Path) -> Iterator[Path]:
-    """What was recorded: Claude Code sessions, provider streams, and the two last exports of each parity scenario."""
+    """Recorded Claude Code sessions, streams, and the last two exports of parity scenarios."""
     data = shared_path("data")
     shared_path("parity")
     yield from recorded(data, "claude_code_jsonl", "claude_web_json", "sse_raw")
@@ -60,7 +61,7 @@ def files(folder: Path) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """Give a store of everything that was recorded and can be imported."""
+    """A store of every recorded session that can be imported."""
     with eventlog.open("memory:") as store:
         for path in files(tmp_path_factory.mktemp("exports")):
             try:
@@ -73,7 +74,7 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=["default", "opencode-1.18", "other-model", "no-media"])
 def test_recorded_sessions_render_by_types_and_rules(imported: Store, options: RenderOptions) -> None:
-    """Every recorded session's view (the default one also half way) is valid by official types and providers' rules."""
+    """The view of every recorded session is valid by official types and providers' rules."""
     seen = 0
     for info in imported.sessions():
         session = imported.session(info.id)
@@ -85,7 +86,7 @@ def test_recorded_sessions_render_by_types_and_rules(imported: Store, options: R
 
 
 def test_chat_messages_are_of_the_official_type(imported: Store) -> None:
-    """What goes to Chat Completions fits the types of the `openai` package (which do not know `reasoning_content`)."""
+    """Chat Completions messages fit the types of `openai`, but for `reasoning_content`."""
     for info in imported.sessions():
         checked(CHAT, chat_messages(ModelView.of(imported.session(info.id)).messages))
 
@@ -93,7 +94,7 @@ def test_chat_messages_are_of_the_official_type(imported: Store) -> None:
 @settings(max_examples=80, deadline=None)
 @given(histories(max_size=60))
 def test_random_histories_render_by_types_and_rules(items: list[Timed]) -> None:
-    """Whatever happened in a session, its view is valid in every form, with any options."""
+    """Any history gives valid requests in every form, with any options."""
     recording = Recording(items)
     for options in OPTIONS:
         check(view_of(recording, options), ["be brief", " ", "\ud800"])
@@ -102,7 +103,7 @@ def test_random_histories_render_by_types_and_rules(items: list[Timed]) -> None:
 @settings(max_examples=50, deadline=None)
 @given(histories(min_size=20, max_size=60))
 def test_encoders_that_have_seen_other_views_give_the_same(items: list[Timed]) -> None:
-    """An encoder's bytes do not depend on the views it encoded before."""
+    """An encoder's bytes do not depend on views it encoded before."""
     recording = Recording(items)
     encoders = (AnthropicEncoder(), ResponsesEncoder(), ModelMessageEncoder())
     for at in range(1, len(items) + 1, 5):

@@ -1,4 +1,4 @@
-"""Every recorded session, imported: its state replayed at any version is the state seen live, and each call has one result."""
+"""Every recorded session: replay at any version equals live, and each call has a result."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ SOURCES = sorted(
     ]
 )
 WHOLE = 500
-"""Sessions up to this many versions are looked at at every version, longer ones at this many over `THIN`."""
+"""Sessions up to this size are checked at every version, longer ones at a sample."""
 THIN = 8
 GROUPS = 24
 
 
 class Until:
-    """A session as it was at an earlier version, read once and held in memory."""
+    """A session up to an earlier version, read once and held in memory."""
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
@@ -52,7 +52,7 @@ class Until:
             yield from decoded.spans()
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """The same append by append."""
+        """Yield the runs append by append."""
         last = self.version if upto is None else min(upto, self.version)
         for decoded in self._decoded:
             part = decoded.cut(after, last)
@@ -78,7 +78,7 @@ class Until:
 
 
 def versions(session: Session) -> list[int]:
-    """Return the versions a session is looked at."""
+    """Return the versions at which a session is checked."""
     newest = session.version
     if newest <= WHOLE:
         return list(range(1, newest + 1))
@@ -87,7 +87,7 @@ def versions(session: Session) -> list[int]:
 
 
 def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
-    """Check that each call has exactly one result, in its own message or in those right after it."""
+    """Check that each call has one result, in its own message or right after it."""
     open_calls: Counter[str] = Counter()
     for message in messages:
         if message.role == "assistant":
@@ -104,7 +104,7 @@ def answered(messages: Iterator[NeutralMessage] | list[NeutralMessage]) -> None:
 @pytest.mark.promise(7)
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_replay_equals_live_at_every_version(group: int) -> None:
-    """Promise 7 over all recordings: view and transcript replayed at a version have the bytes of the live ones."""
+    """Promise 7: view and transcript replayed at a version have the bytes of the live ones."""
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:
             try:
@@ -126,7 +126,7 @@ def test_replay_equals_live_at_every_version(group: int) -> None:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_each_call_has_one_result(group: int) -> None:
-    """Spec §4.3: in every recorded session, now and half way through, no call stays without a result and none has two."""
+    """In recorded sessions, also half-way, each call has exactly one result."""
     seen = 0
     with eventlog.open("memory:") as store:
         for path in SOURCES[group::GROUPS]:
@@ -148,7 +148,7 @@ def test_each_call_has_one_result(group: int) -> None:
 
 
 def test_the_sample_of_versions_is_what_it_says() -> None:
-    """Short sessions are looked at at every version, long ones at their end too, and nowhere twice."""
+    """The sampled versions are all of a short session, or distinct ones up to the last."""
     with eventlog.open("memory:") as store:
         short, long = store.create_session(), store.create_session()
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""The audit and what happened since: a byte changed in the store, a renderer that was changed in the program."""
+"""The audit after a changed byte in the store, and after a changed renderer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def other(text: str) -> str:
 
 
 def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
-    """The entry with one byte of what the model is sent changed, in each of its texts."""
+    """The entry with one byte of a sent text changed, for each of its texts."""
     if isinstance(entry, DeltaRun):
         if entry.text and all(field == "text" for _, field in entry.keys):  # a tool's input is given once more
             yield msgspec.structs.replace(entry, text=other(entry.text))
@@ -67,7 +67,7 @@ def changes(entry: Entry | DeltaRun) -> Iterator[Entry | DeltaRun]:
 
 
 def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
-    """The history with one byte changed, and the version in which; all hashes and checksums left as they were."""
+    """Yield the history with one byte changed, hashes left as they are, and its version."""
     for number, commit in enumerate(commits):
         batch = decode(commit.payload)
         version = commit.first
@@ -82,7 +82,7 @@ def forgeries(commits: list[Commit]) -> Iterator[tuple[int, list[Commit]]]:
 
 
 def test_one_changed_byte_anywhere_names_the_steps() -> None:
-    """Issue 5: one byte changed in any event that the model was sent, and the audit names every step that was sent it, and no earlier one."""
+    """After a changed byte the audit names every step that was sent it, and no earlier one."""
     log = LastingLog()
     with Store(log) as store:
         session = store.create_session(id="a")
@@ -108,13 +108,13 @@ def test_one_changed_byte_anywhere_names_the_steps() -> None:
 
 
 def sent(session: Session, steps: list[AuditedStep]) -> list[bytes]:
-    """What each turn was sent, by the view as of its version."""
+    """Return the request of each turn, from the view at its version."""
     views = [ModelView.of(session, at=step.view_version) for step in steps if step.purpose == "turn"]
     return [encode_chat(view.messages, view.system) + (view.tools or "").encode() for view in views]
 
 
 def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
-    """Issue 5: the same in one that was pruned, compacted and rolled back: named are the steps whose view is another one, and only these."""
+    """After prunes, compactions and rollbacks the audit names only the steps that differ."""
     log = LastingLog()
     with Store(log) as store:
         session = long_session(store)
@@ -139,14 +139,14 @@ def test_one_changed_byte_in_a_history_with_everything_in_it() -> None:
 
 
 class Later(Assembly):
-    """Renders otherwise: whatever is asked for, no tool output is longer than ten characters."""
+    """Render no output longer than ten characters."""
 
     def __init__(self, state: Conversation, options: RenderOptions, resolve: Callable[[Content], str]) -> None:
         super().__init__(state, msgspec.structs.replace(options, tool_output_limit=10), resolve)
 
 
 def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 5: after the renderer has changed, steps recorded before it match under the name they recorded, and new ones under the new name."""
+    """With a new renderer, earlier steps match under the old name, new ones under the new."""
     with eventlog.open("memory:") as store:
         session = long_session(store)
         old = verdicts(session)
@@ -169,7 +169,7 @@ def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: py
 
 
 def test_the_form_of_a_view_belongs_to_the_renderers_name() -> None:
-    """Promise 10: whoever changes what a view looks like gives `RENDERER` a new name: this digest is that of neutral/1."""
+    """Promise 10: a changed view needs a new `RENDERER`: this digest is that of neutral/1."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s", time=1)
         session.set_system_prompt("You help.", "In this folder.")

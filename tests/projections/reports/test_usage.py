@@ -1,4 +1,4 @@
-"""What was spent: every kind of token and money, decimal, as three numbers: own, inherited, whole tree (spec §7)."""
+"""Usage: all kinds of tokens and decimal money; own, inherited, and of the tree."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.importers.opencode.importer import tell_export
 from eventlog.values import Tokens, Usage
-from projections.reports.session_tree import below, whole_tree
+from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
 from tests.support.parity import scenarios
@@ -36,13 +36,13 @@ def spend(session: Session, cost: str | None, *, model: str = "p/m", failed: boo
 
 
 def costs(session: Session) -> tuple[Decimal, Decimal, Decimal]:
-    """Own, inherited and tree, in dollars."""
+    """Own, inherited and tree costs in dollars."""
     found = session_usage(session)
     return total(found.own).cost, total(found.inherited).cost, total(found.tree).cost
 
 
 def test_every_kind_of_token_is_counted(store: Store) -> None:
-    """Sums have each kind of token, the provider's total where it gave one, failed calls and those of unknown cost."""
+    """Sums have each kind of token, the provider's total, failed and unpriced calls."""
     session = store.create_session()
     spend(session, "0.1")
     spend(session, "0.2", model="p/other", failed=True)
@@ -56,7 +56,7 @@ def test_every_kind_of_token_is_counted(store: Store) -> None:
 
 
 def test_money_is_exact(store: Store) -> None:
-    """A large and a tiny price add up exactly, whatever the precision of the caller's decimal context."""
+    """A large and a tiny price add up exactly in every decimal context of the caller."""
     session = store.create_session()
     spend(session, "123456789012345678901234567890")
     spend(session, "0.000000000000000000001")
@@ -66,7 +66,7 @@ def test_money_is_exact(store: Store) -> None:
 
 
 def test_forks_and_subsessions_are_three_numbers(store: Store) -> None:
-    """Own is what the session spent, inherited what its ancestors had spent before the fork, the tree all, each call once."""
+    """Own, inherited and tree usage count each call once."""
     root = store.create_session(id="root")
     spend(root, "1")
     spend(root, "2")
@@ -83,11 +83,11 @@ def test_forks_and_subsessions_are_three_numbers(store: Store) -> None:
     assert costs(deep) == (Decimal(100), Decimal(11), Decimal(1117))
     assert costs(sub) == (Decimal(1000), Decimal(0), Decimal(1117))
     assert whole_tree(store, "sub")[0].id == "root"
-    assert {info.id for info in below(store, "deep")} == {"deep", "sub"}
+    assert {info.id for info in descendants(store, "deep")} == {"deep", "sub"}
 
 
 def test_rollbacks_give_nothing_back(store: Store) -> None:
-    """What was spent on a branch that was left is spent."""
+    """Usage of a branch that was rolled back still counts."""
     session = store.create_session()
     start = session.version
     spend(session, "1")
@@ -97,7 +97,7 @@ def test_rollbacks_give_nothing_back(store: Store) -> None:
 
 
 def test_a_parent_that_is_gone_ends_the_tree(store: Store) -> None:
-    """A sub-session whose parent is not in the store is the root of its own tree."""
+    """A sub-session whose parent is missing is the root of its own tree."""
     session = store.begin(ev.SessionStarted(parent="elsewhere"), id="child")  # as an importer does
     spend(session, "1")
     assert costs(session) == (Decimal(1), Decimal(0), Decimal(1))
@@ -106,7 +106,7 @@ def test_a_parent_that_is_gone_ends_the_tree(store: Store) -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(1, 10**6)), max_size=25))
 def test_the_tree_is_the_sum_of_its_sessions(steps: list[tuple[int, int, int]]) -> None:
-    """However a family grew, the tree's cost is the sum of every session's own, for each of its sessions."""
+    """In any family of forks, the tree's cost is the sum of each session's own."""
     with eventlog.open("memory:") as store:
         family = [store.create_session()]
         spent = Decimal(0)
@@ -135,7 +135,7 @@ def test_the_tree_is_the_sum_of_its_sessions(steps: list[tuple[int, int, int]]) 
 
 
 def test_costs_agree_with_opencodes(store: Store) -> None:
-    """The cost of a recorded session is what its messages cost, by OpenCode's own numbers, to the last digit."""
+    """The cost of a recorded session equals OpenCode's own sum to the last digit."""
     shared_path("parity")
     checked = 0
     for scenario in scenarios():

@@ -1,4 +1,4 @@
-"""Kept counts: each body is counted once, reading never writes, and a damaged count is no count."""
+"""Stored token counts: each body counted once, reading never writes, damage ignored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Derived:
-    """A log's derived values in a dictionary, noting each batch that is written."""
+    """A log's derived values in a dictionary, recording each batch written."""
 
     def __init__(self, *, read_only: bool = False) -> None:
         self.read_only = read_only
@@ -24,7 +24,7 @@ class Derived:
         self.fails = False
 
     def name(self, digest: bytes) -> bytes:
-        """A body is called by its hash."""
+        """The name of a body: its hash."""
         return digest
 
     def get_derived(self, key: bytes) -> bytes | None:
@@ -42,7 +42,7 @@ class Derived:
 
 
 class Texts:
-    """Bodies by hash, noting each time one is read."""
+    """Bodies by hash, recording each read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
@@ -59,7 +59,7 @@ def digest(text: str) -> bytes:
 
 
 def test_a_body_is_counted_once_across_restarts() -> None:
-    """A count that was flushed is found again by a new cache over the same log, and the body is not read."""
+    """A flushed count is found by a new cache, and the body is not read again."""
     log, texts = Derived(), Texts()
     cache = LogCountCache(log)
     bodies = BodyCounter(CharsCounter(), cache)
@@ -72,7 +72,7 @@ def test_a_body_is_counted_once_across_restarts() -> None:
 
 
 def test_counts_live_among_a_logs_derived_values() -> None:
-    """A real log keeps the counts, under keys that a scan by prefix finds."""
+    """Counts are derived values of the log, found by a scan with their prefix."""
     log = MemoryLog()
     cache = LogCountCache(log)
     for number in range(3):
@@ -83,7 +83,7 @@ def test_counts_live_among_a_logs_derived_values() -> None:
 
 
 def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
-    """A count is found only under its own encoding and hash."""
+    """A count is found under its own encoding and hash only."""
     for cache in (MemoryCountCache(), LogCountCache(Derived())):
         cache.put("o200k_base", digest("x"), 7)
         assert cache.get("o200k_base", digest("x")) == 7
@@ -92,7 +92,7 @@ def test_counts_of_other_encodings_and_bodies_are_apart() -> None:
 
 
 def test_a_count_of_zero_is_kept() -> None:
-    """An empty body's count is a count, not a miss."""
+    """The count zero of an empty body is found, and is no miss."""
     log, texts = Derived(), Texts()
     bodies = BodyCounter(CharsCounter(), LogCountCache(log))
     assert [bodies.count(digest(""), lambda: texts.load("")) for _ in range(2)] == [0, 0]
@@ -100,7 +100,7 @@ def test_a_count_of_zero_is_kept() -> None:
 
 
 def test_reading_never_writes() -> None:
-    """Counting writes nothing; `flush` writes one batch, and a second one nothing."""
+    """Counting writes nothing; `flush` writes one batch, a second `flush` nothing."""
     log = Derived()
     cache = LogCountCache(log)
     for number in range(1000):
@@ -112,7 +112,7 @@ def test_reading_never_writes() -> None:
 
 
 def test_a_log_opened_for_reading_is_never_written() -> None:
-    """On a read-only log counts are kept in memory and `flush` writes nothing."""
+    """On a read-only log counts stay in memory and `flush` writes nothing."""
     log = Derived(read_only=True)
     cache = LogCountCache(log)
     cache.put("o200k_base", digest("x"), 7)
@@ -122,7 +122,7 @@ def test_a_log_opened_for_reading_is_never_written() -> None:
 
 
 def test_a_failed_flush_keeps_its_counts() -> None:
-    """When the log cannot write, the error is the caller's and the counts go out with the next flush."""
+    """A failed flush raises, and its counts go out with the next flush."""
     log = Derived()
     cache = LogCountCache(log)
     cache.put("o200k_base", digest("x"), 7)
@@ -135,7 +135,7 @@ def test_a_failed_flush_keeps_its_counts() -> None:
 
 
 def test_a_damaged_count_is_counted_again() -> None:
-    """A stored count with any flipped bit, cut short, or moved under another body's key is a miss."""
+    """A stored count with a flipped bit, cut short or under another key is a miss."""
     log = Derived()
     cache = LogCountCache(log)
     cache.put("o200k_base", digest("x"), 7)
@@ -153,7 +153,7 @@ def test_a_damaged_count_is_counted_again() -> None:
 
 
 def test_waiting_counts_are_bounded() -> None:
-    """Counts beyond the bound are not lost to the reader, only not written."""
+    """Counts beyond the bound are returned but not written."""
     log = Derived()
     cache = LogCountCache(log, pending=2)
     for number in range(3):
@@ -163,7 +163,7 @@ def test_waiting_counts_are_bounded() -> None:
 
 
 def test_waiting_counts_are_found_when_memory_forgot_them() -> None:
-    """A count that waits for its flush is found though the memory cache in front has dropped it."""
+    """A count that waits for its flush is found after the memory cache evicted it."""
     cache = LogCountCache(Derived(), capacity=1)
     for number in range(3):
         cache.put("o200k_base", digest(str(number)), number)
@@ -171,7 +171,7 @@ def test_waiting_counts_are_found_when_memory_forgot_them() -> None:
 
 
 def test_memory_drops_what_was_used_longest_ago() -> None:
-    """A full memory cache forgets the least recently used count, and never grows."""
+    """A full memory cache evicts the least recently used count."""
     cache = MemoryCountCache(capacity=2)
     cache.put("o200k_base", b"a", 1)
     cache.put("o200k_base", b"b", 2)
@@ -181,7 +181,7 @@ def test_memory_drops_what_was_used_longest_ago() -> None:
 
 
 def test_an_unreadable_body_is_not_counted_as_empty() -> None:
-    """When a body cannot be read, the error is passed on and nothing is kept."""
+    """A body that cannot be read raises its error and stores no count."""
 
     def unreadable() -> str:
         raise OSError(5, "input/output error")

@@ -1,4 +1,4 @@
-"""Calibration: estimates come near to what providers report, on recorded sessions and in the cases that go wrong."""
+"""Calibration: estimates approach what providers report, also in adverse cases."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 AFTER = 5
-"""Steps of a session that teach before an estimate is judged."""
+"""Steps that teach before an estimate is judged."""
 
 
 class Step(NamedTuple):
-    """One model call of a recorded session: what we count of its request, and the input tokens reported."""
+    """A recorded model call: our count of its request and the reported input tokens."""
 
     model: str
     counted: int
@@ -32,7 +32,7 @@ class Step(NamedTuple):
 
 
 class Transcript:
-    """Counts a request as it grows, in tokens and in chars/4."""
+    """Counts a growing request, in tokens and in chars/4."""
 
     def __init__(self) -> None:
         self.counter, self.chars = TokenCounter(), CharsCounter()
@@ -50,12 +50,12 @@ class Transcript:
         self.quarter += sum(map(self.chars.count, texts))
 
     def request(self) -> tuple[int, int]:
-        """What a request would count now."""
+        """Count the request as it would be sent now."""
         return self.counted + frame_tokens(self.messages), self.quarter
 
 
 def lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file, damaged lines left out."""
+    """The JSON objects of a file, without damaged lines."""
     for line in path.read_text("utf-8", "replace").splitlines():
         try:
             record = json.loads(line)
@@ -164,7 +164,7 @@ def recorded() -> Iterator[list[Step]]:
 
 
 def test_recorded_sessions_are_estimated_within_five_per_cent() -> None:
-    """After five steps the median error against reported usage is at most 5 %, for each model and in each session."""
+    """After five steps the median error against reported usage is at most 5 %."""
     rules = ("calibrated", "frozen after five steps", "o200k_base", "chars/4")
     errors: dict[str, dict[str, list[float]]] = {}
     sessions: list[float] = []
@@ -200,7 +200,7 @@ def test_recorded_sessions_are_estimated_within_five_per_cent() -> None:
 
 
 def taught(*steps: tuple[int, int], model: str = "m") -> Calibration:
-    """A calibration that has seen these (counted, reported) steps."""
+    """A calibration after these (counted, reported) steps."""
     calibration = Calibration()
     for counted, reported in steps:
         calibration = calibration.observe(model, counted, reported)
@@ -208,13 +208,13 @@ def taught(*steps: tuple[int, int], model: str = "m") -> Calibration:
 
 
 def test_an_unseen_model_is_taken_at_its_count() -> None:
-    """Without any usage the count itself is the estimate, and what one model taught says nothing of another."""
+    """A model without reported usage is estimated at its count; models learn separately."""
     calibration = taught((100, 150))
     assert (calibration.apply("other", 1234), calibration.ratio("other")) == (1234, 1.0)
 
 
 def test_one_step_of_a_request_counted_whole_gives_the_ratio() -> None:
-    """With one step, a plausible whole ratio is applied to parts and requests alike."""
+    """A plausible whole ratio of one step is applied to parts and requests alike."""
     calibration = taught((1000, 1250))
     assert calibration.ratio("m") == 1.25
     assert calibration.apply("m", 2000) == 2500
@@ -222,21 +222,21 @@ def test_one_step_of_a_request_counted_whole_gives_the_ratio() -> None:
 
 @pytest.mark.parametrize(("counted", "reported"), [(10, 42_000), (0, 42_000), (100_000, 10)])
 def test_one_step_of_a_request_mostly_unseen_is_no_ratio(counted: int, reported: int) -> None:
-    """A system prompt that we never see is a fixed part; it does not multiply what we count."""
+    """A system prompt that is never counted is a fixed part, not a ratio."""
     calibration = taught((counted, reported))
     assert calibration.ratio("m") == 1.0
     assert calibration.apply("m", counted + 500) == reported + 500
 
 
 def test_a_fixed_part_and_a_ratio_are_told_apart() -> None:
-    """Growth alone teaches the ratio, so a request cut down by a compaction is estimated right."""
+    """Growth alone teaches the ratio, so a compacted request is estimated right."""
     calibration = taught(*((counted, 20_000 + counted * 6 // 5) for counted in (100, 5_000, 9_000, 60_000, 90_000)))
     assert calibration.ratio("m") == pytest.approx(1.2, rel=0.001)
     assert calibration.apply("m", 3_000) == pytest.approx(23_600, rel=0.001)
 
 
 def test_one_hidden_jump_does_not_change_the_ratio() -> None:
-    """Something large that the provider counts and we do not see moves the fixed part, not the ratio."""
+    """One uncounted jump moves the fixed part of the estimate, not its ratio."""
     steps = [(counted, 1_000 + counted) for counted in range(1_000, 11_000, 1_000)]
     jumped = [(counted, 13_000 + counted) for counted in range(11_000, 13_000, 1_000)]
     calibration = taught(*steps, *jumped)
@@ -245,19 +245,19 @@ def test_one_hidden_jump_does_not_change_the_ratio() -> None:
 
 
 def test_steps_without_usage_teach_nothing() -> None:
-    """A failed step, or a provider that reports no tokens, leaves the calibration as it was."""
+    """A failed step, or one without reported tokens, leaves the calibration unchanged."""
     calibration = taught((100, 150))
     assert calibration.observe("m", 5_000, 0) is calibration
     assert calibration.observe("m", 5_000, -1) is calibration
 
 
 def test_growth_of_a_few_tokens_is_no_ratio() -> None:
-    """The noise of a frame or two must not be taken for another tokeniser: an estimate would be off by several times."""
+    """Growth by a few tokens teaches no ratio: its noise would falsify estimates."""
     assert taught((1_000, 1_000), (1_010, 1_040)).ratio("m") < 1.1
 
 
 def test_the_ratio_stays_in_its_bounds() -> None:
-    """Nonsense usage cannot make estimates explode or vanish."""
+    """Implausible usage cannot make estimates explode or vanish."""
     assert taught((0, 1), (1_000, 10_000_000)).ratio("m") == 4.0
     assert taught((0, 1), (10_000_000, 2)).ratio("m") == 0.25
 
@@ -267,7 +267,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2_000_000), st.
 
 @given(STEPS, st.integers(0, 2_000_000))
 def test_calibration_is_a_pure_value_that_survives_encoding(steps: list[tuple[str, int, int]], counted: int) -> None:
-    """Any history gives a bounded value that decodes to itself, byte for byte, with the same estimates, none negative."""
+    """Every calibration is bounded, decodes to itself and estimates nothing negative."""
     calibration = Calibration()
     for model, seen, reported in steps:
         before = msgspec.msgpack.encode(calibration)

@@ -1,4 +1,4 @@
-"""Token counting: exact counts of any text, estimates while it streams, and whole requests."""
+"""Token counting: exact counts of any text, streaming estimates, whole requests."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def whole(name: str, text: str) -> int:
-    """One tiktoken count of the whole text, without our windows."""
+    """Tiktoken's own count of the whole text."""
     return len(encoder(name).encode_ordinary(text))
 
 
 def test_special_tokens_are_ordinary_text() -> None:
-    """A text that spells a special token is counted as the text it is."""
+    """A text that spells a special token is counted as ordinary text."""
     counter = TokenCounter()
     assert counter.count("<|endoftext|>") == whole("o200k_base", "<|endoftext|>") > 1
 
 
 def test_lone_surrogates_count_as_the_replacement_character() -> None:
-    """Surrogates never raise: a lone one counts as U+FFFD, a pair as its character, in short and in long texts."""
+    """A lone surrogate counts as U+FFFD, a pair as its character, and neither raises."""
     counter = TokenCounter()
     for filler in ("", "word " * WINDOW):
         assert counter.count(f"{filler}a\ud800b\udc00") == counter.count(f"{filler}a\ufffdb\ufffd")
@@ -73,7 +73,7 @@ ALPHABET = "abZÉßж中文が한 \n\r\t\u00a0\u3000'’.,;/\\(-_=“。，！0�
 @given(text=st.text(alphabet=ALPHABET, max_size=60) | st.text(max_size=60), limit=st.integers(1, 20))
 @settings(max_examples=300, deadline=None)
 def test_safe_cuts_change_no_count(name: str, text: str, limit: int) -> None:
-    """Between two safe cuts a text is encoded exactly as it is inside the whole."""
+    """A text between two safe cuts is encoded as inside the whole."""
     pieces = list(split(text, limit))
     assert "".join(piece for piece, _ in pieces) == text
     assert all(len(piece) <= limit for piece, _ in pieces)
@@ -88,7 +88,7 @@ def test_safe_cuts_change_no_count(name: str, text: str, limit: int) -> None:
 
 
 def letters() -> str:
-    """A reproducible run of letters without a single boundary."""
+    """A reproducible run of letters without a boundary."""
     return "".join(random.Random(7).choices("etaoinshrdlu", k=200_000))
 
 
@@ -106,7 +106,7 @@ PATHOLOGICAL: dict[str, Callable[[], str]] = {
 
 @pytest.mark.parametrize("kind", sorted(PATHOLOGICAL))
 def test_long_runs_are_counted_within_the_stated_error(kind: str) -> None:
-    """Runs without a safe cut neither raise nor take long, and are off by at most a token for each hard cut."""
+    """Runs without a safe cut count fast, off by at most one token per hard cut."""
     text = PATHOLOGICAL[kind]()
     hard = sum(not safe for _, safe in split(text, WINDOW))
     assert hard > 0
@@ -118,7 +118,7 @@ def test_long_runs_are_counted_within_the_stated_error(kind: str) -> None:
 
 
 def test_long_ordinary_text_is_counted_exactly() -> None:
-    """Prose, code, minified JSON and Chinese with marks are counted to the token, however long."""
+    """Long prose, code, minified JSON and Chinese are counted to the token."""
     code = Path(encodings_module.__file__).read_text("utf-8")
     minified = json.dumps([{"key": i, "value": "x y" * 3} for i in range(3_000)], separators=(",", ":"))
     for text in (code * 20, minified, CHINESE * 1_000, f"{CHINESE} It's mixed text, isn't it?\n" * 500):
@@ -136,7 +136,7 @@ def test_chars_counter_rounds_as_javascript_does(text: str) -> None:
 
 
 def test_chars_counter_by_example() -> None:
-    """The values that a JavaScript engine gives, one of them for text with a lone surrogate."""
+    """`chars/4` equals a JavaScript engine's values, also with a lone surrogate."""
     counts = [CharsCounter().count(text) for text in ("", "a", "ab", "abcdef", "😀", "😀\ud800", "中文中文中文")]
     assert counts == [0, 0, 1, 2, 1, 1, 2]
 
@@ -144,7 +144,7 @@ def test_chars_counter_by_example() -> None:
 @given(st.lists(st.text(max_size=8) | st.sampled_from(["\ud83d", "\ude00"]), max_size=30))
 @settings(max_examples=100, deadline=None)
 def test_a_stream_is_estimated_alike_however_it_is_cut(deltas: list[str]) -> None:
-    """The estimate depends on the text alone, not on its deltas, and the final count is exact."""
+    """A stream's estimate depends on its text, not on its deltas; the final count is exact."""
     counter = TokenCounter()
     stream, one = StreamEstimate(counter), StreamEstimate(counter)
     for delta in deltas:
@@ -167,7 +167,7 @@ def test_the_estimate_is_near_the_count(name: str) -> None:
 
 
 def recorded_texts() -> Iterator[list[str]]:
-    """Every text of every message in the recorded Claude Code and Chinese sessions, a list per file."""
+    """Every text of the recorded Claude Code and Chinese sessions, a list per file."""
     for path in sorted(shared_path("data", "entireio_claude_code").glob("*.jsonl")):
         texts: list[str] = []
         for line in path.read_text("utf-8", "replace").splitlines():
@@ -184,7 +184,7 @@ def recorded_texts() -> Iterator[list[str]]:
 
 
 def test_the_sum_of_a_request_is_one_count_of_it() -> None:
-    """Counting texts one by one is within 2 % of one count of the request, joined bare or by lines, Chinese included."""
+    """The sum of single counts is within 2 % of one count of the whole request."""
     counter, sessions, chinese = TokenCounter(), 0, 0
     for texts in recorded_texts():
         if not texts:
@@ -200,7 +200,7 @@ def test_the_sum_of_a_request_is_one_count_of_it() -> None:
 
 
 def test_frames_are_what_the_provider_counts() -> None:
-    """Text and frames add up to the prompt tokens that the provider reported for a recorded request."""
+    """Texts and frames add up to the provider's prompt tokens of a recorded request."""
     checked = 0
     for path in sorted(shared_path("data", "pydantic_ai_cassettes").glob("*_agent_run_stream.yaml")):
         for exchange in yaml.safe_load(path.read_text("utf-8"))["interactions"]:

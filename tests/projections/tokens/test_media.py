@@ -36,7 +36,7 @@ WEBP_EXTENDED = WEBP + b"VP8X\x0a\x00\x00\x00\x10\x00\x00\x00" + b"\x1f\x03\x00"
     ],
 )
 def test_image_sizes_come_from_their_headers(data: bytes, size: tuple[int, int]) -> None:
-    """Width and height are read from the header, and a header cut short anywhere gives None, never an error."""
+    """Width and height come from the image header; a header cut short gives None."""
     assert image_size(data) == size
     assert all(image_size(data[:cut]) in (None, size) for cut in range(len(data)))
     assert image_size(data[:9]) is None
@@ -63,7 +63,7 @@ def test_images_cost_what_the_rule_says(model: str, size: tuple[int, int] | None
 
 
 def test_other_media_have_a_stated_cost() -> None:
-    """No attachment is free: images by size, PDF by page, the rest a fixed number."""
+    """No attachment is free: images by size, PDF by page, others a fixed number."""
     pdf = b"%PDF-1.4 <</Type /Pages /Count 2>> <</Type /Page>> <</Type/Page /X 1>>"
     assert media_tokens("image/png", PNG, "gpt-4o") == image_tokens((1024, 768), "gpt-4o")
     assert media_tokens("IMAGE/PNG; x=y", b"", "claude") == 1600

@@ -1,4 +1,4 @@
-"""The first counts of a process, made without the native encoder: they are the ones that it makes."""
+"""Counts made before the native encoder is built equal the encoder's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXTS = st.lists(st.sampled_from(WORDS), max_size=30).map("".join) | st.text(
 
 @cache
 def ranks(name: str) -> dict[bytes, int]:
-    """Of one vocabulary."""
+    """The ranks of one vocabulary."""
     return {token: rank for rank, token in enumerate(read_tokens(name))}
 
 
@@ -45,7 +45,7 @@ def fresh(name: str) -> PairCounter:
 
 @pytest.fixture
 def not_loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """As in a process that has counted nothing yet; the names of the encoders built since."""
+    """Simulate a process without a count so far; return the encoders built since."""
     built: list[str] = []
     build = encodings_module._build
 
@@ -63,7 +63,7 @@ def not_loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @given(text=TEXTS)
 @settings(max_examples=500, deadline=None)
 def test_ascii_counts_as_the_native_encoder_counts_it(name: str, text: str) -> None:
-    """Every blank, mark, contraction and control character is cut and merged alike."""
+    """ASCII text with any blanks, marks and contractions counts as natively."""
     counted = fresh(name).count(text)
     if counted is None:
         assert max(map(len, re.findall(ENCODINGS[name].ascii, text, re.ASCII))) > LONGEST
@@ -73,7 +73,7 @@ def test_ascii_counts_as_the_native_encoder_counts_it(name: str, text: str) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 def test_long_pieces_count_alike_up_to_their_limit(name: str) -> None:
-    """Pieces that are no token are merged in the native encoder's order; beyond `LONGEST` they are left to it, tokens excepted."""
+    """Pieces merge in the native encoder's order; beyond `LONGEST` it counts them."""
     source = random.Random(3)
     for length in range(1, LONGEST + 1):
         for letters in ("abcdefghijklmnopqrstuvwxyz", "etaoin", "zq", "#=-*"):
@@ -85,7 +85,7 @@ def test_long_pieces_count_alike_up_to_their_limit(name: str) -> None:
 
 
 def recorded() -> Iterator[str]:
-    """What people and models wrote, and what programs printed."""
+    """Recorded texts of people, models and programs."""
     root = shared_path("data")
     for path in sorted(root.rglob("*"))[:400]:
         if path.is_file() and path.suffix in {".jsonl", ".json", ".md", ".sse", ".txt"}:
@@ -93,7 +93,7 @@ def recorded() -> Iterator[str]:
 
 
 def test_recorded_text_counts_alike() -> None:
-    """Of the beginnings of the recorded files, in both encodings."""
+    """The beginnings of recorded files count as natively, in both encodings."""
     texts = list(recorded())
     assert len(texts) > 20
     for name in NAMES:
@@ -104,7 +104,7 @@ def test_recorded_text_counts_alike() -> None:
 
 
 def test_a_few_short_texts_are_counted_without_the_native_encoder(not_loaded: list[str]) -> None:
-    """It is built by the text that makes it worth while, and nothing counts otherwise from then on."""
+    """A few short texts are counted without building the native encoder."""
     counter = TokenCounter()
     text = Path(__file__).read_text(encoding="ascii")
     counts = {counter.count(text) for _ in range(FEW // len(text) // 2)}
@@ -119,7 +119,7 @@ def test_a_few_short_texts_are_counted_without_the_native_encoder(not_loaded: li
     "text", ["\u4f1a\u8bdd", "caf\u00e9", "word " * FEW, "zq" * LONGEST], ids=["Chinese", "accent", "long", "piece"]
 )
 def test_what_is_not_short_ascii_has_the_native_encoder_built(not_loaded: list[str], text: str) -> None:
-    """Other writing, a long text, and a long piece that is no token are counted by it, the first time too."""
+    """Other scripts, long texts and long pieces build the native encoder at once."""
     first = TokenCounter().count(text)
     assert not_loaded == ["o200k_base"]
     assert first == TokenCounter().count(text)

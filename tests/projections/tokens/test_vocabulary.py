@@ -1,4 +1,4 @@
-"""The vocabulary in the package: what was published, loaded late, once, checked, and without a network."""
+"""The packaged vocabulary: as published, loaded late, once, verified, offline."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", sorted(VOCABULARIES))
 def test_the_table_in_the_package_is_the_published_vocabulary(name: str) -> None:
-    """The packed table gives back the published text, whose SHA-256 is the one that OpenAI publishes."""
+    """The packed vocabulary unpacks to the text whose SHA-256 OpenAI publishes."""
     text = published_form(read_tokens(name))
     assert hashlib.sha256(text).hexdigest() == VOCABULARIES[name].published
 
 
 @pytest.mark.parametrize("name", sorted(VOCABULARIES))
 def test_packing_the_published_file_makes_the_table(name: str) -> None:
-    """`pack` applied to the published file makes the very table that ships."""
+    """`pack` of the published file gives the very table that ships."""
     text = gzip.decompress(shared_path("vocab", f"{name}.tiktoken.gz").read_bytes())
     assert unpack(pack(text)) == unpack((FOLDER / f"{name}.ranks").read_bytes())
 
 
 @pytest.mark.parametrize("line", [b"YQ== 1\n", b"YQ==\n", b"!!!! 0\n", b"YQ== x\n"])
 def test_packing_refuses_what_is_not_a_vocabulary(line: bytes) -> None:
-    """A line that is not a token and the next rank is a typed error, never a shifted table."""
+    """A line that is no token with the next rank is a typed error."""
     with pytest.raises(DamagedError):
         pack(line)
 
 
 def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path) -> None:
-    """Any flipped byte of the file, and a missing file, is `DamagedError`, never a wrong count."""
+    """A flipped byte in the vocabulary, or its absence, is `DamagedError`."""
     good = (FOLDER / "cl100k_base.ranks").read_bytes()
     for at in (0, 1, 2, 1000, len(good) // 2, len(good) - 1):
         bad = bytearray(good)
@@ -73,7 +73,7 @@ def test_a_flipped_byte_in_the_vocabulary_is_damage(tmp_path: Path) -> None:
 
 
 def test_another_table_that_decompresses_is_damage(tmp_path: Path) -> None:
-    """The digest is checked, not only the compressed stream's own checksum."""
+    """A table of another digest is damage, although it decompresses."""
     tokens = unpack((FOLDER / "cl100k_base.ranks").read_bytes())
     (tmp_path / "cl100k_base.ranks").write_bytes(zstandard.compress(tokens.replace(b" hello", b" hellp")))
     with pytest.raises(DamagedError, match="not the published one"):
@@ -82,7 +82,7 @@ def test_another_table_that_decompresses_is_damage(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(VOCABULARIES))
 def test_our_definitions_are_tiktokens(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pattern, special tokens and vocabulary are those that tiktoken itself would have downloaded."""
+    """Pattern, special tokens and vocabulary are those that tiktoken would download."""
 
     def ours(_url: str, expected_hash: str) -> dict[bytes, int]:
         assert expected_hash == VOCABULARIES[name].published
@@ -100,7 +100,7 @@ def test_our_definitions_are_tiktokens(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
-    """Importing the module loads nothing; estimates do not either; a first short count reads the ranks, a long one loads tiktoken."""
+    """Importing loads nothing, a short count the ranks, a long count tiktoken."""
     program = (
         "import sys, projections, projections.tokens as tokens\n"
         "counter = tokens.TokenCounter()\n"
@@ -122,7 +122,7 @@ def test_importing_loads_neither_tiktoken_nor_a_vocabulary() -> None:
 def test_threads_that_count_at_once_share_one_load(
     loader: str, text: str, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks are read once, and an encoder is built once, however many threads ask for it first."""
+    """Threads that count at once share one load of the ranks and one encoder."""
     loads: list[str] = []
     load = getattr(encodings_module, loader)
 
@@ -150,7 +150,7 @@ def test_threads_that_count_at_once_share_one_load(
 
 
 def test_a_loaded_vocabulary_keeps_no_second_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After loading, the Python side of the vocabulary (20 MB of it) is given back."""
+    """After loading, the Python copy of the vocabulary (20 MB) is freed."""
     monkeypatch.setattr(encodings_module, "_encoders", {})
     monkeypatch.setattr(encodings_module, "_first", {})
     tracemalloc.start()
@@ -164,7 +164,7 @@ def test_a_loaded_vocabulary_keeps_no_second_copy(monkeypatch: pytest.MonkeyPatc
 
 
 def test_models_have_the_encoding_that_tiktoken_says() -> None:
-    """Every model tiktoken knows with one of the two vocabularies gets that one."""
+    """Every model that tiktoken knows with one of the two vocabularies gets it."""
     names = {"cl100k_base": "cl100k_base", "o200k_base": "o200k_base", "o200k_harmony": "o200k_base"}
     checked = 0
     for table, ending in ((tiktoken.model.MODEL_TO_ENCODING, ""), (tiktoken.model.MODEL_PREFIX_TO_ENCODING, "x-1")):
@@ -186,19 +186,19 @@ def test_models_have_the_encoding_that_tiktoken_says() -> None:
     ],
 )
 def test_a_model_name_chooses_its_encoding(model: str, encoding: str) -> None:
-    """Providers, gateways and case do not matter, and an unknown model has the default."""
+    """A model's name chooses its encoding in any case and behind any provider's prefix."""
     assert encoding_for(model) == encoding
     assert TokenCounter.for_model(model).name == encoding
 
 
 def test_overrides_choose_first() -> None:
-    """An embedder's own table of model names goes before the one in the package."""
+    """An embedder's table of model names goes before the package's."""
     assert encoding_for("acme/llm-7", {"LLM": "cl100k_base"}) == "cl100k_base"
     assert encoding_for("gpt-4", {"gpt": "o200k_base", "gpt-4-": "cl100k_base"}) == "o200k_base"
 
 
 def test_a_recorded_name_gives_its_counter_back() -> None:
-    """A counter is found by the name kept with its counts, and an unknown name is a typed error."""
+    """A counter is found by its recorded name; an unknown name is a typed error."""
     assert [counter_named(name).name for name in ("o200k_base", "cl100k_base", "chars/4")] == [
         "o200k_base",
         "cl100k_base",

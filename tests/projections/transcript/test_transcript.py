@@ -1,4 +1,4 @@
-"""The transcript: all that was said, with marks, read newest first (promise 8: bounded reading)."""
+"""The transcript is read newest first, in pages, with marks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from eventlog.values import Agent, Patch, Retry, Subtask, Text
 from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
 from projections.transcript import pages
-from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, said
+from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, transcript_message
 from tests.support.history_strategies import Command, Grower, commands
 
 PROJECTION = TranscriptProjection()
@@ -37,7 +37,7 @@ def filled(store: eventlog.Store, steps: list[Command]) -> eventlog.Session:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(commands(), min_size=8, max_size=50), st.integers(1, 9), st.data())
 def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, data: st.DataObject) -> None:
-    """Newest first in small windows, at any version, is the whole fold turned round: marks, texts, coverage and all."""
+    """Pages from the end equal the whole projection reversed, at any version."""
     with eventlog.open("memory:") as store, pytest.MonkeyPatch.context() as patched:
         patched.setattr(pages, "WINDOW", window)
         session = filled(store, steps)
@@ -46,7 +46,7 @@ def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, da
             state, _ = replay(PROJECTION, session, at)
             for part in redacted & state.where.keys():
                 state.where[part][1].redacted = True
-            expected = [said(message, store.text) for message in state.messages.values()]
+            expected = [transcript_message(message, store.text) for message in state.messages.values()]
             assert [*Transcript(session, at).newest_first()] == expected[::-1]
             assert Transcript(session, at).oldest_first() == expected
 
@@ -62,7 +62,7 @@ def _messages(store: eventlog.Store, count: int) -> eventlog.Session:
 
 
 def test_a_whole_transcript_reads_each_large_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Large texts come in bulk, some at a time, and one that many messages have in common comes once."""
+    """Large texts are read in bulk, and one that several messages share is read once."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(70):
@@ -82,7 +82,7 @@ def test_a_whole_transcript_reads_each_large_text_once(monkeypatch: pytest.Monke
 
 
 def test_a_large_text_that_grows_stays_one_text() -> None:
-    """What is kept by reference and what is streamed behind it are told together, and in the state deltas are one piece beside it."""
+    """Bodies and the deltas after them are joined; the state has the deltas as one piece."""
     bodies: dict[bytes, bytes] = {}
     large = to_content("large " * 1_000, bodies)
     deltas = [ev.PartDelta("p", "text", text) for text in ("and ", "", "more")]
@@ -100,7 +100,7 @@ def test_a_large_text_that_grows_stays_one_text() -> None:
 
 
 def test_what_two_compactions_cover_stays_covered_without_the_first() -> None:
-    """A message whose older compaction was taken out is marked by the newer one that covers it, read from either end."""
+    """After a compaction is undone, the newer one that covers a message marks it."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         asked = session.user("covered by both")
@@ -114,7 +114,7 @@ def test_what_two_compactions_cover_stays_covered_without_the_first() -> None:
 
 
 def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were() -> None:
-    """An older compaction whose tail has been promoted since covers what it covered when it was completed, read from either end."""
+    """A compaction covers what it covered when it completed, after a promotion, too."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("asked")
@@ -134,7 +134,7 @@ def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were() -> N
 
 @pytest.mark.parametrize("bound", ["tail", "through"])
 def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str) -> None:
-    """What was said while it waited is before it, read from either end."""
+    """A message that waited comes after what was said meanwhile, read from either end."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("asked")
@@ -164,7 +164,7 @@ def _compacted(session: eventlog.Session, *, tail: str | None = None, through: s
 
 
 def test_pages_follow_each_other() -> None:
-    """Pages of any size, each begun where the last one ended, give every message once."""
+    """Pages of any size, each starting at the last one's cursor, give every message once."""
     with eventlog.open("memory:") as store:
         transcript = Transcript(_messages(store, 25))
         found: list[TranscriptMessage] = []
@@ -175,7 +175,7 @@ def test_pages_follow_each_other() -> None:
 
 @pytest.mark.promise(8)
 def test_a_page_does_not_read_the_history_before_it() -> None:
-    """Promise 8: the newest page reads its own events only, whatever the length of the history."""
+    """Promise 8: the newest page reads only its own events, however long the history is."""
     with eventlog.open("memory:") as store:
         session = _messages(store, 4_000)
         read: list[int] = []
@@ -193,7 +193,7 @@ def test_a_page_does_not_read_the_history_before_it() -> None:
 
 
 def test_marks() -> None:
-    """Removed, pruned, redacted, covered and open are told; of a redacted part nothing but its kind."""
+    """Removed, pruned, redacted, covered and open are marked; a redacted part has its kind."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user([Text("one"), Text("secret"), Subtask("task", "what", "who"), Agent("helper")], id="u1")
@@ -246,7 +246,7 @@ def test_marks() -> None:
 
 
 def test_what_was_rolled_back_is_not_said_any_more() -> None:
-    """The transcript is that of the effective history; the version before the rollback still has the rest."""
+    """The transcript has the effective history; an earlier version still has everything."""
     with eventlog.open("memory:") as store:
         session = _messages(store, 6)
         version = session.version

@@ -1,4 +1,4 @@
-"""How what a compaction carries is worded, where that decides what survives."""
+"""Texts carried by a compaction, where their wording decides what survives."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LONG = "x" * PINNED_SHOWN + "the end"
 
 
 def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> None:
-    """Spec §5.4: a pinned fact stands nowhere else, so none of it is left out; of a long part it is said how to read the rest."""
+    """A pinned fact is carried whole; a long part says how to recall the remainder."""
     fact, part = Pin("p1", None, (LONG,)), Pin("p2", "prt_1", (LONG,))
     assert carried_text(Carried(pins=(fact,)), str) == f"## Pinned\n- {LONG}"
     said = carried_text(Carried(todos=(Todo("a"),), pins=(part,)), str)
@@ -23,7 +23,7 @@ def test_a_pinned_fact_is_carried_whole_and_a_long_part_can_be_recalled() -> Non
 
 
 def test_a_file_that_a_call_failed_to_write_was_not_touched() -> None:
-    """Spec §5.4 "files touched": a refused call touched nothing; one that was broken off may have."""
+    """A file is touched by a call that broke off, not by a refused one."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         with session.assistant() as reply:

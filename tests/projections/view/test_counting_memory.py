@@ -12,7 +12,7 @@ CHARACTERS = 20_000_000
 
 
 def test_a_large_text_is_not_copied_to_be_counted() -> None:
-    """A large output is hashed piece by piece: beside it, counting takes a few pieces of memory."""
+    """Counting a large output takes a few pieces of memory beside it."""
     messages = [NeutralMessage("tool", (Result("c", "bash", "x" * CHARACTERS),))]
     counter = ViewCounter(CharsCounter())
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The longest recorded session: its view at any past version is the view that was computed live then (promise 10)."""
+"""Promise 10: each past view of the longest recorded session equals the live one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ pytestmark = pytest.mark.promise(10)
 LONGEST = "entireio_codex/entire-graph__d9_4ea7db13b9_0_full.jsonl"
 VERSIONS = 1_000
 PARTS = 4
-"""Equal shares of the versions, one of them in CI and all with EVERDELTA_SLOW=1."""
+"""The versions are split into shares: one of them in CI, all with EVERDELTA_SLOW=1."""
 
 
 def recorded(store: Store) -> Session:
-    """The session that was recorded, imported."""
+    """The recorded session, imported."""
     import_file(store, shared_path("data", LONGEST))
     return max((store.session(info.id) for info in store.sessions()), key=lambda session: session.version)
 
 
 def said_again(source: Session, store: Store, stops: set[int]) -> tuple[Session, dict[int, tuple[bytes, int]]]:
-    """The same session written once more, with a live view beside it: digest and length of what that showed at each stop."""
+    """Write the session again; digest and length of its live view at each stop."""
     session: Session | None = None
     live: LiveView | None = None
     seen: dict[int, tuple[bytes, int]] = {}
@@ -64,7 +64,7 @@ def said_again(source: Session, store: Store, stops: set[int]) -> tuple[Session,
 
 @pytest.mark.parametrize("part", range(PARTS if SLOW else 1))
 def test_a_thousand_past_versions_are_what_they_were(tmp_path: Path, part: int) -> None:
-    """Issue 5: the view at 1,000 random versions of the longest session equals the view computed live then, also opened again."""
+    """1,000 random past views equal those computed live, also after reopening."""
     with eventlog.open("memory:") as original:
         source = recorded(original)
         newest = source.version
@@ -76,7 +76,7 @@ def test_a_thousand_past_versions_are_what_they_were(tmp_path: Path, part: int) 
             name = session.id
     with eventlog.open(tmp_path / "s", read_only=True) as store:
         session = store.session(name)
-        for version in chosen:  # in no order
+        for version in chosen:  # in random order
             view = ModelView.of(session, version)
             assert (view.digest, len(view.messages)) == seen[version], version
     assert len({digest for digest, _ in seen.values()}) > len(chosen) // 10, "the versions differ"

@@ -1,4 +1,4 @@
-"""The model-visible view: spec §4, promises 7, 9 and 10."""
+"""The model-visible view: promises 7, 9 and 10."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def view_of(recording: Recording, options: RenderOptions = DEFAULT, at: int | No
 
 
 def said(*events: ev.Event, options: RenderOptions = DEFAULT) -> list[dict[str, Any]]:
-    """What the model would be sent after these events, in the form of OpenAI Chat."""
+    """The OpenAI Chat request after these events."""
     items = [(1_000 + number, event) for number, event in enumerate([ev.SessionStarted(), *events])]
     return chat_messages(view_of(Recording(items), options))
 
@@ -105,7 +105,7 @@ def called(part: str, *, message: str = "a", call: str = "c1", executed: bool = 
 @QUICK
 @given(histories())
 def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
-    """`apply_run` equals applying the deltas one by one, compared as encoded bytes."""
+    """`apply_run` equals applying the deltas one by one, as encoded bytes."""
     whole, single = (replay(PROJECTION, Recording(items, runs=runs)).state.encode() for runs in (True, False))
     assert whole == single
 
@@ -113,7 +113,7 @@ def test_runs_of_deltas_fold_like_single_deltas(items: list[Timed]) -> None:
 @QUICK
 @given(histories(max_size=60), st.data())
 def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.DataObject) -> None:
-    """Promise 7: replay from 1 = replay from any checkpoint = live, as encoded bytes, with rollbacks and undos."""
+    """Promise 7: replay from 1, from any checkpoint and live give the same bytes."""
     recording = Recording(items[:1])
     checkpoints = Checkpoints(MemoryLog())
     follower = Follower(PROJECTION, recording, checkpoints)
@@ -133,7 +133,7 @@ def test_replay_from_any_checkpoint_equals_live(items: list[Timed], data: st.Dat
 @QUICK
 @given(histories())
 def test_state_survives_its_encoding(items: list[Timed]) -> None:
-    """A checkpoint is the encoded state: it decodes to an equal one, which goes on in the same way."""
+    """A checkpoint decodes to an equal state that goes on in the same way."""
     recording = Recording(items)
     spans = list(recording.history())
     half = len(spans) // 2
@@ -148,7 +148,7 @@ def test_state_survives_its_encoding(items: list[Timed]) -> None:
 
 
 def test_damaged_checkpoints_are_passed_over() -> None:
-    """Spec §6: a damaged checkpoint is not used, the one before is, and none is fine too; reading writes nothing."""
+    """A damaged checkpoint is ignored for the one before, or none; reading writes nothing."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -170,7 +170,7 @@ def test_damaged_checkpoints_are_passed_over() -> None:
 
 @pytest.mark.promise(14)
 def test_few_checkpoints_are_kept() -> None:
-    """Promise 14: checkpoints of a session do not grow in number with its history, and old ones stay among them."""
+    """Promise 14: a session keeps a bounded number of checkpoints, old ones among them."""
     log = MemoryLog()
     checkpoints = Checkpoints(log)
     recording = Recording([(1, ev.SessionStarted())])
@@ -184,10 +184,10 @@ def test_few_checkpoints_are_kept() -> None:
 
 
 def test_unknown_events_are_errors() -> None:
-    """`apply` is total: an event kind that the fold does not know is an error, not a skip."""
+    """An unknown event kind raises an error and is never skipped."""
 
     class Strange(ev.Base, frozen=True, array_like=True, tag="zz"):
-        """An event of tomorrow."""
+        """An event kind of a newer program."""
 
     with pytest.raises(UnknownEventError):
         apply.apply(Conversation(whole=True), Strange(), 1, 1)  # type: ignore[arg-type]  # that it is none is the point
@@ -199,7 +199,7 @@ def test_unknown_events_are_errors() -> None:
 @QUICK
 @given(histories(max_size=50), RISING, st.integers(1, 4))
 def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions, stride: int) -> None:
-    """Spec §4.10: the view kept up to date event by event is the one rendered from the start, at every look."""
+    """The view updated event by event equals the one rendered from the start."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -224,7 +224,7 @@ ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", 
 @QUICK
 @given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
-    """Spec §4.9: ordinary events change nothing before the message they belong to."""
+    """Ordinary events change no message before their own."""
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -237,7 +237,7 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
-        first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
+        first = min(order.get(message, len(order)) for message in changing)  # the message may not be shown yet
         count = next(
             (place for place, message in enumerate(before) if order.get(message.source, 0) >= first), len(before)
         )
@@ -246,7 +246,7 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
 
 
 def test_next_view_shares_what_did_not_change() -> None:
-    """Spec §4.10: one more event renders its own message only; all others are the same objects."""
+    """One more event renders its own message only; all others are the same objects."""
     items: list[Timed] = [(1, ev.SessionStarted())]
     for number in range(300):
         items += [(2, event) for event in [*asked(f"u{number}", "q"), *answered(f"a{number}", "r")]]
@@ -270,7 +270,7 @@ def test_next_view_shares_what_did_not_change() -> None:
 
 
 def test_a_delta_renders_its_own_part_only() -> None:
-    """Spec §4.10: in an open message with many finished calls one more delta renders the part that grows, nothing else."""
+    """A delta re-renders its own part only, beside many finished calls."""
     counts: list[list[int]] = []
     for calls in (2, 60):
         begun: list[ev.Event] = [*asked("u", "q"), ev.AssistantMessageStarted("a", model=ONE), ev.StepStarted("a", "s")]
@@ -315,7 +315,7 @@ def test_a_delta_renders_its_own_part_only() -> None:
 @QUICK
 @given(histories(max_size=60), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_every_call_has_exactly_one_result(items: list[Timed], options: RenderOptions) -> None:
-    """Spec §4.3-4.4: a call is answered once, in its own message or in the one that follows; no result is alone."""
+    """A call has exactly one result, in its own message or the next; none stands alone."""
     messages = list(view_of(Recording(items), options))
     for index, message in enumerate(messages):
         calls = [part.call for part in message.parts if isinstance(part, Call)]
@@ -339,14 +339,14 @@ SIGNED: list[Timed] = [
     (4, ev.PartStarted("a", "p", Reasoning())),
     (5, ev.PartEnded("p", '{"p":{"s":1}}')),
 ]
-"""Reasoning that is not told, but signed."""
+"""Reasoning without text but with a signature."""
 
 
 @QUICK
 @given(histories(max_size=60))
 @example(items=SIGNED)
 def test_default_view_has_no_empty_messages(items: list[Timed]) -> None:
-    """The default preset sends no message without parts and no empty text, whatever happened; reasoning may be all in its metadata."""
+    """The default preset sends no message without parts and no empty text."""
     for message in view_of(Recording(items)):
         assert message.parts
         for part in message.parts:
@@ -360,14 +360,14 @@ REDACTED_CALL: list[Timed] = [
     (4, ev.PartStarted("a", "p", Tool("c", "bash"))),
     (5, ev.PartRedacted("p")),
 ]
-"""A call that was redacted before it had a result."""
+"""A call redacted before it had a result."""
 
 
 @QUICK
 @given(histories(max_size=50, without=("rollback",)))
 @example(items=REDACTED_CALL)
 def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None:
-    """Spec §9: in the default preset the view before and after settling is equal."""
+    """Settling open parts leaves the default preset's view unchanged."""
     recording = Recording(items)
     before = list(view_of(recording))
     state = State()
@@ -383,7 +383,7 @@ def test_settling_what_was_left_open_changes_nothing(items: list[Timed]) -> None
 @QUICK
 @given(histories(max_size=40), st.data())
 def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.DataObject) -> None:
-    """Spec §7: after a rollback to v the view is that right after v, redactions apart; a rollback can be undone."""
+    """A rollback to v restores the view after v, redactions apart, and can be undone."""
     recording = Recording(items)
     last = recording.version
     to = data.draw(st.integers(1, last))
@@ -399,7 +399,7 @@ def test_rollback_gives_the_view_of_its_target(items: list[Timed], data: st.Data
 @pytest.mark.promise(9)
 @BOTH
 def test_undoing_a_compaction_gives_the_view_back(options: RenderOptions) -> None:
-    """Promise 9: the view after the undo of a compaction, and of one upon another, equals the view before it."""
+    """Promise 9: undoing a compaction, also one upon another, restores the view."""
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -443,7 +443,7 @@ def texts(messages: list[dict[str, Any]]) -> list[object]:
 
 
 def test_a_compaction_stands_for_what_it_covers() -> None:
-    """Spec §4.1: marker, summary, then whatever is not covered, in order; older pairs are hidden; an unknown tail is none."""
+    """A compaction shows marker, summary and uncovered messages; older pairs are hidden."""
     start = [*asked("u1", "one"), *answered("a1", "two"), *asked("u2", "three"), *answered("a2", "four")]
     question = "What did we do so far?"
     kept = [*start, *compacted("k", "sum", tail="u2", through="a1"), *asked("u3", "five")]
@@ -456,7 +456,7 @@ def test_a_compaction_stands_for_what_it_covers() -> None:
 
 @pytest.mark.parametrize("count", [2, 3, 5, 7])
 def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
-    """Spec §4.1: requested, running and failed compactions hide nothing and show nothing."""
+    """Requested, running and failed compactions hide and show nothing."""
     events = compacted("k", "sum")[:count]
     assert texts(said(*asked("u1", "one"), *events)) == ["one"]
     failed = [*compacted("k", "sum")[:-1], ev.CompactionFailed("k.c", "empty", "k.s")]
@@ -465,7 +465,7 @@ def test_a_compaction_that_is_not_completed_hides_nothing(count: int) -> None:
 
 @pytest.mark.promise(9)
 def test_restoring_a_pruned_result_gives_the_view_back() -> None:
-    """Promise 9: prune shows the marker and no files; restore shows all again."""
+    """Promise 9: a prune shows the marker without files; a restore shows all again."""
     done = ev.ToolCompleted("p", "out", None, "", None, (Attachment("image/png", PICTURE),))
     start = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), done, ev.MessageFinished("a", "stop")]
     before = said(*start)
@@ -478,7 +478,7 @@ def test_restoring_a_pruned_result_gives_the_view_back() -> None:
 
 
 def test_user_parts() -> None:
-    """Spec §4.2: ignored and empty texts are not sent, synthetic ones are; files that became text are not; a subtask is a sentence."""
+    """Empty and ignored texts are not sent, synthetic ones are; subtasks are a sentence."""
     parts: Sequence[PartKind] = [
         Text("hello"),
         Text(""),
@@ -504,7 +504,7 @@ def test_user_parts() -> None:
 
 
 def test_tool_results() -> None:
-    """Spec §4.4: output, error, interruption and unfinished input; truncation shows its preview."""
+    """Results show output, error, interruption or unfinished input; previews if truncated."""
     events = [
         ev.AssistantMessageStarted("a"),
         *called("p1", call="1"),
@@ -526,7 +526,7 @@ def test_tool_results() -> None:
 
 
 def test_provider_executed_tools_are_answered_in_place() -> None:
-    """Spec §4.3: the result of a tool that the provider ran is in the same message."""
+    """A provider-run tool's result is in the same message."""
     begun: list[ev.Event] = [ev.SessionStarted(), ev.AssistantMessageStarted("a"), *called("p", executed=True)]
     recording = Recording([(1, event) for event in begun])
     recording.add([(2, ev.ToolCompleted("p", "found"))])
@@ -535,7 +535,7 @@ def test_provider_executed_tools_are_answered_in_place() -> None:
 
 
 def test_steps_are_messages_of_their_own() -> None:
-    """A message with two steps is two messages: the second call comes after the first result."""
+    """A message with two steps becomes two: the second call follows the first result."""
     events = [
         ev.AssistantMessageStarted("a"),
         ev.StepStarted("a", "s1"),
@@ -550,7 +550,7 @@ def test_steps_are_messages_of_their_own() -> None:
 
 
 def test_failed_messages() -> None:
-    """Spec §4.3: an error without content is left out, an aborted message with content stays."""
+    """An error without content is omitted, an aborted message with content stays."""
     question = asked("u", "q")
     answer = answered("a", "partly")[:-1]
     aborted = ev.MessageFinished("a", None, MessageError("aborted"))
@@ -562,7 +562,7 @@ def test_failed_messages() -> None:
 
 
 def test_reasoning_of_another_model_is_text() -> None:
-    """Spec §4.3: reasoning keeps its metadata for the same model only; for another it is text, kept apart from the answer."""
+    """Reasoning keeps its metadata for its own model; another model gets it as text."""
     metadata = '{"anthropic":{"signature":"s"}}'
     begun: list[ev.Event] = [
         ev.SessionStarted(),
@@ -584,7 +584,7 @@ def test_reasoning_of_another_model_is_text() -> None:
 
 
 def test_empty_text_is_the_preset_s_only() -> None:
-    """A message that broke off before its first token is not sent by default; `opencode-1.18` sends it empty."""
+    """A message without any text is not sent; `opencode-1.18` sends it empty."""
     events = [*asked("u", "q"), ev.AssistantMessageStarted("a"), ev.PartStarted("a", "t", Text())]
     assert texts(said(*events)) == ["q"]
     assert texts(said(*events, options=OPENCODE_1_18)) == ["q", ""]
@@ -594,7 +594,7 @@ def test_empty_text_is_the_preset_s_only() -> None:
 
 
 def test_media_options() -> None:
-    """Spec §4.5: media stripped, moved behind the result, or refused for a model that cannot take it."""
+    """Media are stripped, moved behind the result, or refused, by the model's abilities."""
     done = ev.ToolCompleted("p", "read", None, "", None, (Attachment("image/png", PICTURE),))
     events = [
         ev.UserMessageAdded("u"),
@@ -623,7 +623,7 @@ def test_media_options() -> None:
 
 
 def test_long_results_are_capped_on_request() -> None:
-    """Spec §4.5: a result over the limit is cut and says how much is missing."""
+    """A result over the limit is cut and says how much is missing."""
     events = [ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "x" * 2_010)]
     assert said(*events)[-1]["content"] == "x" * 2_010
     capped = said(*events, options=RenderOptions(tool_output_limit=2_000))[-1]["content"]
@@ -631,7 +631,7 @@ def test_long_results_are_capped_on_request() -> None:
 
 
 def test_constraints() -> None:
-    """Spec §4.5: no two user messages in a row, nothing empty, a message between result and user, call ids that are taken."""
+    """No two user messages in a row, nothing empty, no taken call ids."""
     events = [
         *asked("u1", "one"),
         *asked("u2", "two"),
@@ -656,7 +656,7 @@ def test_constraints() -> None:
 
 
 def test_what_was_joined_is_joined_again_after_a_change() -> None:
-    """Messages joined behind an inserted answer stay whole when one of them changes later, live as afresh."""
+    """Joined messages stay whole when one changes later, live as in a fresh view."""
     options = RenderOptions(constraints=Constraints(alternate=True, after_tool="Done."))
     begun = [*asked("u", "q"), ev.AssistantMessageStarted("a"), *called("p"), ev.ToolCompleted("p", "out")]
     begun += [ev.MessageFinished("a", "stop"), *asked("q1", "one"), *asked("q2", "two"), *answered("b", "yes")]
@@ -674,7 +674,7 @@ def test_what_was_joined_is_joined_again_after_a_change() -> None:
 @QUICK
 @given(histories(max_size=50), st.integers(1, 3))
 def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
-    """Alternation joins neighbours the same way live and afresh, and never leaves two user messages in a row."""
+    """Alternation joins neighbours live as in a fresh view, never two users in a row."""
     options = RenderOptions(constraints=Constraints(alternate=True, drop_empty=True, after_tool="Done."))
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
@@ -692,7 +692,7 @@ def test_constraints_hold_live(items: list[Timed], stride: int) -> None:
 
 
 def test_reminder_and_max_steps() -> None:
-    """Spec §4.6-4.7: a message sent while a turn runs is wrapped on request; the last message may tell the model to stop."""
+    """On request a message sent mid-turn is wrapped, and the last one may say stop."""
     events = [*asked("u1", "start"), *answered("a1", "working", reason="tool-calls"), *asked("u2", "also this")]
     assert texts(said(*events))[-1] == "also this"
     wrapped = texts(said(*events, options=RenderOptions(reminder=True)))
@@ -707,7 +707,7 @@ def test_reminder_and_max_steps() -> None:
 
 
 def test_every_queued_message_is_wrapped() -> None:
-    """Spec §4.6: however many messages were sent while a turn runs, each is wrapped, and none is when the turn is over."""
+    """Every message sent while a turn runs is wrapped, and none after the turn."""
     options = RenderOptions(reminder=True)
     recording = Recording([(1, ev.SessionStarted())])
     follower = Follower(PROJECTION, recording)
@@ -726,7 +726,7 @@ def test_every_queued_message_is_wrapped() -> None:
 
 
 def test_presets_by_name() -> None:
-    """Spec §4.13: two presets; another name is a typed error."""
+    """Two presets exist; another name is a typed error."""
     assert preset("default") == DEFAULT
     assert preset("opencode-1.18") == OPENCODE_1_18
     with pytest.raises(NotFoundError):
@@ -737,7 +737,7 @@ def test_presets_by_name() -> None:
 
 
 def test_view_of_a_session() -> None:
-    """The handle's shape: messages, tokens, system prompt, digest, and the view inside a stream (spec §4.11)."""
+    """`view` gives messages, tokens, system prompt and digest, also inside a stream."""
     with eventlog.open("memory:") as store:
         session = store.create_session(title="t")
         session.set_system_prompt("You are terse.", "Caller's.")
@@ -774,7 +774,7 @@ def test_view_of_a_session() -> None:
 
 
 def test_the_header_is_stable() -> None:
-    """Spec §4.8: the first segment keeps its bytes from turn to turn whatever the rest does, and a hook may change both, live too."""
+    """The header segment keeps its bytes every turn; a hook may change both segments."""
 
     def hook(segments: tuple[str, ...]) -> list[str]:
         return [segments[0].upper(), *segments[1:], "hooked"]
@@ -799,7 +799,7 @@ def test_the_header_is_stable() -> None:
 
 
 def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
-    """Spec §4.11: `view(v)` at each version of a stream has the text up to it; a step's own view leaves out the message it fills."""
+    """A view inside a stream has the text so far; a step's view omits its own message."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("q", id="u")
@@ -830,7 +830,7 @@ def test_a_view_inside_a_stream_has_the_text_so_far() -> None:
 
 @pytest.mark.promise(8)
 def test_checkpoint_of_a_session_is_used() -> None:
-    """Promise 8: opening the view of a long session reads the events after the checkpoint only; reading writes nothing."""
+    """Promise 8: opening a long session's view reads the events after its checkpoint."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(30):
@@ -854,7 +854,7 @@ def test_checkpoint_of_a_session_is_used() -> None:
 
 @pytest.mark.promise(8)
 def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
-    """Promise 8: opening a view reads the newest of its checkpoints, and nothing of what only commands need."""
+    """Promise 8: opening a view reads one checkpoint and none of the command state."""
     with eventlog.open(tmp_path, checkpoint_events=10) as store:
         session = store.create_session(id="s")
         live = LiveView(session)
@@ -874,7 +874,7 @@ def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
 @QUICK
 @given(histories(max_size=50))
 def test_a_batch_is_its_events(items: list[Timed]) -> None:
-    """`apply_batch` takes in what applying its events one by one does, up to a rollback, and says where it stopped."""
+    """`apply_batch` equals applying its events one by one, up to a rollback."""
     (decoded,) = Recording(items).decoded_commits()
     projection = TranscriptProjection()
     many, stopped = projection.apply_batch(projection.initial(), decoded.batch, 1)
@@ -885,7 +885,7 @@ def test_a_batch_is_its_events(items: list[Timed]) -> None:
 
 @pytest.mark.promise(8)
 def test_a_fork_opens_at_its_parents_checkpoint() -> None:
-    """Promise 8: opening the view of a fork costs the events after the newest checkpoint of what it inherited."""
+    """Promise 8: opening a fork's view starts at its newest inherited checkpoint."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         for number in range(30):
@@ -896,7 +896,7 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         session.user("after the checkpoint")
         fork = session.fork()
         session.user("in the parent")
-        LiveView(session).save()  # too new for the fork
+        LiveView(session).save()  # a checkpoint too new for the fork
         fork.user("in the fork")
         read: list[int] = []
         decoded_commits = fork.decoded_commits
@@ -914,7 +914,7 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
 
 
 def test_redaction_counts_at_every_version() -> None:
-    """A redacted part is hidden in the view of every version, also of earlier ones."""
+    """A redaction hides its part in the view of every version, earlier ones too."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("the password is hunter2")
@@ -940,13 +940,13 @@ PARTLY = [
 @settings(max_examples=150, deadline=None)
 @given(histories(max_size=50), st.sampled_from(PARTLY))
 def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], options: RenderOptions) -> None:
-    """Spec §4.12: a part is said to be shown exactly if the view without it is another one."""
+    """A part is explained as shown exactly if the view without it differs."""
     recording = Recording(items)
     state, _ = replay(PROJECTION, recording)
     whole = list(view_of(recording, options))
     for name, (_, part) in list(state.where.items()):
         if part.removed or isinstance(part, (NotePart, StepPart)):
-            continue  # of those that are never sent a step's beginning parts its message, all the same
+            continue  # never sent, but a removed step start would change how its message is split
         reason = reason_in(state, options, recording.text, name)
         part.removed = True
         without = list(Assembly(state, options, recording.text).view())
@@ -958,7 +958,7 @@ SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
 
 
 def test_explanations_follow_the_rendering() -> None:
-    """Spec §4.12: what is sent only as a text, or not at all, or redacted later, is explained so."""
+    """Explanations say what is sent as text only, not sent, or redacted since."""
     two = RenderOptions(model=Model("p", "two"))
     events: list[ev.Event] = [
         *asked("u", "one", " ", "secret"),
@@ -996,7 +996,7 @@ def test_explanations_follow_the_rendering() -> None:
 
 
 def test_explain() -> None:
-    """Spec §4.12: for any part, why it is or is not in the view."""
+    """`explain` says for any part why it is or is not in the view."""
     events = [
         *asked("u0", "old"),
         *answered("a0", "older answer"),

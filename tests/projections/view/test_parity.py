@@ -1,4 +1,4 @@
-"""The preset `opencode-1.18` against what the real OpenCode 1.18.33 sent (spec §4.13)."""
+"""The preset `opencode-1.18` against what the real OpenCode 1.18.33 sent."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ STORED_NOWHERE = (
     "<system-reminder>\n# Plan Mode",
     "<system-reminder>\nYour operational mode has changed from plan to build",
 )
-"""Texts of requests that OpenCode stores nowhere; the scenario `plan-switch` is compared without them."""
+"""Request texts that OpenCode does not store; `plan-switch` is compared without them."""
 
 
 def test_all_scenarios_are_there() -> None:
-    """The comparison below is not over an empty folder."""
+    """The parity scenarios exist, so that the comparison is not empty."""
     shared_path("parity", "dev")
     assert len(SCENARIOS) == 45
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_view_equals_what_was_sent(scenario: Scenario) -> None:
-    """Every normal request equals our view of the state it was made from, message by message, as JSON."""
+    """Each recorded normal request equals our view of its state, message by message."""
     pairs = [pair for pair in scenario.pairs() if pair.kind == "normal"]
     assert len(pairs) >= 2
     for pair in pairs:
@@ -57,7 +57,7 @@ def test_view_equals_what_was_sent(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("name", [name for _, name in DEVIATIONS])
 def test_deviations_keep_the_head(name: str) -> None:
-    """Where we differ we send more: everything that OpenCode sent, in its order, and the head that it lost."""
+    """Where views differ, ours has all that OpenCode sent, and the head that it lost."""
     shared_path("parity", "dev")
     scenario = next(found for found in SCENARIOS if found.name == "compact-fail")
     pair = next(found for found in scenario.pairs() if found.name == name)
@@ -79,7 +79,7 @@ def _view(pair: Pair, stop: str | None) -> list[dict[str, Any]]:
 
 
 def _parsed(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as JSON values, with the calls' arguments parsed."""
+    """The messages as JSON values, with parsed arguments."""
     found: list[dict[str, Any]] = json.loads(json.dumps(messages))
     for message in found:
         for call in message.get("tool_calls", ()):

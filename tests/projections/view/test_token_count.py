@@ -1,4 +1,4 @@
-"""The tokens of views that follow each other: what they share is counted once, and the sum is that of the whole view."""
+"""Token counts of successive views: shared messages count once, sums are exact."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PICTURE = File("image/png", "data:image/png;base64,AAAA", "a.png")
 
 
 class Counting(CharsCounter):
-    """Counts characters, and remembers which texts it was asked for."""
+    """A counter of characters that records the texts it was asked for."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.fails = False
 
     def count(self, text: str) -> int:
-        """As the estimate does."""
+        """Count as the estimate does."""
         if self.fails:
             raise LookupError(text)
         self.asked.append(text)
@@ -58,7 +58,7 @@ def messages(draw: st.DrawFn) -> NeutralMessage:
 def test_views_that_follow_each_other(
     pool: list[NeutralMessage], steps: list[tuple[int, int]], system: list[str]
 ) -> None:
-    """The count of each view is the one that a new counter gives, wherever it begins to differ from the view before."""
+    """The count of each successive view equals a new counter's."""
     counter = ViewCounter(CharsCounter())
     view: list[NeutralMessage] = []
     for keep, more in steps:
@@ -69,7 +69,7 @@ def test_views_that_follow_each_other(
 
 
 def test_only_what_is_new_is_counted() -> None:
-    """Spec §4.10: after a change in the middle the changed message is counted, and no other text."""
+    """After a change in the middle only the changed message is counted."""
     asking = Counting()
     counter = ViewCounter(asking)
     view = [user(f"message {number}") for number in range(100)]
@@ -83,7 +83,7 @@ def test_only_what_is_new_is_counted() -> None:
 
 
 def test_a_count_that_failed_changes_nothing() -> None:
-    """A counter that raised counts right when it is asked again."""
+    """A failed count changes nothing: the next one is right."""
     asking = Counting()
     counter = ViewCounter(asking)
     view = [user(f"message {number}") for number in range(9)]

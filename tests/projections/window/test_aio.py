@@ -1,4 +1,4 @@
-"""The window for asyncio: the same steps as the one it wraps, with tools and summarisers that are coroutines."""
+"""The asyncio window: the same steps, with coroutines as tools and summarisers."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ async def answer(text: str, path: str | None, tokens: int) -> AsyncIterator[dict
 
 
 async def summarise(request: SummaryRequest) -> AsyncIterator[str]:
-    """A summary that streams."""
+    """A summariser that streams."""
     for piece in sections(f"{len(request.messages)} messages").split("\n"):
         await asyncio.sleep(0)
         yield piece + "\n"
 
 
 async def read(arguments: dict[str, Any]) -> str:
-    """A tool that is a coroutine, and fails for one file."""
+    """A tool that is a coroutine and fails for one file."""
     await asyncio.sleep(0)
     if arguments["file_path"] == "f3":
         raise FileNotFoundError("f3")
@@ -59,7 +59,7 @@ async def read(arguments: dict[str, Any]) -> str:
 
 
 def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
-    """Spec §16: a loop in asyncio has the same steps, and its requests the same digests, as any other."""
+    """A loop in asyncio has the steps and request digests of a blocking one."""
     session = store.create_session()
     session.user("Read all of them. " * 40)
 
@@ -92,7 +92,7 @@ def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
 
 
 def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
-    """Spec §5.4: an abort leaves the boundary before it in force, and the part of the summary that was there in the log."""
+    """A cancelled compaction leaves the old boundary in force and its part in the log."""
     session = store.create_session()
     for number in range(8):
         session.user(f"Question {number}. " * 60)
@@ -127,7 +127,7 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
 
 
 def test_subtasks_are_coroutines(store: Store) -> None:
-    """Spec §8: a subtask's answer or error is the result of its call; a cancelled one is left aborted, its call interrupted."""
+    """A subtask's answer or error is its call's result; cancelled, it is interrupted."""
     session = store.create_session()
     session.user([Text("do"), *(Subtask(f"{name} it", "why", "helper") for name in ("count", "drop", "wait"))])
     waiting = asyncio.Event()
@@ -171,7 +171,7 @@ def test_subtasks_are_coroutines(store: Store) -> None:
 
 
 class Closing:
-    """A stream as providers' packages give it: without an end, and closed by one of two names, at once or awaited."""
+    """An endless provider stream that has one of the known closing methods."""
 
     def __init__(self) -> None:
         self.closed = 0
@@ -182,7 +182,7 @@ class Closing:
 
 
 class ClosesItself(Closing):
-    """With a coroutine named `close`."""
+    """A stream with a coroutine `close`."""
 
     async def close(self) -> None:
         """Close."""
@@ -190,7 +190,7 @@ class ClosesItself(Closing):
 
 
 class ClosesAtOnce(Closing):
-    """With a plain `close`."""
+    """A stream with a plain `close`."""
 
     def close(self) -> None:
         """Close."""
@@ -198,7 +198,7 @@ class ClosesAtOnce(Closing):
 
 
 class ClosesLikeGenerators(Closing):
-    """With `aclose`."""
+    """A stream with `aclose`."""
 
     async def aclose(self) -> None:
         """Close."""
@@ -207,7 +207,7 @@ class ClosesLikeGenerators(Closing):
 
 @pytest.mark.parametrize("kind", [ClosesItself, ClosesAtOnce, ClosesLikeGenerators])
 def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closing]) -> None:
-    """Spec §8: an interrupt aborts the reply as far as it came and closes the provider's stream, whatever its closing is called."""
+    """An interrupt aborts the reply and closes the provider's stream by any method name."""
     session = store.create_session()
     session.user("Go on for ever.")
     chunks = kind()
@@ -226,7 +226,7 @@ def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closin
 
 
 def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
-    """Spec §16: tools of one step that wait for each other both come to their ends, and each result stands at its call."""
+    """Tools of one step run concurrently, and each result stands at its call."""
     session = store.create_session()
     session.user("Read both.")
     meeting: list[asyncio.Event] = []

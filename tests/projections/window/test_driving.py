@@ -13,7 +13,7 @@ from tests.support.shared import shared_path
 
 @pytest.fixture(scope="module", params=[0, 1], ids=["longest", "second"])
 def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Driven]:
-    """One of the longest recorded sessions under each policy."""
+    """The longest recorded sessions, driven under each policy."""
     data = shared_path("data")
     place: int = request.param
     turns = longest_turns(data, Path(tmp_path_factory.mktemp("generated")), 10, most=2)[place]
@@ -21,19 +21,19 @@ def drives(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def test_no_request_is_larger_than_the_window(drives: dict[str, Driven]) -> None:
-    """Issue 3: driven through a 32k window to its end, the view never exceeds usable, whatever the prune policy."""
+    """Through a 32k window the view never exceeds usable, under every prune policy."""
     for planner, driven in drives.items():
         assert driven.blocked == "", planner
         assert 0 < driven.largest < driven.usable == 32_000
 
 
 def test_the_cost_aware_policy_costs_no_more_than_recency(drives: dict[str, Driven]) -> None:
-    """Spec §5.2: pruning only where it pays costs at most what pruning by age does, at the printed prices."""
+    """Pruning only where it pays costs at most what pruning by age does."""
     assert drives["cost-aware"].cost <= drives["recency"].cost
 
 
 def test_every_policy_had_something_to_do(drives: dict[str, Driven]) -> None:
-    """The sessions are larger than the window, so each policy prunes or compacts."""
+    """Every policy prunes or compacts, as the sessions are larger than the window."""
     for driven in drives.values():
         assert driven.prunes + driven.compactions > 0
         assert driven.freed_by_prune + driven.freed_by_compaction > 0

@@ -1,4 +1,4 @@
-"""A hundred compactions cost what they say and nothing else (promise 14, spec §6)."""
+"""Storage of a hundred compactions: their events and nothing else (promise 14)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POLICY = ContextPolicy(
 
 
 def fill(session: Session, number: int) -> None:
-    """A turn as large as the one that the last compaction covered, with outputs that were never seen before."""
+    """A turn as large as the one just compacted, with new outputs."""
     made = random.Random(number)
     session.user(f"question {number}")
     with session.assistant(MODEL) as reply, session.pipeline():
@@ -44,7 +44,7 @@ def view_bytes(session: Session) -> int:
 
 
 def derived(store: Store) -> int:
-    """Bytes that are stored beside events and bodies: checkpoints, counts and whatever else, keys included."""
+    """Bytes stored beside events and bodies: checkpoints, counts and their keys."""
     return sum(len(key) + len(value) for key, value in store.log.scan_derived(b""))
 
 
@@ -54,7 +54,7 @@ def appended(session: Session, after: int) -> int:
 
 
 def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
-    """Promise 14 and the issue: beside the same conversation without them a hundred compactions add less than 2 % of a view's bytes each."""
+    """Promise 14: a hundred compactions add less than 2 % of a view's bytes each."""
     with eventlog.open("memory:") as store, eventlog.open("memory:") as other:
         session, control = store.create_session(id="s"), other.create_session(id="s")
         window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})
@@ -70,7 +70,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
             sizes.append(view_bytes(session))
             assert len(list(store.log.bodies())) == bodies
         with ContextWindow(control, POLICY, environment={}) as counting:
-            assert counting.tokens > COMPACTIONS * 1_000  # so that each of its bodies is counted, too
+            assert counting.tokens > COMPACTIONS * 1_000  # so that each of its bodies is counted
         view = sum(sizes) / COMPACTIONS
         assert max(sizes) < min(sizes) * 1.1
         added = (derived(store) - derived(other)) / COMPACTIONS
@@ -81,7 +81,7 @@ def test_a_hundred_compactions_of_a_constant_view_add_next_to_nothing() -> None:
 
 
 def test_checkpoints_have_references_and_are_few() -> None:
-    """Spec §6: a checkpoint names its bodies and does not hold them, and the older ones are let go."""
+    """A checkpoint refers to bodies by name, and older checkpoints are removed."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         window = ContextWindow(session, POLICY, summarizer=lambda _: sections(), environment={})

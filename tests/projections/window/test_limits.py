@@ -1,4 +1,4 @@
-"""When the window is full: the sums of spec §5.3."""
+"""The window's limit: usable tokens, reserve and overflow."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ policies = st.builds(OverflowPolicy, reserved=some, buffer=counts, output_cap=st
 def test_usable_is_what_the_specification_says(
     limits: Limits | None, policy: OverflowPolicy, expected: int | None
 ) -> None:
-    """An input limit less what is reserved, else the context less the largest answer; never negative, None if unlimited."""
+    """Usable is the input limit less the reserve, else the context less the answer."""
     assert usable(limits, policy) == expected
 
 
 @given(limits, policies)
 def test_usable_leaves_the_room_that_is_asked_for(limits: Limits, policy: OverflowPolicy) -> None:
-    """What may be filled and what is kept free never exceed the limit, and the answer's room is never over the cap."""
+    """Usable and reserve never exceed the limit; the answer stays below its cap."""
     room = usable(limits, policy)
     output = max_output(limits, policy)
     assert 0 < output <= policy.output_cap
@@ -65,11 +65,11 @@ def test_usable_leaves_the_room_that_is_asked_for(limits: Limits, policy: Overfl
     ],
 )
 def test_the_total_of_a_step(tokens: Tokens, expected: int) -> None:
-    """The reported total counts; without one, input, output and cached tokens do, and reasoning does not."""
+    """A step's total is the reported one, or input, output and cached tokens."""
     assert step_total(tokens) == expected
 
 
 @given(counts, st.none() | counts, st.booleans())
 def test_over_is_at_least_usable(count: int, room: int | None, auto: bool) -> None:
-    """As many tokens as are usable are too many; nothing is with `auto` off or in an unlimited window."""
+    """A window is full at usable tokens; never with `auto` off or without a limit."""
     assert is_over(count, room, OverflowPolicy(auto=auto)) is (auto and room is not None and count >= room)

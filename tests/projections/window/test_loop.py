@@ -1,4 +1,4 @@
-"""A loop over a context window with a scripted model: every result of `next_step`, and what a loop does with it (spec §5, §8)."""
+"""Loops over a context window with a scripted model: every result of `next_step`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def memory() -> Iterator[Store]:
-    """A store in memory, for decisions that no engine has a part in."""
+    """A store in memory, for decisions that do not depend on the engine."""
     with eventlog.open("memory:") as store:
         yield store
 
@@ -88,13 +88,13 @@ def session(memory: Store) -> Session:
 
 
 def stopped(step: Step) -> str:
-    """Why a loop ended."""
+    """The reason why a loop ended."""
     assert isinstance(step, (Stop, Blocked, Wait))
     return step.reason
 
 
 def scripted(*answers: Reply) -> Callable[[Request], Reply]:
-    """Answers one after another, the last for ever."""
+    """Give answers one after another, the last one repeatedly."""
     left = list(answers)
     return lambda _request: left.pop(0) if len(left) > 1 else left[0]
 
@@ -108,7 +108,7 @@ def says_nothing(request: SummaryRequest) -> str:
 def until(
     done: int, output: str = "look", tokens: Callable[[Request], int | None] = lambda _request: None
 ) -> Callable[[Request], Reply]:
-    """Calls a tool until the view has so many results or a summary speaks of them, then answers."""
+    """A model that calls a tool until the view has enough results, then answers."""
     made = [0]
 
     def answer(request: Request) -> Reply:
@@ -124,7 +124,7 @@ def until(
 
 
 def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
-    """Spec §8: the model is called, its tools run, it is called with their results, and the loop stops when it has answered."""
+    """A loop calls the model, runs its tools, returns results, and stops at an answer."""
 
     def model(request: Request) -> Reply:
         if not results(request.messages):
@@ -149,7 +149,7 @@ def test_a_turn_calls_tools_and_ends(engine: Engine) -> None:
 
 
 def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_the_next_call(engine: Engine) -> None:
-    """Spec §8: another handle sees the running event when the tool runs, and the result when the model is called again."""
+    """A tool's running event is durable before it runs, its result before the next call."""
     session = engine.open().create_session(id="s")
     session.user("go")
     other = engine.open()
@@ -172,7 +172,7 @@ def test_a_tool_runs_only_after_its_running_is_durable_and_its_result_is_before_
 
 
 def test_nothing_is_written_by_looking(session: Session) -> None:
-    """A window that is only looked at appends nothing; `with` records what was given, once."""
+    """Looking at a window appends nothing; `with` records its arguments once."""
     session.user("hello")
     version = session.version
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, environment={})
@@ -187,7 +187,7 @@ def test_nothing_is_written_by_looking(session: Session) -> None:
 
 
 def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
-    """`begin` is refused without the lease and while a reply is open; a step of the program's is not the window's to perform."""
+    """`begin` is refused without the lease, with an open reply, and for program steps."""
     session.user("hello")
     window = ContextWindow(session, environment={})
     step = window.next_step()
@@ -212,7 +212,7 @@ def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
 
 
 def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
-    """Spec §5.2: inside a loop all but the newest two steps may be pruned, and the next request has them cleared."""
+    """Inside a loop all results but those of the newest two steps may be pruned."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look at everything")
@@ -226,7 +226,7 @@ def test_old_results_are_pruned_inside_a_loop(session: Session) -> None:
 
 
 def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
-    """Spec §5.2: after a loop the newest two turns are protected; undoing the prune restores the view byte for byte."""
+    """After a loop the newest two turns are protected, and undo restores the view."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), prune=PrunePolicy(steps=None))
     limits = Limits(context=41_000, output=1_000)
     loop = Loop(session, lambda _request: Reply("ok"), {"look": lambda _given: "word " * 8_000}, policy, limits)
@@ -254,7 +254,7 @@ def test_old_results_are_pruned_after_a_loop(session: Session) -> None:
 
 
 def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Session) -> None:
-    """Spec §5.4, §5.6: a summary of the head, the newest turns and the newest user message verbatim, a word to go on, the answer."""
+    """A full window is compacted to summary and newest turns, and the loop goes on."""
     talk(session, 14)
     session.user("the newest question")
     heads: list[SummaryRequest] = []
@@ -281,7 +281,7 @@ def test_a_full_window_is_compacted_with_a_tail_and_the_loop_goes_on(session: Se
 
 
 def test_a_compaction_in_the_middle_of_a_turn_keeps_what_was_asked(session: Session) -> None:
-    """Spec §5.4: a turn that does not fit is split, a call stays with its result, and the question stays in words."""
+    """A turn too large is split, calls stay with results, and its question stays."""
     session.user("read it all")
     loop = Loop(
         session,
@@ -300,7 +300,7 @@ def test_a_compaction_in_the_middle_of_a_turn_keeps_what_was_asked(session: Sess
 
 
 def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_is_blocked(session: Session) -> None:
-    """Spec §5.4: an empty summary hides nothing, the one before it stays in force, and three failures in a row end in a clear error."""
+    """An empty summary hides nothing; after three failures in a row the loop is blocked."""
     talk(session, 14)
     good = Loop(session, lambda _request: Reply("fine"), {}, SMALL, LIMITS, {"summarizer": summarized})
     session.user("first")
@@ -333,7 +333,7 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
     ],
 )
 def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answer: list[Piece], reason: str) -> None:
-    """Spec §5.4 "Guard": without the sections, with a tool call, or too large to go on, a summary hides nothing."""
+    """A summary without sections, with a tool call, or too large hides nothing."""
     talk(session, 6)
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=lambda _: answer, environment={})
     before = ModelView.of(session).digest
@@ -344,7 +344,7 @@ def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answ
 
 
 def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> None:
-    """Spec §5.4: what a summariser raises is recorded in the name of its kind, without its words unless they are ours."""
+    """A summariser's error is recorded by its type, without foreign error text."""
     talk(session, 6)
 
     def foreign(request: SummaryRequest) -> Iterator[str]:
@@ -362,7 +362,7 @@ def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> 
 
 
 def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) -> None:
-    """Spec §5.4: a window that is not entered holds the lease from the start of a compaction to its end."""
+    """A window that is not entered holds the lease for the whole compaction."""
     session = engine.open().create_session(id="s")
     talk(session, 14)
     session.user("newest")
@@ -379,7 +379,7 @@ def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) 
 
 
 def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine) -> None:
-    """Spec §8, §9: the half of a summary is never seen, also not beside the whole one that is written after the crash."""
+    """After a crash the half summary is never shown and the compaction is repeated."""
     store = engine.open()
     session = store.create_session(id="s")
     talk(session, 14)
@@ -413,13 +413,13 @@ def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine
 
 
 def crash(session: Session) -> None:
-    """Make what was accepted durable, and the handle's store a dead owner's."""
+    """Flush what was accepted, and make the handle's store a dead owner's."""
     session.flush()
     LIVE.discard(session.store.owner.store)
 
 
 def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Session) -> None:
-    """Promise of the issue: a model that reports itself over the limit whatever it is sent ends after a handful of compactions."""
+    """A model that always reports overflow ends in an error after a few compactions."""
     session.user("go")
     loop = Loop(session, until(1_000, tokens=lambda _request: 100_000), {}, SMALL, LIMITS, {"summarizer": summarized})
     step = loop.run()
@@ -430,7 +430,7 @@ def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Se
 
 
 def test_compactions_that_help_are_never_counted_against_a_session(session: Session) -> None:
-    """Spec §5.4: only failures in a row stop automatic compaction, also where the provider reports no usage."""
+    """Only failures in a row stop automatic compaction, also without reported usage."""
     loop = Loop(session, lambda _request: Reply("word " * 1_500), {}, SMALL, LIMITS, {"summarizer": summarized})
     for number in range(20):
         session.user(f"question {number}")
@@ -439,7 +439,7 @@ def test_compactions_that_help_are_never_counted_against_a_session(session: Sess
 
 
 def test_a_model_that_refuses_every_request_ends_in_a_clear_error(session: Session) -> None:
-    """The same for a provider that calls every request too large."""
+    """A provider that refuses every request as too large ends in a clear error."""
     talk(session, 4)
     session.user("go")
     loop = Loop(session, lambda _request: Reply(refused=True), {}, SMALL, LIMITS, {"summarizer": summarized})
@@ -450,7 +450,7 @@ def test_a_model_that_refuses_every_request_ends_in_a_clear_error(session: Sessi
 
 
 def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> None:
-    """Spec §5: when the system prompt and the tools alone are over, no compaction is tried, and the loop says so."""
+    """A system prompt that alone fills the window is reported without a compaction."""
     session.set_system_prompt("word " * 5_000)
     session.user("go")
     loop = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS)
@@ -463,7 +463,7 @@ def test_a_prompt_that_alone_fills_the_window_is_reported(session: Session) -> N
 
 
 def test_a_limit_on_messages_compacts(session: Session) -> None:
-    """Seed 004: a limit on the number of messages in the view triggers a compaction too."""
+    """A limit on the number of messages in the view triggers a compaction."""
     talk(session, 8, words=3)
     session.user("go")
     policy = msgspec.structs.replace(SMALL, overflow=OverflowPolicy(max_messages=10))
@@ -479,7 +479,7 @@ def test_a_limit_on_messages_compacts(session: Session) -> None:
 
 @pytest.mark.parametrize("switch", ["policy", "environment"])
 def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
-    """Spec §5.3: with `auto=false`, in the policy or the environment, nothing compacts by itself: not usage, count, number or refusal."""
+    """With `auto=false` nothing compacts by itself, by policy or environment."""
     overflow = OverflowPolicy(auto=switch != "policy", max_messages=2)
     environment = {"EVENTLOG_AUTO_COMPACT": "0"} if switch == "environment" else {}
     policy = msgspec.structs.replace(SMALL, overflow=overflow)
@@ -500,7 +500,7 @@ def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
 
 
 def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
-    """`EVENTLOG_PRUNE=0` switches pruning off in a loop and by hand; a value that is neither on nor off is refused."""
+    """`EVENTLOG_PRUNE=0` disables pruning everywhere; an invalid value is refused."""
     policy = ContextPolicy(truncation=TruncationPolicy(enabled=False), overflow=OverflowPolicy(auto=False))
     limits = Limits(context=21_000, output=1_000)
     session.user("look")
@@ -516,7 +516,7 @@ def test_prune_off_is_obeyed_everywhere(session: Session) -> None:
 
 
 def test_the_switches_are_read_from_the_environment(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The switches are those of the process unless others are given, and are not recorded in the session."""
+    """Switches come from the process's environment unless given, and are not recorded."""
     monkeypatch.setenv("EVENTLOG_AUTO_COMPACT", "0")
     monkeypatch.setenv("EVENTLOG_PRUNE", "false")
     window = ContextWindow(session, SMALL)
@@ -531,7 +531,7 @@ PNG = "data:image/png;base64,iVBORw0KGgo="
 
 
 def test_a_refused_request_is_made_again_after_a_compaction(session: Session) -> None:
-    """Spec §5.5: the message is added again with its media named, what its turn had done stays visible, and nobody asks to continue."""
+    """A refused message is added again with its media named, after its turn's work."""
     talk(session, 3, words=20)
     file = File("image/png", PNG, "red.png")
     session.user(
@@ -563,7 +563,7 @@ def test_a_refused_request_is_made_again_after_a_compaction(session: Session) ->
 
 
 def test_without_anything_before_it_a_refused_message_is_not_made_again(session: Session) -> None:
-    """Spec §5.5: if nothing but the refused message exists it is summarised, and the continuation tells of the media."""
+    """A refused message without history is summarised, and the continuation names media."""
     session.user([Text("what is this"), File("image/png", PNG, "red.png")])
     model = scripted(Reply(refused=True), Reply("I cannot see it"))
     loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized})
@@ -578,7 +578,7 @@ def test_without_anything_before_it_a_refused_message_is_not_made_again(session:
 
 
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
-    """Spec §5.6: the hook is told which compaction it is, and with its no, or the policy's, nothing asks to go on."""
+    """A hook or the policy may suppress the continuation after a compaction."""
     told_of: list[AutoContinue] = []
 
     def no(found: AutoContinue) -> bool:
@@ -596,7 +596,7 @@ def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
 
 
 def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Session) -> None:
-    """Spec §8: compacted by hand after the answer, a session has nothing to do, though its newest question stays in the view."""
+    """A session compacted after its answer has nothing to do."""
     session.user([Text("newest"), Subtask("count", "to count", "helper")])
     loop = Loop(session, lambda _request: Reply("word " * 900), {}, SMALL, LIMITS, {"summarizer": summarized})
     assert loop.run() == Stop("finished")
@@ -610,7 +610,7 @@ def test_what_was_answered_before_a_compaction_is_not_asked_again(session: Sessi
 
 
 def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Session) -> None:
-    """Spec §4.6: off by default; when on, it is recorded with the step, and a view with the recorded options is the same."""
+    """Reminders are off by default; when on, the step records it and the view repeats it."""
     from projections import RenderOptions
 
     session.user("count")
@@ -635,7 +635,7 @@ def test_messages_that_arrive_in_a_turn_can_be_wrapped_as_reminders(session: Ses
 
 
 def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Session) -> None:
-    """Spec §8: a step limit is enforced, also across compactions; the last request ends with a word that it is; a new question begins anew."""
+    """The step limit holds across compactions, and the last request announces it."""
     policy = msgspec.structs.replace(SMALL, loop=LoopPolicy(max_steps=14))
     session.user("go on and on")
     tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda given: f"{given} " + "word " * 600}
@@ -654,7 +654,7 @@ def test_the_last_step_of_a_turn_is_told_so_and_no_other_follows(session: Sessio
 
 
 def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
-    """Spec §8: three identical calls in a row block the loop, whatever the order of their arguments, unless they are allowed."""
+    """Three identical calls in a row block the loop, in any argument order, unless allowed."""
     session.user("go")
     tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "nothing"}
     arguments = ['{"a": 1, "b": 2}', '{"b": 2, "a": 1}', '{ "a":1,"b":2 }']
@@ -673,7 +673,7 @@ def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
 
 
 def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: Session) -> None:
-    """Spec §8: a queued message is in no request of the running turn; a steering one is in the next; each queued has a turn of its own."""
+    """A queued message waits for its own turn; a steering one is in the next request."""
     session.user("first")
     arrived: list[str] = []
 
@@ -720,7 +720,7 @@ def test_a_queued_message_waits_unseen_and_is_promoted_after_the_turn(session: S
 
 
 def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine) -> None:
-    """Spec §8: each subtask has a sub-session with its prompt, its answer is a result, a failing one is a failed call, and none runs twice."""
+    """Each subtask runs once in a sub-session, and its answer or error is its result."""
     store = engine.open()
     session = store.create_session(scope="alice")
     session.user([Text("do"), Subtask("count", "to count", "helper"), Subtask("sing", "to sing", "singer")])
@@ -752,7 +752,7 @@ def test_subtasks_run_in_sub_sessions_before_the_model_is_called(engine: Engine)
 
 
 def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine: Engine) -> None:
-    """Spec §8: after a crash inside a subtask it runs again, in the sub-session that it had."""
+    """A subtask that a crash broke off runs again in its old sub-session."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user([Text("do"), Subtask("count", "to count")])
@@ -785,7 +785,7 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
 
 
 def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None:
-    """Spec §8: the loop ends at its next step, what ran is settled, and the next question is answered as ever."""
+    """An interrupt from another handle ends the loop at its next step and settles it."""
     session = engine.open().create_session(id="s")
     other = engine.open()
     session.user("go")
@@ -807,7 +807,7 @@ def test_an_interrupt_from_another_handle_stops_the_loop(engine: Engine) -> None
 
 
 def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> None:
-    """Spec §8: another process may ask for the stop."""
+    """An interrupt from another process stops the loop."""
     script = f"import eventlog\nwith eventlog.open({str(tmp_path / 'store')!r}) as s: s.session('s').interrupt()"
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
@@ -824,7 +824,7 @@ def test_an_interrupt_from_another_process_stops_the_loop(tmp_path: Path) -> Non
 
 
 def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
-    """Spec §8: a stream is ended early, what it had said stays, and an interrupt from before the answer does not count."""
+    """An interrupt ends a streaming answer, keeps its text, and ignores older interrupts."""
     session = engine.open().create_session(id="s")
     other = engine.open().session("s")
     closed: list[bool] = []
@@ -835,7 +835,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
             for number in range(200):
                 if number == interrupted_at:
                     other.interrupt()
-                    session.flush()  # what is accepted is decided before what others say is read
+                    session.flush()  # the flush decides accepted events before it reads other programs' commits
                 yield {"choices": [{"delta": {"content": f"{number} "}}]}
         finally:
             closed.append(number < 199)
@@ -856,7 +856,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
 
 
 def test_an_interrupt_stops_a_summary_and_is_not_taken_for_a_later_one(session: Session) -> None:
-    """Spec §5.4, §8: an interrupt aborts the compaction that runs, nothing is hidden, and a later compaction is not aborted by it."""
+    """An interrupt aborts the running compaction and no later one."""
     talk(session, 14)
     session.user("newest")
     before = ModelView.of(session).digest
@@ -879,7 +879,7 @@ def test_an_interrupt_stops_a_summary_and_is_not_taken_for_a_later_one(session: 
 
 
 def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> None:
-    """Spec §8: an interrupt that comes when the summary is written stops the loop, whatever the compaction adds after it."""
+    """An interrupt at the end of a summary stops the loop and is not lost."""
     talk(session, 14)
     session.user("newest")
 
@@ -893,7 +893,7 @@ def test_an_interrupt_at_the_end_of_a_summary_is_not_lost(session: Session) -> N
 
 
 def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
-    """Spec §8: what the user broke off stays so until the user says something; what a crash broke off goes on by itself."""
+    """An aborted turn waits for the user; a crashed turn resumes by itself."""
     store = engine.open()
     aborted = store.create_session(id="aborted")
     aborted.user("go")
@@ -919,7 +919,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
 
 
 def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: Session) -> None:
-    """Spec §8: neither an overflow nor a subtask makes a loop go on that the user stopped."""
+    """Neither an overflow nor a subtask continues a loop that the user stopped."""
     session.user([Text("do"), Subtask("count", "to count")])
 
     def stops(child: Session) -> str:
@@ -941,7 +941,7 @@ def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: S
 
 
 def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Session) -> None:
-    """Spec §7, §8: whoever rolls back an interrupted turn may have it done again without a new message."""
+    """After a rollback of an interrupted turn the loop runs it again."""
     session.user("go")
     version = session.version
 
@@ -958,7 +958,7 @@ def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Sess
 
 
 def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> None:
-    """What the program raises closes the reply as failed, in the name of the error, and is no reason to call the model again."""
+    """A program error closes the reply as failed, and the model is not called again."""
     session.user("go")
 
     def model(request: Request) -> Reply:
@@ -976,7 +976,7 @@ def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> 
 
 @pytest.mark.promise(10)
 def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> None:
-    """Promise 10: the patch of the step, applied to the view of its version, gives the messages, the system prompt and the digest recorded."""
+    """Promise 10: a step's recorded patch rebuilds messages, system prompt and digest."""
     session.set_system_prompt("header", "rest")
     talk(session, 3, words=3)
     session.user("who am I")
@@ -1000,7 +1000,7 @@ def test_what_hooks_change_is_recorded_and_can_be_rebuilt(session: Session) -> N
 
 
 def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
-    """A hook that returns what it was given costs nothing, and the digest is the view's."""
+    """A hook that returns its input leaves no patch, and the digest is the view's."""
     session.user("go")
     hooks = Hooks(system=lambda system: system, messages=lambda found: found)
     Loop(session, lambda _request: Reply("ok"), {}, None, None, {"hooks": hooks}).run()
@@ -1011,7 +1011,7 @@ def test_hooks_that_change_nothing_leave_no_patch(session: Session) -> None:
 
 
 def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_messages(session: Session) -> None:
-    """Spec §5.4: context goes behind the prompt; another prompt is taken without asking for the template's sections."""
+    """Hook context follows the prompt; a replaced prompt requires no sections."""
     talk(session, 6)
     seen: list[SummaryRequest] = []
 
@@ -1034,7 +1034,7 @@ def test_hooks_of_a_summary_add_context_replace_the_prompt_and_transform_the_mes
 
 
 def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session) -> None:
-    """Spec §4.8: header, then the caller's and the message's own; the header is the same bytes in every turn and after a compaction."""
+    """The system prompt's header keeps its bytes every turn and after a compaction."""
     session.set_system_prompt("You are an agent.", "Today is Monday.")
     loop = Loop(session, lambda _request: Reply("word " * 500), {}, SMALL, LIMITS, {"summarizer": summarized})
     for number in range(9):
@@ -1047,7 +1047,7 @@ def test_the_system_prompt_has_two_segments_and_the_first_stays(session: Session
 
 
 def test_another_loop_at_work_is_waited_for(engine: Engine) -> None:
-    """Spec §8: one loop at a time: a second owner cannot take the lease, and one that only looks is told whose reply is open."""
+    """A second owner cannot take the lease, and a reader sees whose reply is open."""
     session = engine.open().create_session(id="s")
     session.user("go")
     other = engine.open().session("s")

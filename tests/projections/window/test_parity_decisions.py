@@ -1,4 +1,4 @@
-"""The decisions of OpenCode 1.18.33, recorded: what it pruned, and when it found its window full (spec §5, preset `opencode-1.18`)."""
+"""OpenCode 1.18.33's recorded prunes and overflow decisions (preset `opencode-1.18`)."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ PRUNING = ("compact-prune", "prune-fires", "prune-minimum", "prune-skill", "prun
 
 @cache
 def played(name: str) -> dict[str, Any]:
-    """What was played: the turns, and the models' limits."""
+    """A scenario's turns and its models' limits."""
     found: dict[str, Any] = json.loads((SHARED / "parity" / "dev" / name / "scenario.json").read_text("utf-8"))
     return found
 
 
 def compaction_settings(name: str, turn: int) -> dict[str, Any]:
-    """The compaction part of the configuration in force in a turn."""
+    """The effective compaction configuration of a turn."""
     found: dict[str, Any] = {}
     for told in played(name)["turns"]:
         if told["turn"] <= turn:
@@ -55,7 +55,7 @@ def marks(stored: dict[str, Any]) -> set[str]:
 
 
 def unmarked(stored: dict[str, Any], parts: set[str]) -> dict[str, Any]:
-    """The same conversation before these parts were marked."""
+    """A copy of the conversation without these parts' prune marks."""
     found = deepcopy(stored)
     for message in found["messages"]:
         for part in message["parts"]:
@@ -65,7 +65,7 @@ def unmarked(stored: dict[str, Any], parts: set[str]) -> dict[str, Any]:
 
 
 def planned(stored: dict[str, Any]) -> set[str]:
-    """What our planner prunes, with OpenCode's numbers and its estimate of tokens."""
+    """Our prune plan with OpenCode's numbers and token estimate."""
     recording = Recording.of(tell_export(stored))
     state, _ = replay(ModelViewProjection(), recording)
     sizes = sizes_named(OPENCODE_POLICY.counter, state, OPENCODE_1_18, recording.text)
@@ -74,7 +74,7 @@ def planned(stored: dict[str, Any]) -> set[str]:
 
 
 def test_pruning_is_on_where_it_is_compared() -> None:
-    """The scenarios with pruning are those named here, and marks are found in no other."""
+    """Pruning is on in exactly the named scenarios, and only they have marks."""
     shared_path("parity", "dev")
     on = {
         name
@@ -93,7 +93,7 @@ def test_pruning_is_on_where_it_is_compared() -> None:
     [("compact-prune", 1), ("prune-fires", 1), ("prune-minimum", 0), ("prune-skill", 1), ("prune-twice", 3)],
 )
 def test_the_same_parts_are_pruned(name: str, passes: int) -> None:
-    """After every turn our planner marks exactly what OpenCode marked then, and nothing where it marked nothing."""
+    """After every turn our planner marks exactly what OpenCode marked."""
     shared_path("parity", "dev")
     before: set[str] = set()
     fired = 0
@@ -111,7 +111,7 @@ def test_the_same_parts_are_pruned(name: str, passes: int) -> None:
 
 @pytest.mark.parametrize("name", PRUNING)
 def test_nothing_is_pruned_while_a_loop_goes_on(name: str) -> None:
-    """At every request the marks are those of the turn's beginning, as with a preset that never prunes inside a loop."""
+    """No request inside a loop changes the marks, as with a preset without inner prunes."""
     shared_path("parity", "dev")
     ended = {number: marks(stored) for number, stored in SCENARIOS[name].exports()}
     for pair in SCENARIOS[name].pairs():
@@ -134,7 +134,7 @@ def newest(pair: Pair, role: str, **having: bool) -> dict[str, Any] | None:
 
 
 def is_full(pair: Pair) -> bool:
-    """Whether our overflow test fires when this request is about to be made."""
+    """Whether our overflow test fires before this request."""
     finished = newest(pair, "assistant", finish=True)
     if finished is None or finished["info"].get("summary"):
         return False
@@ -158,7 +158,7 @@ def is_full(pair: Pair) -> bool:
 
 
 def asked(pair: Pair) -> str:
-    """Why a compaction was asked for, if the request is one; "" for a normal request."""
+    """Reason of a compaction request; "" for a normal request."""
     if pair.kind == "normal":
         return ""
     user = newest(pair, "user")
@@ -171,14 +171,14 @@ def asked(pair: Pair) -> str:
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.name)
 def test_the_window_is_full_at_the_same_requests(scenario: Scenario) -> None:
-    """Our overflow test fires exactly at the requests that OpenCode made a compaction of because of the reported usage."""
+    """Our overflow test fires at exactly OpenCode's requests."""
     for pair in scenario.pairs():
         if asked(pair) in {"", "full"}:
             assert is_full(pair) is (asked(pair) == "full"), pair.name
 
 
 def test_compactions_are_among_what_is_compared() -> None:
-    """The comparison above is not over requests that are all alike."""
+    """Compaction requests are among those compared."""
     shared_path("parity", "dev")
     found = [asked(pair) for scenario in SCENARIOS.values() for pair in scenario.pairs()]
     assert found.count("full") >= 15

@@ -1,4 +1,4 @@
-"""Bugs that other engines had in public, each as a test of the default preset: they must not be ours."""
+"""Public bugs of other engines, each as a test of the default preset."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def window(session: Session, summarizer: Callable[[SummaryRequest], Any] = summa
 
 
 def test_codex_32851_rolling_back_a_turn_that_compacted(session: Session) -> None:
-    """Codex #32851: a turn with a compaction in it is rolled back: nothing of it, nor of its summary, is sent any more."""
+    """Codex #32851: a rolled-back turn with a compaction sends nothing of its summary."""
     talk(session, 14)
     before, version = ModelView.of(session).digest, session.version
     session.user("the discarded turn")
@@ -80,7 +80,7 @@ def test_codex_32851_rolling_back_a_turn_that_compacted(session: Session) -> Non
 
 
 def test_adk_go_1316_a_clock_that_stands_still_or_goes_back() -> None:
-    """adk-go #1316: what is covered goes by versions, so whatever the clock says a message is summarised or in the view, once."""
+    """adk-go #1316: coverage goes by versions, so any clock shows each message once."""
     clock = random.Random(7)
     with eventlog.open("memory:", clock=lambda: clock.randrange(1_000, 1_010)) as store:
         session = store.create_session()
@@ -100,7 +100,7 @@ def test_adk_go_1316_a_clock_that_stands_still_or_goes_back() -> None:
 
 
 def test_adk_python_4740_a_pending_call_is_not_compacted_away(session: Session) -> None:
-    """adk-python #4740: a call that waits for its result stays in the view, and so does the result when it comes."""
+    """adk-python #4740: a pending call stays in the view through a compaction."""
     talk(session, 8)
     session.user("look")
     with session.assistant(MODEL) as reply:
@@ -116,7 +116,7 @@ def test_adk_python_4740_a_pending_call_is_not_compacted_away(session: Session) 
 
 
 def test_langgraph_8443_and_8551_a_fork_does_not_replay_abandoned_branches(session: Session) -> None:
-    """Langgraph #8443, #8551: a fork after a rollback has what was in force, through a compaction on either branch."""
+    """Langgraph #8443, #8551: a fork after a rollback has the effective history only."""
     talk(session, 4)
     version = session.version
     session.user("abandoned")
@@ -134,7 +134,7 @@ def test_langgraph_8443_and_8551_a_fork_does_not_replay_abandoned_branches(sessi
 
 
 def test_langgraph_8384_clearing_checkpoints_severs_nothing(engine: Engine) -> None:
-    """Langgraph #8384: with any checkpoints gone, through prunes and compactions, every past view is what it was."""
+    """Langgraph #8384: without any of its checkpoints every past view is unchanged."""
     with engine.open() as store:
         session = store.create_session(id="s")
         views: dict[int, bytes] = {}
@@ -155,7 +155,7 @@ def test_langgraph_8384_clearing_checkpoints_severs_nothing(engine: Engine) -> N
 
 
 def test_codex_31198_and_29531_compactions_store_no_history_again(session: Session) -> None:
-    """Codex #31198, #29531: the events of a compaction name what it covers; their bytes do not grow with it."""
+    """Codex #31198, #29531: a compaction's bytes do not grow with what it covers."""
     talk(session, 3, words=20)
     sizes: list[int] = []
     for turns in (1, 100):
@@ -169,7 +169,7 @@ def test_codex_31198_and_29531_compactions_store_no_history_again(session: Sessi
 
 
 def test_primer_148_what_happens_during_a_compaction_is_kept(session: Session) -> None:
-    """Primer #148: a message, a late result, a name and todos that arrive while the summary is written are there after it."""
+    """Primer #148: what arrives while a summary is written is there after it."""
     talk(session, 8)
     session.user("look")
     reply = session.assistant(MODEL)
@@ -196,7 +196,7 @@ def test_primer_148_what_happens_during_a_compaction_is_kept(session: Session) -
 
 
 def test_hermes_104099_a_crash_in_mid_compaction_is_a_failure(engine: Engine) -> None:
-    """Hermes #104099: half a summary is no summary: the view before and after the crash is the same, and the log says why."""
+    """Hermes #104099: a crash in mid-summary leaves the view, and the log says why."""
     session = engine.open().create_session(id="s")
     talk(session, 8)
     before = ModelView.of(session).digest
@@ -233,7 +233,7 @@ os._exit(0)
 
 @pytest.mark.parametrize("marked", [True, False])
 def test_claude_code_53821_and_50347_a_torn_end_does_not_open_a_blank_session(tmp_path: Path, *, marked: bool) -> None:
-    """claude-code #53821, #50347: what is torn is left out, or named as damage where it had been acknowledged; the rest is there."""
+    """claude-code #53821, #50347: a torn end is dropped or named as damage; the log opens."""
     path = tmp_path / "store"
     abandoned(path)
     data = (path / JOURNAL).read_bytes()
@@ -251,7 +251,7 @@ def test_claude_code_53821_and_50347_a_torn_end_does_not_open_a_blank_session(tm
 
 
 def test_github_app_2309_a_read_error_is_not_an_empty_session(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """github/app #2309: an I/O error while reading is raised; it neither looks like nothing nor begins anything."""
+    """github/app #2309: an I/O error while reading is raised and never looks empty."""
     store = engine.open()
     session = store.create_session(id="s")
     talk(session, 2)
@@ -270,7 +270,7 @@ def test_github_app_2309_a_read_error_is_not_an_empty_session(engine: Engine, mo
 
 
 def test_parallel_results_are_in_the_order_of_their_calls(session: Session) -> None:
-    """Results that arrive in any order stand in the order of the calls, right behind their message."""
+    """Results that arrive in any order stand in the order of their calls."""
     session.user("look at all")
     with session.assistant(MODEL) as reply:
         reply.add_text("looking")
@@ -285,7 +285,10 @@ def test_parallel_results_are_in_the_order_of_their_calls(session: Session) -> N
 
 
 def test_orphan_calls_do_not_wedge_a_session(session: Session) -> None:
-    """pydantic-ai #4728, open-swe #1604, letta #3250, strands #2025: calls that nobody answered have a result all the same, and work goes on."""
+    """Calls that were never answered get a result in the view, and work goes on.
+
+    pydantic-ai #4728, open-swe #1604, letta #3250, strands #2025.
+    """
     session.user("look")
     with session.assistant(MODEL) as reply:
         reply.tool("look", call_id="ran", input="{}")
@@ -300,7 +303,7 @@ def test_orphan_calls_do_not_wedge_a_session(session: Session) -> None:
 
 
 def test_openhands_3926_more_than_a_hundred_thousand_events(tmp_path: Path) -> None:
-    """OpenHands #3926: the event after the hundred-thousandth is one like any other, and the session opens with it."""
+    """OpenHands #3926: a session opens and grows beyond a hundred thousand events."""
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("before")
@@ -320,7 +323,7 @@ def test_openhands_3926_more_than_a_hundred_thousand_events(tmp_path: Path) -> N
 
 
 def test_opencode_a_failed_summary_does_not_lose_the_head(session: Session) -> None:
-    """OpenCode: after a summary that failed with its tail fixed everything is in the view still, and a later one covers all of it."""
+    """OpenCode: after a failed summary everything is in the view, and a later one covers it."""
     talk(session, 14)
     before = ModelView.of(session).messages
     assert not window(session, lambda _: "no good").compact().completed
@@ -336,7 +339,7 @@ def test_opencode_a_failed_summary_does_not_lose_the_head(session: Session) -> N
 
 
 def test_opencode_a_prompt_after_a_failed_summary_is_answered(session: Session) -> None:
-    """OpenCode: the prompt that follows a failed summary is not swallowed: the model answers it, whether a compaction comes first or not."""
+    """OpenCode: a prompt after a failed summary is answered, with or without compaction."""
     talk(session, 14)
     assert not window(session, lambda _: "").compact().completed
     session.user("what now")
@@ -347,7 +350,7 @@ def test_opencode_a_prompt_after_a_failed_summary_is_answered(session: Session) 
 
 
 def test_opencode_a_conversation_that_fits_the_tail_keeps_one(session: Session) -> None:
-    """OpenCode: where everything would fit the tail's budget there is a tail all the same: the newest turn is kept in its own words."""
+    """OpenCode: where everything fits the tail's budget, the newest turn stays verbatim."""
     talk(session, 3, words=10)
     session.user("the running request")
     with session.assistant(MODEL) as reply:
@@ -363,7 +366,7 @@ def test_opencode_a_conversation_that_fits_the_tail_keeps_one(session: Session) 
 
 
 def test_opencode_a_replay_keeps_the_steps_that_were_done(session: Session) -> None:
-    """OpenCode: when the request of a later step was refused, what the turn had done is in the view beside the message that is made again."""
+    """OpenCode: after a refused later step the turn's finished steps stay in the view."""
     talk(session, 2, words=20)
     session.user("do it")
 
@@ -379,7 +382,7 @@ def test_opencode_a_replay_keeps_the_steps_that_were_done(session: Session) -> N
 
 
 def test_opencode_older_pairs_never_come_back(session: Session) -> None:
-    """OpenCode: a tail that reaches back over an older compaction does not bring its question, its summary or its word to go on again."""
+    """OpenCode: a tail across an older compaction does not show its pair again."""
     roomy = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=3_000, tail_turns=None))
     for number in range(3):
         talk(session, 2, words=40)
@@ -397,7 +400,7 @@ def test_opencode_older_pairs_never_come_back(session: Session) -> None:
 
 
 def test_pruned_results_are_cleared_and_not_gone(session: Session) -> None:
-    """OpenCode #22407: what was cleared can be had again: by undoing the prune, and from the log at any time."""
+    """OpenCode #22407: a cleared result is available by undo, and always from the log."""
     session.user("look")
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="c", input="{}")

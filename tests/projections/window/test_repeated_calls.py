@@ -1,4 +1,4 @@
-"""Doom loops: identical calls in a row are seen (spec §8)."""
+"""Doom loops: repeated identical calls are reported."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from projections.window.repeated_calls import RepeatedCall, repeated_call
 
 
 class Plain:
-    """A measure of which only the text is asked for."""
+    """A measure that is asked for texts only."""
 
     def text(self, content: Content) -> str:
         """The text, which is never a body here."""
         return cast("str", content)
 
     def messages(self, messages: Sequence[Message]) -> int:
-        """Nobody asks."""
+        """Fail: the check must not ask for messages."""
         raise AssertionError(messages)
 
     def sent(self, message: Message) -> int:
-        """Nobody asks."""
+        """Fail: the check must not ask for the rendered message."""
         raise AssertionError(message)
 
     def counted(self, part: ToolPart) -> int:
-        """No call."""
+        """Fail: no call is counted."""
         raise AssertionError(part)
 
     @property
     def ratio(self) -> float:
-        """No call."""
+        """Fail: no ratio is asked for."""
         raise AssertionError
 
 
@@ -52,7 +52,7 @@ def answer(*parts: ToolPart | TextPart) -> Message:
 
 
 def found(*messages: Message, limit: int = 3) -> RepeatedCall | None:
-    """What is reported."""
+    """The reported repeated call."""
     return repeated_call(reversed(messages), limit, Plain())
 
 
@@ -61,7 +61,7 @@ CALLS = st.tuples(st.sampled_from(["bash", "read"]), st.sampled_from(['{"a":1}',
 
 @given(st.lists(st.lists(CALLS, max_size=4), max_size=5), st.integers(0, 4))
 def test_the_newest_row_is_counted(steps: list[list[tuple[str, str]]], limit: int) -> None:
-    """The report names the newest calls that are alike, all of them, however they are spread over messages."""
+    """The report names all newest equal calls in a row, across messages."""
     messages = [
         answer(*[call(f"{step}.{index}", *given) for index, given in enumerate(calls)])
         for step, calls in enumerate(steps)
@@ -77,7 +77,7 @@ def test_the_newest_row_is_counted(steps: list[list[tuple[str, str]]], limit: in
 
 
 def test_inputs_are_compared_as_json() -> None:
-    """Order and blanks of the input make no difference, a value does; what is no JSON is compared as it is."""
+    """Inputs compare as JSON, independent of order and blanks; invalid JSON as text."""
     one, same = '{"a": 1, "b": [1, 2]}', '{"b":[1,2],"a":1}'
     assert found(answer(call("1", "t", one), call("2", "t", same), call("3", "t", one))) is not None
     assert found(answer(call("1", "t", one), call("2", "t", '{"b":[2,1],"a":1}'), call("3", "t", one))) is None
@@ -85,7 +85,7 @@ def test_inputs_are_compared_as_json() -> None:
 
 
 def test_a_pending_call_counts_by_what_has_streamed() -> None:
-    """A call that is about to run is one of the row: the loop is seen before it runs a third time."""
+    """A call about to run counts, so the loop is seen before its third run."""
     given: dict[str, Any] = {"command": "ls"}
     pending = ToolPart("3", tool="t", pieces=[*json.dumps(given)])
     assert found(answer(call("1", "t", json.dumps(given)), call("2", "t", json.dumps(given)), pending)) is not None
@@ -93,7 +93,7 @@ def test_a_pending_call_counts_by_what_has_streamed() -> None:
 
 @pytest.mark.parametrize(("synthetic", "expected"), [(False, None), (True, RepeatedCall("t", 3, ("1", "2", "3")))])
 def test_a_word_of_the_user_ends_the_row(*, synthetic: bool, expected: RepeatedCall | None) -> None:
-    """Calls before the user's last word do not count; a message that the program wrote ends nothing, nor does a text."""
+    """A user's message ends the row; a synthetic message or a text does not."""
     user = Message("u", user=True, version=1, created=0, synthetic=synthetic)
     text = TextPart("x", pieces=["again"])
     first = answer(call("1", "t", "{}"), call("2", "t", "{}"))
@@ -101,7 +101,7 @@ def test_a_word_of_the_user_ends_the_row(*, synthetic: bool, expected: RepeatedC
 
 
 def test_removed_calls_do_not_count() -> None:
-    """A call that was removed is not in the row and does not part it."""
+    """A removed call neither counts nor splits a row."""
     gone = call("2", "t", '{"other":1}')
     gone.removed = True
     assert found(answer(call("1", "t", "{}"), gone, call("3", "t", "{}"), call("4", "t", "{}"))) == RepeatedCall(

@@ -1,4 +1,4 @@
-"""The report on a window: what it counts adds up, what it foretells comes true, and it holds nothing that was said."""
+"""The window report: its counts add up, its plans come true, it holds no texts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ ALL = 1_000_000
 
 
 def opened(store: eventlog.Store, name: str = "talk", policy: ContextPolicy | str | None = None) -> ContextWindow:
-    """The window of a session, whatever this machine switches off."""
+    """Open the session's window independent of this machine's switches."""
     return ContextWindow(store.session(name), policy, environment={})
 
 
 def check_sums(window: ContextWindow, report: WindowReport) -> None:
-    """Every way of counting gives the same sum."""
+    """Check that all sums of the report agree."""
     view = window.view()
     others = len(view.system) + bool(view.tools)
     assert report.kinds.total == report.counted == window.new_counter().count(view.messages, view.system, view.tools)
@@ -48,7 +48,7 @@ def check_sums(window: ContextWindow, report: WindowReport) -> None:
 
 @pytest.fixture
 def full(tmp_path: Path) -> eventlog.Store:
-    """A session with something of every kind: pruned, compacted, with files, pictures in results, and todos carried over."""
+    """A session with prunes, compactions, files, pictures in results, and todos."""
     talk(tmp_path / "store")
     store = eventlog.open(tmp_path / "store")
     session = store.session("talk")
@@ -69,7 +69,7 @@ def full(tmp_path: Path) -> eventlog.Store:
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
 def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
-    """The kinds sum to the count of the whole request, by either preset's view and counter, and none is forgotten."""
+    """The kinds sum to the whole request's count, for either preset and counter."""
     with full:
         window = opened(full, policy=policy_named(policy))
         report = window_report(window, largest=ALL)
@@ -80,7 +80,7 @@ def test_kinds_sum_to_the_count(full: eventlog.Store, policy: str) -> None:
 
 
 def test_the_report_tells_what_was(full: eventlog.Store) -> None:
-    """Prunes and compactions in force are listed with what they freed, failures with their reasons, tools with their calls."""
+    """The report lists effective prunes and compactions, failures and tools."""
     with full:
         session = full.session("talk")
         failed = session.request_compaction()
@@ -100,7 +100,7 @@ def test_the_report_tells_what_was(full: eventlog.Store) -> None:
 
 
 def test_the_report_holds_nothing_that_was_said(full: eventlog.Store) -> None:
-    """No text of the conversation, of its system prompt, todos or summary is in a report."""
+    """A report holds no text of conversation, system prompt, todos or summary."""
     with full:
         report = json.dumps(window_report(opened(full), largest=ALL).as_json())
     assert SECRET not in report
@@ -108,7 +108,7 @@ def test_the_report_holds_nothing_that_was_said(full: eventlog.Store) -> None:
 
 
 def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
-    """The plan of a prune is what a prune then clears, and the plan of a compaction what a compaction then covers."""
+    """A planned prune or compaction is what is then carried out."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         window = opened(store)
@@ -134,7 +134,7 @@ def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
 
 
 def test_switches_and_planners(tmp_path: Path) -> None:
-    """A report says what is switched off, takes another planner by name, and plans inside a loop when asked to."""
+    """A report names switched-off features, takes another planner, plans inside a loop."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
@@ -152,7 +152,7 @@ def test_switches_and_planners(tmp_path: Path) -> None:
 
 
 def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
-    """A compaction that was requested and not carried out is the next step, and its plan leaves alone what came after it."""
+    """A pending compaction is the next step, and its plan ignores later messages."""
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
@@ -166,7 +166,7 @@ def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
 
 
 def test_limits_and_calibration(tmp_path: Path) -> None:
-    """An unknown window has no usable tokens; what a provider reported of a counted step calibrates the total and is listed."""
+    """An unknown window has no usable tokens; reported usage calibrates the total."""
     with eventlog.open(tmp_path / "store") as store:
         session = store.create_session(id="s")
         session.user("hello " * 200)
@@ -189,7 +189,7 @@ def test_limits_and_calibration(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
-    """For recorded sessions, too, kinds, tools, messages and parts sum to the count of the request."""
+    """For recorded sessions kinds, tools, messages and parts sum to the count."""
     session = recorded(tmp_path / "store", name)
     with eventlog.open(tmp_path / "store", read_only=True) as store:
         window = opened(store, session)
@@ -200,7 +200,7 @@ def test_recorded_sessions_add_up(tmp_path: Path, name: str) -> None:
 
 
 def test_a_limit_of_messages_is_foretold_as_well() -> None:
-    """What the report says a compaction would keep is what it keeps, also where the view may have few messages only."""
+    """The planned retained messages come true, also under a limit of messages."""
     policy = ContextPolicy(
         overflow=OverflowPolicy(max_messages=4), compaction=CompactionPolicy(preserve_recent_tokens=100_000)
     )

@@ -1,7 +1,7 @@
-"""Random commands on what the model sees: the view from any checkpoint, live, and by a list of our own, on every engine.
+"""Random commands: the view from checkpoints, live and by a plain model, all engines.
 
-The oracle (`Expected`) reads the effective events and says which messages are in the view and in which order.  It knows no checkpoint,
-lets nothing go, and shares no code with the fold.
+The oracle (`Expected`) reads the effective events and says which messages are in the view and in
+which order. It knows no checkpoint, evicts nothing, and shares no code with the projections.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
     (STOPPING, RenderOptions(reminder=True, constraints=Constraints(alternate=True))),
     (None, None),
 ]
-"""Policies and options of windows that are kept from command to command.
+"""Policies and options of windows that live through many commands.
 
-The second also shows older compactions, the third reminds of what was queued and joins user messages, the fourth goes by what is recorded.
+The second also shows older compactions, the third sends reminders of queued messages and joins user
+messages, the fourth uses the recorded policy.
 """
 SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     ("gpt-4", Limits(context=100_000, output=4_000), None),
@@ -68,11 +69,11 @@ SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     (None, Limits(context=3_000, output=500), STOPPING),
     ("x", None, ContextPolicy(prune=msgspec.structs.replace(EAGER, policy="cost-aware"))),
 ]
-"""Models, limits and policies that are recorded."""
+"""Models, limits and policies to record."""
 
 
 class Seen:
-    """One message, as the oracle knows it."""
+    """A message, as the oracle knows it."""
 
     def __init__(self, version: int, event: ev.UserMessageAdded | ev.AssistantMessageStarted) -> None:
         self.id = event.message
@@ -87,7 +88,7 @@ class Seen:
 
 
 class Expected:
-    """Which messages the model sees, from the effective events alone."""
+    """The messages that the model sees, from the effective events alone."""
 
     def __init__(self, session: Session) -> None:
         self.messages: dict[str, Seen] = {}
@@ -157,7 +158,7 @@ class Expected:
             message.covered.discard(part)
 
     def visible(self) -> list[str]:
-        """The messages of the view that say something, in order."""
+        """The messages of the view that have content, in order."""
         part, summary = self.in_force[-1] if self.in_force else ("", "")
         first = [name for name in (self.markers.get(part, ""), summary) if name]
         markers = set(self.markers.values())
@@ -174,13 +175,13 @@ class Expected:
         return first + [message.id for message in rest]
 
     def newest_real(self) -> str | None:
-        """The newest message that the user wrote and that says something, and does not wait; None if it was removed."""
+        """The newest visible user message with content; None if it was removed."""
         found = [seen for seen in self.messages.values() if seen.real and seen.says and not seen.waiting]
         newest = max(found, key=lambda seen: seen.place, default=None)
         return None if newest is None or newest.removed else newest.id
 
     def unseen_words(self) -> list[str]:
-        """The words of every message that is not in the view."""
+        """The texts of every message that is not in the view."""
         shown = set(self.visible())
         return [
             text
@@ -190,7 +191,7 @@ class Expected:
 
 
 class Windows(RuleBasedStateMachine):
-    """The commands."""
+    """The state machine's commands."""
 
     engine_name = "memory"
 
@@ -199,9 +200,9 @@ class Windows(RuleBasedStateMachine):
         self.engine = Engine(self.engine_name)
         self.made = 0
         self.digests: dict[str, dict[int, bytes]] = {"s": {}}
-        """Of every session and version that was looked at, what its view was."""
+        """Views by session and version, of all that were rendered."""
         self.parents: dict[str, str] = {}
-        """Of every fork what it was forked from."""
+        """Parents by fork."""
         self._open()
         self.store.create_session(id="s")
         self._take("s")
@@ -212,7 +213,7 @@ class Windows(RuleBasedStateMachine):
         self.store = self.engine.open(flush_interval=1000.0, checkpoint_events=7, clock=lambda: 1_000_000)
 
     def _take(self, name: str) -> None:
-        """Run this session from here on."""
+        """Make this session the current one."""
         self.session: Session = self.store.session(name)
         self.session.acquire()
         self.reply: Reply | None = None
@@ -235,12 +236,12 @@ class Windows(RuleBasedStateMachine):
 
     @property
     def state(self) -> Conversation:
-        """The conversation as it is now."""
+        """The current conversation."""
         self.live.catch_up()
         return self.live.state
 
     def _compaction(self, *statuses: str) -> tuple[str, str] | None:
-        """The newest compaction and its message, if it is in one of these states."""
+        """The newest compaction and its message, if in one of these states."""
         found = next(reversed(self.state.compactions.values()), None)
         if found is None or found.status not in statuses or self.state.messages[found.message].removed:
             return None
@@ -253,20 +254,20 @@ class Windows(RuleBasedStateMachine):
 
     @initialize(turns=st.integers(1, 3))
     def begin(self, turns: int) -> None:
-        """There is something to compact."""
+        """Start with something to compact."""
         for _ in range(turns):
             self.user(0)
             self.turn(1)
 
     @rule(kind=st.integers(0, 5))
     def user(self, kind: int) -> None:
-        """A message of the user's; some wait, some are the program's."""
+        """Add a user message; some are queued, some synthetic."""
         message = self._id("m")
         self.session.user(f"<{message}>", id=message, delivery="queue" if kind == 1 else "steer", synthetic=kind == 2)
 
     @rule(pick=PICKS)
     def promote(self, pick: int) -> None:
-        """A queued message takes its place, at most once."""
+        """Promote a queued message, at most once."""
         waiting = [message.id for message in self.state.messages.values() if message.waiting and not message.removed]
         if waiting:
             message = waiting[pick % len(waiting)]
@@ -276,7 +277,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(calls=st.integers(0, 2))
     def turn(self, calls: int) -> None:
-        """A whole answer, with calls and their results."""
+        """Add a whole answer with calls and results."""
         with self.session.assistant(MODEL, id=self._id("a")) as reply:
             reply.add_text(f"<{reply.id}> and so on " + "word " * 20)
             for _ in range(calls):
@@ -289,7 +290,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(words=st.booleans(), call=st.integers(0, 2))
     def stream(self, words: bool, call: int) -> None:
-        """An answer begins or grows, and stays open; calls are pending or run."""
+        """Start or extend an open answer; its calls are pending or running."""
         if self.reply is None:
             self.reply = self.session.assistant(MODEL, id=self._id("a"))
             self.reply.begin()
@@ -303,7 +304,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(well=st.booleans())
     def result(self, well: bool) -> None:
-        """A call has its result, however late."""
+        """Give a call its result, at any later time."""
         if self.calls:
             call = self.calls.pop(0)
             if not well:
@@ -315,7 +316,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(well=st.booleans())
     def end(self, well: bool) -> None:
-        """The open answer is finished, or aborted."""
+        """Finish or abort the open answer."""
         if self.reply is not None:
             if well and not self.calls:
                 self.reply.finish()
@@ -325,7 +326,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def remove(self, pick: int) -> None:
-        """A message of the view is removed; a compaction's own message takes the compaction with it."""
+        """Remove a message of the view; a compaction's message takes the compaction along."""
         shown = [name for name in Expected(self.session).visible() if name not in self.session.state().open_messages()]
         running = self._compaction("requested", "started")
         if shown and running is None and pick % 3 == 0:
@@ -333,7 +334,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(kind=st.integers(0, 4), pick=PICKS)
     def beside(self, kind: int, pick: int) -> None:
-        """Names, todos, pins and the system prompt change."""
+        """Change names, todos, pins and the system prompt."""
         parts = [part.id for message in self.state.messages.values() if not message.user for part in message.parts]
         if kind == 0:
             self.session.rename(self._id("title"))
@@ -349,7 +350,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def settings(self, pick: int) -> None:
-        """The model, its limits and the policy change."""
+        """Change the model, its limits and the policy."""
         model, limits, policy = SETTINGS[pick % len(SETTINGS)]
         self.session.set_settings(
             model=None if model is None else Model("p", model),
@@ -361,7 +362,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, back=st.booleans())
     def prune(self, pick: int, back: bool) -> None:
-        """Results are cleared; restoring them gives the same bytes again."""
+        """Prune results; restoring them gives the same bytes again."""
         parts = [
             part.id
             for message in self.state.messages.values()
@@ -381,7 +382,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, words=st.integers(0, 40))
     def edit(self, pick: int, words: int) -> None:
-        """A result is written anew, or its call removed from a message that says more."""
+        """Edit a result, or remove its call from a message with more parts."""
         parts = [
             part
             for message in self.state.messages.values()
@@ -396,7 +397,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def late(self, pick: int) -> None:
-        """A call that was interrupted has its result after all."""
+        """Give an interrupted call its late result."""
         if self.reply is None and not any(part.interrupted for part in self._calls()):
             broken = self.session.assistant(MODEL, id=self._id("a"))
             broken.begin()
@@ -409,11 +410,11 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, of_parent=st.booleans())
     def redact(self, pick: int, of_parent: bool) -> None:
-        """A result is redacted, here or in the session that this one was forked from: no view of any version shows it."""
+        """Redact a result, here or in the parent: no view of any version shows it."""
         parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
         if parts and pick % 2 == 0:
             session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
-            with suppress(NotFoundError):  # a part that is newer than the fork
+            with suppress(NotFoundError):  # the part is newer than the fork
                 session.redact(parts[pick % len(parts)])
             for known in self.digests.values():
                 known.clear()
@@ -431,13 +432,13 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def request(self) -> None:
-        """A compaction is asked for."""
+        """Request a compaction."""
         if self._compaction("requested", "started") is None:
             self.session.request_compaction(auto=True)
 
     @rule(pick=PICKS)
     def start(self, pick: int) -> None:
-        """What it covers is fixed, also of one that a crash broke off: the newest real message of the user's is kept."""
+        """Start a compaction: its covered range is fixed, the newest prompt retained."""
         found = self._compaction("requested", "failed")
         if found is None or self.session.state().running_compaction() is not None:
             return
@@ -458,12 +459,12 @@ class Windows(RuleBasedStateMachine):
             newest = expected.newest_real()
             kept = [newest] if newest in shown[: cut + 1] else []
             tail = shown[cut + 1] if cut + 1 < len(shown) and pick % 2 else None
-            with suppress(RefusedError):  # an older message that is open and says nothing
+            with suppress(RefusedError):  # an older message is open without content
                 self.session.start_compaction(part, through=shown[cut], tail=tail, kept=[name for name in kept if name])
 
     @rule(ends=st.booleans())
     def summarise(self, ends: bool) -> None:
-        """The summary is written, or half of it."""
+        """Write the summary, or half of it."""
         found = self._compaction("started")
         if found is not None and self.summary is None:
             self.summary = self.session.assistant(MODEL, id=self._id("z"), reply_to=found[1], summary=True)
@@ -474,7 +475,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(goes_on=st.booleans())
     def complete(self, goes_on: bool) -> None:
-        """The summary stands for what is covered from here on."""
+        """Complete the compaction: its range is hidden from here on."""
         found = self._compaction("started")
         if found is None or self.summary is None:
             return
@@ -489,7 +490,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def fail(self) -> None:
-        """It comes to nothing: the view is what it was."""
+        """Fail the compaction: the view is unchanged."""
         found = self._compaction("requested", "started")
         if found is None:
             return
@@ -502,7 +503,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def undo(self) -> None:
-        """The latest compaction in force is undone; nothing of it is left in the view."""
+        """Undo the latest effective compaction; the view keeps no part of it."""
         in_force = Expected(self.session).in_force
         if in_force and in_force[-1][1] in self.session.state().open_messages():
             return
@@ -511,13 +512,13 @@ class Windows(RuleBasedStateMachine):
         except NotFoundError:
             assert not in_force
             return
-        if undone in dict(in_force):  # not one that was taken back with a message that was removed
+        if undone in dict(in_force):  # unless the compaction was removed together with its message
             assert undone == in_force[-1][0]
             assert in_force[-1][1] not in {message.source for message in ModelView.of(self.session).messages}
 
     @rule(back=st.booleans())
     def compact(self, back: bool) -> None:
-        """The window compacts by itself; undone at once it leaves the bytes that there were."""
+        """Let the window compact by itself; undone at once it leaves the bytes of before."""
         if (
             self._compaction("requested", "started") is not None
             or self.session.state().running_compaction() is not None
@@ -536,7 +537,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(picks=st.lists(PICKS, min_size=1, max_size=3), undoes=st.integers(0, 3), by_window=st.booleans())
     def rollback(self, picks: list[int], undoes: int, by_window: bool) -> None:
-        """Back to any version, whose view it is then, on to versions that are hidden by then; and forth again, to the same bytes."""
+        """Roll back to any version, on to hidden versions, and redo to the same bytes."""
         if self.session.state().open_messages():
             with pytest.raises(RefusedError):
                 self.session.rollback(1)
@@ -561,7 +562,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def redo(self) -> None:
-        """The newest rollback that was not redone is, if there is one: what was there right before it is there again."""
+        """Redo the newest rollback: the state right before it is there again."""
         if self.session.state().open_messages():
             return
         waiting = self._waiting()
@@ -586,7 +587,7 @@ class Windows(RuleBasedStateMachine):
         return [version for version in range(1, self.session.version) if version not in held]
 
     def _waiting(self) -> list[int]:
-        """The rollbacks that were not redone, oldest first."""
+        """The rollbacks not redone, oldest first."""
         waiting: list[int] = []
         for recorded in self.session.events():
             if isinstance(recorded.event, ev.RolledBack):
@@ -597,7 +598,7 @@ class Windows(RuleBasedStateMachine):
         return waiting
 
     def _changes(self) -> list[int]:
-        """Versions of the effective prunes and compactions, those that were undone included."""
+        """Versions of the effective prunes and compactions, undone ones included."""
         return [
             recorded.version
             for span in self.session.history()
@@ -607,7 +608,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, stays=st.booleans())
     def fork(self, pick: int, stays: bool) -> None:
-        """A fork has the view of its version; the parent keeps its own, whatever happens in either."""
+        """Fork: the fork has its version's view, and the parent keeps its own."""
         known = self.digests[self.session.id]
         version = pick % self.session.version + 1
         if len(self.digests) >= 4:
@@ -624,7 +625,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        """The store is closed and opened again; what was open is settled by the next owner."""
+        """Close and reopen the store; the next owner settles what was open."""
         name = self.session.id
         self.store.close()
         self._open()
@@ -632,7 +633,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The owner dies; the next one takes the lease and settles, and the view is the same."""
+        """Let the owner die: the next one takes the lease and settles, the view is equal."""
         name, before = self.session.id, self._digest()
         self.session.flush()
         LIVE.discard(self.store.owner.store)
@@ -642,7 +643,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule()
     def save(self) -> None:
-        """Checkpoints are kept."""
+        """Save checkpoints."""
         self.live.advance()
         self.live.save()
         self.agenda.advance()
@@ -650,7 +651,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, damaged=st.booleans())
     def forget(self, pick: int, damaged: bool) -> None:
-        """Any of the checkpoints are deleted, or damaged."""
+        """Delete or damage any of the checkpoints."""
         log = self.store.log
         chosen = [
             (key, bytes([value[0] ^ 1]) + value[1:] if damaged else None)
@@ -662,7 +663,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def travel(self, pick: int) -> None:
-        """A view of the past is what it was then."""
+        """Compare a past view with the recorded one."""
         known = sorted(self.digests[self.session.id].items())
         if known:
             version, digest = known[pick % len(known)]
@@ -672,7 +673,7 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def the_view_is_one(self) -> None:
-        """Live, from checkpoints, and from the first event: the same bytes of state, and the same view."""
+        """The state live, from checkpoints and from the first event has the same bytes."""
         live = self.live.advance()
         self.agenda.advance()
         fresh = replay(ModelViewProjection(), self.session)
@@ -687,10 +688,10 @@ class Windows(RuleBasedStateMachine):
 
     @invariant()
     def what_is_kept_is_what_is_found_anew(self) -> None:
-        """A window that is kept decides as one that is made now, from the same outline, the same candidates and the same request."""
+        """A long-lived window decides and plans as one made now."""
         for number, window in enumerate(self.kept):
             if self.session.version % (3 * number + 1):
-                continue  # the others look now and then only
+                continue  # the other windows are compared now and then only
             step = window.next_step()
             fresh = self._made(number)
             known, found = window.situation(), fresh.situation()
@@ -716,7 +717,7 @@ class Windows(RuleBasedStateMachine):
             assert words.split()[0] not in said
 
     def teardown(self) -> None:
-        """At the end every view of every session is compared again, in a store that is opened anew, without checkpoints."""
+        """Compare every view of every session again in a reopened store without checkpoints."""
         try:
             with suppress(FencedError):
                 self.store.close()
@@ -733,7 +734,7 @@ class Windows(RuleBasedStateMachine):
 
 
 def _outlined(outline: Outline) -> list[object]:
-    """All that an outline says, messages and parts by id."""
+    """An outline's messages and parts, by id."""
     opened = outline.open_answer()
     return [
         [message.id for message in outline.messages],
@@ -748,12 +749,12 @@ def _outlined(outline: Outline) -> list[object]:
 
 
 def _plans(now: Situation) -> list[object]:
-    """What every planner would prune."""
+    """The prune plans of all planners."""
     return [now.prune_plan(inside=inside, planner=planner) for planner in PLANNERS for inside in (False, True)]
 
 
 def _candidates(now: Situation) -> list[object]:
-    """The candidates, what lies before each message, and what clearing so many frees."""
+    """The candidates, what lies before each message, and what clearing each number frees."""
     found = now.candidates
     found.look()
     count = found.before(len(now.outline.messages))
@@ -763,7 +764,7 @@ def _candidates(now: Situation) -> list[object]:
 
 
 def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
-    """Calls and results stand side by side, in the same order, and there is none without the other."""
+    """Check that calls and results stand side by side in the same order."""
     for index, message in enumerate(messages):
         called = [part.call for part in message.parts if isinstance(part, Called)]
         if called:
@@ -777,7 +778,7 @@ def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
 @pytest.mark.promise(7, 8, 10, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
 def test_random_commands_leave_one_view(engine_name: str) -> None:
-    """Promises 7-10, 13: whatever happens, the view is the same from any checkpoint or none, undoing restores it, nothing covered leaks."""
+    """Promises 7-10, 13: any commands leave one view, from each checkpoint or none."""
 
     class OnEngine(Windows):
         pass
@@ -815,7 +816,7 @@ BREAKS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", BREAKS)
 def test_the_machine_notices_what_must_not_be_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine can fail: a view that shows what it must not does not pass."""
+    """The machine can fail: it rejects a view that shows a hidden message."""
     for place, broken in BREAKS[name].items():
         monkeypatch.setattr(place, broken)
     quickly = profile(

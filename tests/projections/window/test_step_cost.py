@@ -1,4 +1,4 @@
-"""What a step of the loop and a report cost as a session grows (processor time at two sizes, in one run)."""
+"""The cost of a loop's step and of a report as a session grows (processor time)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from tests.faults.tally import SLOW
 from tests.support.window_loop import MODEL
 
 ROOMY = Limits(context=10_000_000, output=8_000)
-"""So that nothing is compacted."""
+"""A window so large that nothing is compacted."""
 PLANNERS_KEPT = sorted({*PLANNERS} - {"opencode"})
-"""The planners whose question costs what is new.
+"""The planners whose cost follows what is new.
 
-Not OpenCode's: it walks from the newest message back to the newest pruned result, as OpenCode does, which is bounded by what its `protect` and
-`minimum` hold, not by what is new (3.5 ms a turn at 100 turns, 5.2 at 800).
+OpenCode's is not among them: it walks from the newest message back to the newest pruned result, as
+OpenCode does, which is bounded by what its `protect` and `minimum` hold, not by what is new (3.5 ms
+a turn at 100 turns, 5.2 at 800).
 """
 
 
@@ -37,7 +38,7 @@ def processor_time(work: Callable[[], object], runs: int = 3) -> float:
 
 
 def grown(session: Session, messages: int) -> Session:
-    """The session with so many short messages in turns of two, every other answer with a call."""
+    """A session with so many short messages in turns of two, calls in every other answer."""
     for number in range(messages // 2):
         with session.pipeline():
             session.user(f"question {number}")
@@ -50,12 +51,12 @@ def grown(session: Session, messages: int) -> Session:
 
 
 def reported(session: Session) -> None:
-    """A report on a window that is opened for it."""
+    """Report on a window opened for it."""
     window_report(ContextWindow(session, environment={}))
 
 
 def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> None:
-    """`eventlog window` is linear in the messages of the view: 8,000 cost at most 16 times what 1,000 do."""
+    """A report is linear: 8,000 messages cost at most 16 times what 1,000 do."""
     with eventlog.open("memory:") as store:
         small, large = (grown(store.create_session(), messages) for messages in (1_000, 8_000))
         costs = [processor_time(partial(reported, session), runs) for session, runs in ((small, 5), (large, 2))]
@@ -63,7 +64,7 @@ def test_a_report_of_eight_times_the_messages_costs_eight_times_as_much() -> Non
 
 
 class Costs:
-    """A loop in one session that grows turn by turn, and the processor time of its window's own work in each turn."""
+    """A loop in a growing session, and the window's processor time in each turn."""
 
     def __init__(self, window: ContextWindow, *, one_turn: bool) -> None:
         self._window = window
@@ -71,12 +72,12 @@ class Costs:
         self.turns: list[float] = []
 
     def grow(self, turns: int) -> None:
-        """Go on until there are so many turns (or steps of one turn), each with a call and its result."""
+        """Run up to this number of turns (or steps of one turn), each with a call."""
         while len(self.turns) < turns:
             self.turns.append(self._turn(len(self.turns)))
 
     def at(self, turns: int) -> float:
-        """What a turn costs when there are so many: the least of the ten around."""
+        """Cost of a turn at this size: the least of the ten around it."""
         self.grow(turns + 5)
         return min(self.turns[turns - 5 : turns + 5])
 
@@ -93,7 +94,7 @@ class Costs:
         window = self._window
         began = time.process_time()
         step = window.next_step()
-        while not isinstance(step, CallModel):  # a prune is not of this step's cost
+        while not isinstance(step, CallModel):  # a prune does not belong to this step's cost
             window.perform(step)
             began = time.process_time()
             step = window.next_step()
@@ -119,7 +120,7 @@ class Costs:
 @pytest.mark.parametrize("one_turn", [False, True])
 @pytest.mark.parametrize("planner", PLANNERS_KEPT)
 def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
-    """`next_step`, `begin`, `run` and `finish` cost as much at 100 turns (or steps of one turn) as at 800, and 1,600 in the long form."""
+    """A step costs as much after 100 turns (or steps of one turn) as after 800."""
     policy = ContextPolicy(prune=PrunePolicy(policy=planner))
     with eventlog.open("memory:") as store:
         session = store.create_session()

@@ -1,4 +1,4 @@
-"""Truncation when a tool finishes (spec §5.1)."""
+"""Truncation of a tool's output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def utf8(text: str) -> bytes:
 @example("x" * 60_000, TruncationPolicy(), None)
 @example("a\n" * 3_000, TruncationPolicy(direction="tail"), None)
 def test_preview_is_within_the_limits(text: str, policy: TruncationPolicy, usable: int | None) -> None:
-    """A text is shown whole exactly when it is within the bounds, and a preview, its marker included, always is."""
+    """A text within the bounds is shown whole; a preview with its marker is within them."""
     limits = bounds(policy, usable)
     found = truncate(text, policy, usable, part="prt_1")
     if count_lines(text) <= limits.lines and len(utf8(text)) <= limits.size:
@@ -52,7 +52,7 @@ def test_preview_is_within_the_limits(text: str, policy: TruncationPolicy, usabl
 
 @given(texts, policies, st.sampled_from(["prt_1", "p" * 256, "中" * 85]))
 def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolicy, part: str) -> None:
-    """What the marker's ranges name, put between the two sides of the preview, gives the text again."""
+    """The marker's ranges, put between the preview's two sides, give the text again."""
     found = truncate(text, policy, None, part=part)
     if found is None:
         return
@@ -77,7 +77,7 @@ def test_marker_tells_exactly_what_is_missing(text: str, policy: TruncationPolic
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("letter", ["x", "中", "𝄞", "\ud800"])
 def test_one_long_line_is_not_an_empty_preview(direction: str, letter: str) -> None:
-    """One line of 60 KB is cut between characters, and most of what fits is shown."""
+    """One line of 60 KB is cut between characters and mostly shown."""
     policy = TruncationPolicy(direction="head" if direction == "head" else "tail" if direction == "tail" else "both")
     text = letter * (60_000 // len(utf8(letter)))
     found = truncate(text, policy, None, part="prt_1")
@@ -88,7 +88,7 @@ def test_one_long_line_is_not_an_empty_preview(direction: str, letter: str) -> N
 
 
 def test_lines_are_cut_between_lines() -> None:
-    """Of a text of ordinary lines both sides are whole lines, and the ends are the text's own."""
+    """A text of ordinary lines is cut between lines, and its ends are its own."""
     text = "".join(f"line {number}\n" for number in range(5_000))
     found = truncate(text, TruncationPolicy(), None, part="prt_1")
     assert found is not None
@@ -103,7 +103,7 @@ def test_lines_are_cut_between_lines() -> None:
 
 @pytest.mark.parametrize(("direction", "shown"), [("head", ["line 0"]), ("tail", ["line 4999"])])
 def test_direction_says_which_end_is_kept(direction: str, shown: list[str]) -> None:
-    """`head` keeps the beginning and nothing of the end, `tail` the other way round."""
+    """`head` keeps the beginning only, `tail` the end only."""
     policy = TruncationPolicy(direction="head" if direction == "head" else "tail")
     text = "".join(f"line {number}\n" for number in range(5_000))
     found = truncate(text, policy, None, part="prt_1")
@@ -114,7 +114,7 @@ def test_direction_says_which_end_is_kept(direction: str, shown: list[str]) -> N
 
 
 def test_a_line_feed_at_the_end_begins_no_line() -> None:
-    """2,000 lines are shown whole whether or not the last is ended; one more is too many."""
+    """2,000 lines are shown whole with or without a last line feed; one more is cut."""
     assert truncate("a\n" * 2_000, TruncationPolicy(), None, part="p") is None
     assert truncate("a\n" * 1_999 + "a", TruncationPolicy(), None, part="p") is None
     assert truncate("a\n" * 2_000 + "a", TruncationPolicy(), None, part="p") is not None
@@ -123,7 +123,7 @@ def test_a_line_feed_at_the_end_begins_no_line() -> None:
 
 
 def test_bounds_scale_with_the_window() -> None:
-    """A large window has the policy's bounds, a small one both in proportion, and the smallest still shows something."""
+    """A small window scales both truncation bounds down, but always shows something."""
     policy = DEFAULT_POLICY.truncation
     assert bounds(policy, None) == bounds(policy, 200_000) == Bounds(2_000, 51_200)
     assert bounds(policy, 24_000) == Bounds(351, 9_000)
@@ -139,7 +139,7 @@ def test_truncation_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("part", ["a\nb", "\ud800", "\x1b[31m" * 60])
 def test_an_odd_id_keeps_the_marker_on_one_line(part: str) -> None:
-    """An id that would break the marker's line, or cannot be shown, is escaped and the preview stays within the limits."""
+    """A hostile id is escaped in the marker's one line, within the limits."""
     found = truncate("x" * 5_000, TruncationPolicy(max_bytes=0), None, part=part)
     assert found is not None
     assert isinstance(found.preview, str)

@@ -1,4 +1,4 @@
-"""Undoing by hand: one change after the other, the newest first, until nothing is left to undo."""
+"""Undo by hand: one change after the other, the newest first, until none is left."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from projections.window import ContextWindow
 from tests.support.window_loop import SMALL, summarized, talk, told
 
 MANY = 40
-"""More changes than the agenda keeps."""
+"""More changes than the loop state remembers."""
 
 
 @pytest.mark.promise(9)
 def test_every_compaction_can_be_undone_however_many_there_are() -> None:
-    """Promise 9: what was compacted comes back step by step, also by undoing what is older than the agenda remembers."""
+    """Promise 9: every compaction can be undone, beyond what the loop state remembers."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         talk(session, 2, words=5)
@@ -34,7 +34,7 @@ def test_every_compaction_can_be_undone_however_many_there_are() -> None:
 
 @pytest.mark.promise(9)
 def test_prunes_compactions_and_rollbacks_are_undone_newest_first() -> None:
-    """Promise 9: each undo gives the view that was before its change, whatever kind of change it was."""
+    """Promise 9: each undo restores the view before the newest change of any kind."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         talk(session, 4, words=5)
@@ -57,7 +57,7 @@ def test_prunes_compactions_and_rollbacks_are_undone_newest_first() -> None:
 
 @pytest.mark.promise(9)
 def test_rollbacks_to_what_was_hidden_are_undone_one_by_one() -> None:
-    """Promise 9: a rollback to a version that an earlier one hid is the first to be undone, and then the earlier one."""
+    """Promise 9: rollbacks to hidden versions are undone one by one, the newest first."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         talk(session, 6, words=5)

@@ -1,4 +1,4 @@
-"""A copy of a store in use, as a killed process leaves it.  For the tests of this folder."""
+"""A copy of an open store, as a killed process leaves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["copied_as_left"]
 
 
 def copied_as_left(original: Path, copy: Path) -> None:
-    """Copy it; again if its housekeeper changed a file meanwhile."""
+    """Copy the store; again if its fold worker changed a file meanwhile."""
     for _ in range(50):
         try:
             shutil.copytree(original, copy)

@@ -1,7 +1,8 @@
-"""An agent that works on one session: it streams, calls tools, compacts, saves checkpoints, and goes on wherever it was broken off.
+"""An agent on one session: it streams, calls tools, compacts, and resumes after a break.
 
-Its model answers from the request alone, so it gives the same answer to the same view.  What it knows to be durable is told as
-the head of the store: the root of the hash tree over everything committed, which says more than any list of events.
+Its model answers from the request alone, so it gives the same answer to the same view. The agent
+reports as durable the head of the store: the root of the hash tree over everything committed, which
+says more than any list of events.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ __all__ = ["LIMITS", "SESSION", "finished", "open_agent", "sound", "turn"]
 
 SESSION = "session"
 LIMITS = Limits(context=2_600, output=600)
-"""2,000 usable tokens: compacted every other turn."""
+"""2,000 usable tokens, compacted every other turn."""
 PIECE = 40
 """Characters of a delta."""
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=500), prune=PrunePolicy(enabled=False))
 
 
 def model(request: Request) -> Reply:
-    """Calls two tools, then answers with a few hundred words."""
+    """A model that calls two tools, then answers with a few hundred words."""
     if results(request.messages[-1:]):
         return Reply(f"answer to {asked(request)[:40]} " + "word " * 300)
     number = len(request.messages)
@@ -55,7 +56,7 @@ class Agent(Loop):
     """A loop whose answers stream."""
 
     def call(self, window: ContextWindow, step: CallModel) -> None:
-        """One step of the model, its words as deltas."""
+        """Run one step of the model, its words as deltas."""
         reply, request = window.begin(step)
         answer = self.model(request)
         text = reply.stream_text()
@@ -70,12 +71,12 @@ class Agent(Loop):
 
 
 def bash(given: dict[str, Any]) -> str:
-    """A tool with much to say: its output is a body of its own."""
+    """A tool with a large output, stored as a body of its own."""
     return f"{given['n']} " + "line " * 120
 
 
 def open_agent(log: Log) -> tuple[Store, Session]:
-    """The store and the session, which is begun if it is not there; if that fails, the store is closed."""
+    """Open the store and its session, created if missing; close the store on failure."""
     store = Store(log, flush_interval=0.01, checkpoint_events=25)
     try:
         if any(head.session == SESSION for head in log.heads()):
@@ -93,7 +94,7 @@ def turn(
     told: Callable[[StoreHead], None],
     on_step: Callable[[Step], None] | None = None,
 ) -> None:
-    """Ask question `number`, unless that was done before, and work until it is answered."""
+    """Ask question `number` unless it was asked, and work until it is answered."""
     session.user(f"question {number}", request_id=f"q{number}")
     told(session.store.head())
 
@@ -116,10 +117,10 @@ def turn(
 
 
 def sound(store: Store, kept: StoreHead | None) -> int:
-    """Fail unless everything promised holds: the kept history is the beginning of today's, and replay equals live.
+    """Fail unless the old head is the beginning of today's history and replay equals live.
 
-    Every event is read and hashed again, every checkpoint compared with a replay, and the view's state folded from the first event with that
-    from a checkpoint.  Returns how many events there are.
+    Every event is read and hashed again, every checkpoint compared with a replay, and the view's
+    state from the first event with that from a checkpoint. Returns how many events there are.
     """
     report = verify(store, against=kept, deep=True)
     assert report.sound, report
@@ -128,9 +129,9 @@ def sound(store: Store, kept: StoreHead | None) -> int:
 
 
 def finished(session: Session, turns: int, *, failed: int = 0) -> Counter[str]:
-    """Fail unless every question was asked once and answered, and every compaction came to an end; counts how those ended.
+    """Fail unless each question was answered once and each compaction ended; count the ends.
 
-    Up to `failed` answers may have been broken off by an error that the program was told.
+    Up to `failed` answers may have been broken off by an error that the program reported.
     """
     asked: list[str] = []
     answers = broken_off = 0

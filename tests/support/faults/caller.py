@@ -1,4 +1,4 @@
-"""A caller that does what the errors tell it to do: retry, or close and open again."""
+"""A caller that follows the errors' advice: retry, or close and reopen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Caller"]
 
 
 class Caller:
-    """One store through one fault, until everything planned is in.  `heal` ends the fault."""
+    """One store through one fault until the plan is in; `heal` ends the fault."""
 
     def __init__(self, path: Path, plan: Sequence[Append], heal: Callable[[], None], **options: Any) -> None:
         self.path = path
@@ -27,7 +27,7 @@ class Caller:
         self.errors: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Append the whole plan, close, and look at what is on disk."""
+        """Append the whole plan, close, and compare what is on disk."""
         log = self.open()
         for append in self.plan:
             log = self._append(log, append)
@@ -37,7 +37,7 @@ class Caller:
         log.close()
 
     def open(self) -> Log:
-        """Open the store; if that is refused the fault is ended, and it opens."""
+        """Open the store; if refused, end the fault and open again."""
         try:
             return open_log(self.path, **self.options)
         except EventlogError as error:
@@ -46,15 +46,15 @@ class Caller:
         return open_log(self.path, **self.options)
 
     def _saw(self, error: EventlogError) -> None:
-        """An error came up; it must not look like a wrong call or like something that is not there (promise 12)."""
+        """Check an error that came up: it must look neither like a wrong call nor like absence."""
         assert not isinstance(error, CallError), repr(error)
         self.errors[type(error).__name__] += 1
 
     def _append(self, log: Log, append: Append) -> Log:
-        """Append until it is in; returns the log to go on with."""
+        """Append until committed; return the log to go on with."""
         try:
             self.acknowledged.append(log.submit(append).wait(30))
-        except BusyError as error:  # nothing of it was written, and the log goes on when there is room again
+        except BusyError as error:  # the append was not written, and the log goes on when there is space again
             self._saw(error)
             self.heal()
             self._compare(log, len(self.acknowledged))
@@ -68,13 +68,13 @@ class Caller:
         return log
 
     def _compare(self, log: Log, exactly: int | None = None) -> None:
-        """What is there is what was acknowledged, and perhaps what nobody knew the outcome of."""
+        """Check that the log holds what was acknowledged, and at most one unknown outcome."""
         found = compare(log, self.plan, self.acknowledged)
         least = len(self.acknowledged)
         assert found == exactly if exactly is not None else least <= found <= least + 1
 
     def _shut(self, log: Log) -> None:
-        """Close, which may tell why the last fold failed; then the fault is over."""
+        """Close, which may raise the last fold's error; then end the fault."""
         try:
             log.close()
         except EventlogError as error:

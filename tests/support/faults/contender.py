@@ -1,9 +1,10 @@
-"""A process with several threads that contend for versions and leases of a few sessions, and write down every call and its outcome.
+"""A process whose threads contend for versions and leases and record calls and outcomes.
 
-Started by `tests/faults/test_concurrency.py`, which kills it, stops it for a while, and checks what all of them wrote down.
-Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME THREADS SECONDS SEED`, KEYS is "" for
-a store that is not encrypted.  A call is written down before it is made, and again
-with its outcome when it has come back, so that one that never came back is known, too.
+Started by `tests/faults/test_concurrency.py`, which kills it, stops it for a while, and checks what
+all of them recorded. Usage: `python -m tests.support.faults.contender STORE KEYS RECORD NAME
+THREADS SECONDS SEED`, KEYS is "" for a store that is not encrypted. A call is recorded before it is
+made, and again with its outcome when it has returned, so that a call that never returned is known,
+too.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ OPTIONS: dict[str, Any] = {
 
 
 class Contender:
-    """One thread."""
+    """One contending thread."""
 
     def __init__(self, log: Log, record: int, name: str, seed: int) -> None:
         self._log = log
@@ -45,10 +46,10 @@ class Contender:
         self._chance = random.Random(seed)
         self._number = 0
         self._held: dict[str, int] = {}
-        """Epochs that this thread took and has not been fenced for, by session."""
+        """Epochs that this thread took and was not fenced for, by session."""
 
     def work(self, until: float) -> None:
-        """Call one thing after another."""
+        """Make one call after another."""
         while time.monotonic() < until:
             session = self._chance.choice(SESSIONS)
             choice = self._chance.random()
@@ -57,7 +58,7 @@ class Contender:
             elif choice < 0.45:
                 self._lease(session)
             elif choice < 0.5:
-                time.sleep(self._chance.uniform(0, 0.06))  # a lease may run out meanwhile
+                time.sleep(self._chance.uniform(0, 0.06))  # a lease may expire meanwhile
             else:
                 self._append(session)
 
@@ -77,7 +78,7 @@ class Contender:
         self._came_back(made, "done", head.version if head is not None else 0)
 
     def _lease(self, session: str) -> None:
-        """Take the lease if it is free or has run out; whoever held it is not asked."""
+        """Take the lease if it is free or expired; its former holder does not release it."""
         before = self._free(session)
         if before is None:
             return
@@ -92,30 +93,30 @@ class Contender:
             self._held[session] = epoch
 
     def _free(self, session: str) -> LeaseState | None:
-        """The session's lease, if it may be taken."""
+        """Return the session's lease if it may be taken."""
         head = self._log.head(session)
         return None if head is None or head.lease.until > time.monotonic_ns() // 1_000_000 else head.lease
 
     def _for_a_while(self, epoch: int) -> LeaseState:
-        """A lease record of this thread that runs out soon."""
+        """A lease record of this thread that expires soon."""
         return LeaseState(epoch, self._name.encode(), time.monotonic_ns() // 1_000_000 + self._chance.randrange(5, 60))
 
     def _record_of(self, made: Operation) -> LeaseState | None:
-        """The lease record that an append carries: taken, else at times kept or given back."""
+        """The lease record that an append carries: taken, retained or released."""
         chance = self._chance.random()
         if made.takes or (made.epoch and chance < 0.2):
             return self._for_a_while(made.epoch)
         return LeaseState(made.epoch, self._name.encode()) if made.epoch and chance < 0.25 else None
 
     def _append(self, session: str) -> None:
-        """Append, with or without a condition or a lease record; sometimes again with the same request id."""
+        """Append, with or without a condition or lease record; sometimes repeat the request id."""
         way = self._chance.random()
         made = Operation("", "", session, "append", 0, count=self._chance.randrange(1, 4))
         if way < 0.35:
             head = self._log.head(session)
             made = replace(made, expected=head.version if head is not None else 0)
             if self._chance.random() < 0.3:
-                time.sleep(self._chance.uniform(0, 0.01))  # another may get there first
+                time.sleep(self._chance.uniform(0, 0.01))  # another thread may take it first
         elif way < 0.75 and session in self._held:
             made = replace(made, epoch=self._held[session])
         before = self._free(session) if way >= 0.85 else None
@@ -155,7 +156,7 @@ class Contender:
 
 
 def read_record(record: Path) -> list[Operation]:
-    """What a process wrote down: every call once, with its outcome if it has come back."""
+    """Read a process's record: every call once, with its outcome if the call returned."""
     found: dict[str, Operation] = {}
     for line in record.read_bytes().split(b"\n")[:-1]:
         operation = msgspec.json.decode(line, type=Operation)
@@ -165,7 +166,7 @@ def read_record(record: Path) -> list[Operation]:
 
 
 def main(store: str, keys: str, record: str, name: str, *numbers: float) -> None:
-    """All threads at once, on one log."""
+    """Run all threads at once on one log."""
     threads, seconds, seed = int(numbers[0]), numbers[1], int(numbers[2])
     fd = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     log = open_log(store, keys=keys or None, **OPTIONS)

@@ -1,9 +1,11 @@
-"""A program that kills an agent at every kind of work, again and again, looks what is left, and lets the agent go on.
+"""A program that kills an agent at every kind of work, checks the store, and resumes it.
 
-Started by `tests/faults/test_agent_crash.py` in a process of its own, because it forks.  An agent kills itself at the n-th thing it asks of the disk
-after it has begun some work: the journal's calls (before them or half way through a write), the beginning and the end of LMDB's transactions, the saving
-of a checkpoint, the growth of LMDB's map.  Usage: `python -m tests.support.faults.crash_agent DIRECTORY SEED KILLS KIND WORK…`, KIND
-one of `encrypted_stores.SAID`; prints what was killed where, as JSON.
+Started by `tests/faults/test_agent_crash.py` in a process of its own, because it forks. An agent
+kills itself at the n-th thing it asks of the disk after it has begun some work: the journal's calls
+(before them or half way through a write), the beginning and the end of LMDB's transactions, the
+saving of a checkpoint, the growth of LMDB's map. Usage: `python -m tests.support.faults.crash_agent
+DIRECTORY SEED KILLS KIND WORK…`, KIND one of `encrypted_stores.SAID`; prints what was killed where,
+as JSON.
 """
 
 from __future__ import annotations
@@ -43,13 +45,13 @@ from tests.support.faults.planned_appends import probe_here
 __all__ = ["WORK"]
 
 OPTIONS: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
-"""Folded every few turns; the map begins with too little for them."""
+"""Folds every few turns, and a map that begins too small for them."""
 AHEAD = 6
-"""Turns that an agent works before it gives up being killed."""
+"""Turns that an agent works without a kill before it stops."""
 LIFE = 12
 """Kills of the agents of one store."""
 TRIES = 60
-"""Agents that are begun before some kind of work may go without a kill."""
+"""Agents that may pass some kind of work without a kill."""
 WORK: dict[str, tuple[type[Any], ...]] = {
     "stream": (CallModel,),
     "tools": (RunTools,),
@@ -60,11 +62,11 @@ WORK: dict[str, tuple[type[Any], ...]] = {
     "growth": (),
     "moment": (),
 }
-"""What an agent is at when it is killed, and the steps of its loop that begin it."""
+"""Kinds of work at which an agent is killed, and the loop steps that begin them."""
 
 
 class Doom:
-    """What becomes of one agent: it dies at the `calls`-th thing after it has begun `work`."""
+    """When one agent dies: at the `calls`-th disk operation after it has begun `work`."""
 
     def __init__(self, work: str, calls: int, mode: str) -> None:
         self.work = work
@@ -72,21 +74,21 @@ class Doom:
         self.io.armed = work == "settling"
 
     def begins(self, work: str) -> None:
-        """The agent is at this now."""
+        """Note that the agent begins this work."""
         self.io.armed = self.io.armed or work == self.work
         self.passes()
 
     def passes(self) -> None:
-        """Something that counts has been reached."""
+        """Note that a counted point is reached, and die there if it is the one."""
         self.io.reach("passed")
 
     def watch(self, step: Step) -> None:
-        """The agent's next step."""
+        """Observe the agent's next step."""
         if isinstance(step, WORK[self.work]):
             self.begins(self.work)
 
     def spread(self) -> None:
-        """Have everything that is not the journal's counted, too."""
+        """Count every disk operation outside the journal, too."""
         patch = pytest.MonkeyPatch()
         writing, resize, save = Environment.writing, Environment._resize, checkpoint_store.save
         make_key = KeyFile.make
@@ -125,12 +127,12 @@ class Doom:
 
 
 def opened(directory: Path, **options: Any) -> Log:
-    """The log of a place, with the keys if it has any."""
+    """Open the log of a place, with its keys if it has any."""
     return open_log(directory / "store", keys=keys_of(directory), **OPTIONS, **options)
 
 
 def keep(directory: Path, head: StoreHead) -> None:
-    """What the agent knows to be durable, in a file that is whole whenever the agent dies."""
+    """Store the head known to be durable in a file that is whole at every kill."""
     (directory / "head.new").write_text(head.text())
     (directory / "head.new").rename(directory / "head")
 
@@ -142,7 +144,7 @@ def answered(directory: Path) -> int:
 
 
 def live(directory: Path, doom: Doom | None, upto: int) -> None:
-    """Be an agent, up to a turn; doomed or not."""
+    """Run an agent up to a turn, with or without a kill planned."""
     io: JournalIO = JournalIO() if doom is None else doom.io
     if doom is not None:
         doom.spread()
@@ -155,7 +157,7 @@ def live(directory: Path, doom: Doom | None, upto: int) -> None:
 
 
 def look(directory: Path) -> None:
-    """Compare what is left with what was promised, first without writing, then by taking the lease, twice."""
+    """Compare what is left with what was promised, read-only first, then under the lease."""
     head = directory / "head"
     kept = StoreHead.parse(head.read_text()) if head.exists() else None
     store, session = open_agent(opened(directory))
@@ -177,7 +179,7 @@ def look(directory: Path) -> None:
 
 
 def end(directory: Path, upto: int) -> None:
-    """The last agent was not killed: everything was asked once and answered."""
+    """Check the end of an unkilled agent: everything asked once and answered."""
     store, session = open_agent(opened(directory))
     with store:
         sound(store, None)
@@ -186,7 +188,7 @@ def end(directory: Path, upto: int) -> None:
 
 
 def kill(directory: Path, chance: random.Random, work: str, number: int) -> str:
-    """One agent; how it ended."""
+    """Run one agent to its kill; return how it ended."""
     doom = Doom(
         work,
         1 + (number * 7) % 19 if work == "compaction" else chance.randrange(1, 24),
@@ -206,7 +208,7 @@ def kill(directory: Path, chance: random.Random, work: str, number: int) -> str:
 
 
 def main(directory: Path, seed: int, kills: int, kind: str, *works: str) -> None:
-    """As many kills as asked for, of every kind of work in turn."""
+    """Kill as often as asked for, at every kind of work in turn."""
     probe_here(pytest.MonkeyPatch())
     TokenCounter.for_model("").count("loaded once, for all children")
     chance = random.Random(seed)

@@ -1,9 +1,10 @@
-"""What may be on disk after a power failure, made up from the system calls that a process made (`tracing.py`), LMDB's own among them.
+"""Possible disk contents after a power failure, from a process's traced system calls.
 
-The failure comes after some number of calls.  What was flushed is there: a file's bytes by a flush of the file, or by a write
-that is synced, a name by a flush of its directory.  Of the other writes any may be there, whole or some of their sectors; of
-the other changes of names a beginning, for file systems keep those in order.  Where nothing was written there are zeros.  A
-mark is mapped memory that is never flushed: it is as it was at some moment.
+The calls (`tracing.py`) include LMDB's own. The failure comes after some number of calls. What was
+flushed is there: a file's bytes by a flush of the file, or by a write that is synced, a name by a
+flush of its directory. Of the other writes any may be there, whole or some of their sectors; of the
+other changes of names a beginning, for file systems keep those in order. Where nothing was written
+there are zeros. A watermark is mapped memory that is never flushed: it is as it was at some moment.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ class _Write(NamedTuple):
 
 @dataclass
 class _Node:
-    """A file or a directory, whatever its name."""
+    """A file or a directory, independent of its names."""
 
     entries: dict[str, _Node] | None = None
-    """Of a directory: what is in it now."""
+    """A directory's current entries."""
     base: bytearray = field(default_factory=bytearray)
-    """Of a file: what is on disk."""
+    """A file's bytes on disk."""
     writes: list[tuple[_Write, bool]] = field(default_factory=list[tuple[_Write, bool]])
-    """And what came behind that, and whether it is on disk too."""
+    """The writes after that, and whether each is on disk too."""
     seen: list[bytes] = field(default_factory=list[bytes])
-    """Of mapped memory: what it was."""
+    """The values that mapped memory had."""
 
     def flush(self) -> None:
-        """All of it is on disk."""
+        """Take all writes as on disk."""
         for write, _ in self.writes:
             _put(self.base, write)
         self.writes.clear()
 
     def after(self, how: str, chance: random.Random) -> bytes:
-        """The file's bytes once the power is gone."""
+        """The file's bytes after the power failure."""
         if self.seen:
             return self.seen[-1] if how == "kept" else chance.choice([bytes(len(self.seen[0])), *self.seen])
         found = bytearray(self.base)
@@ -59,7 +60,7 @@ class _Node:
 
 @dataclass
 class _Change:
-    """A name that comes to be, or (`node` None) goes; a rename is both at once."""
+    """A name that appears, or (`node` None) disappears; a rename is both at once."""
 
     directory: _Node
     name: str
@@ -68,22 +69,22 @@ class _Change:
     durable: bool = False
 
     def touches(self, directory: _Node) -> bool:
-        """Whether a flush of the directory makes this last."""
+        """Whether a flush of the directory makes this change durable."""
         return self.directory is directory or (self.source is not None and self.source[0] is directory)
 
 
 class Recorder:
-    """Writes down the calls that change what is below a directory, to make up what they may leave."""
+    """Records the calls that change a directory, to build what they may leave on disk."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self.calls: list[tuple[Call, dict[str, bytes]]] = []
-        """With what marks hold then that has changed."""
+        """The calls, each with the watermarks that changed."""
         self._known: dict[str, bytes] = {}
         self._begin = _copy(root)
 
     def note(self, call: Call) -> int:
-        """For `tracing.traced`: write the call down, and let it be made."""
+        """Record the call and let it be made, for `tracing.traced`."""
         if call.name in CHANGES and f"{call.path}/".startswith(f"{self._root}/"):
             self.calls.append((call, self._changed_marks()))
         return 0
@@ -97,11 +98,11 @@ class Recorder:
         return changed
 
     def forget_flushes(self) -> None:
-        """Make it a recording of a disk that takes no flush to heart."""
+        """Make it a recording of a disk that ignores every flush."""
         self.calls = [(call._replace(synced=False), marks) for call, marks in self.calls if call.name != "flush"]
 
     def telling(self) -> list[int]:
-        """The moments right before something is made to last, or a name changes: then the most is on its way."""
+        """Counts of calls right before a flush or a rename, where most is still unflushed."""
         due = {"flush", "rename", "unlink", "rmdir"}
         calls = [call for call, _ in self.calls]
         return [
@@ -113,7 +114,7 @@ class Recorder:
     def image(
         self, into: Path, count: int, how: str, chance: random.Random, *, told: frozenset[str] = frozenset()
     ) -> None:
-        """Make the directory `into` what the power failure after `count` calls left; the files `told` in it lose nothing."""
+        """Build in `into` what a power failure after `count` calls leaves, `told` files whole."""
         disk = _Disk(self._root, self._begin.copied())
         for call, marks in self.calls[:count]:
             disk.do(call)
@@ -123,13 +124,13 @@ class Recorder:
 
 
 class _Tree(NamedTuple):
-    """A directory as it was."""
+    """A snapshot of a directory."""
 
     files: dict[str, bytes]
     directories: dict[str, _Tree]
 
     def copied(self) -> _Node:
-        """As nodes of its own."""
+        """Copy the tree into new nodes."""
         entries = {name: _Node(base=bytearray(data)) for name, data in self.files.items()}
         return _Node(entries | {name: tree.copied() for name, tree in self.directories.items()})
 
@@ -145,7 +146,7 @@ def _copy(root: Path) -> _Tree:
 
 
 class _Disk:
-    """What is on disk, and what is on its way there."""
+    """The disk: flushed contents, and the writes that are not flushed yet."""
 
     def __init__(self, root: Path, node: _Node) -> None:
         self._root = root
@@ -154,7 +155,7 @@ class _Disk:
         self._before = _names(node)
 
     def _find(self, path: str) -> tuple[_Node, str, _Node | None] | None:
-        """The directory, the name, and what has it; None if there is no such directory."""
+        """The directory, the name, and its node; None if the directory does not exist."""
         *above, name = Path(path).relative_to(self._root).parts
         node: _Node | None = self._node
         for step in above:
@@ -164,13 +165,13 @@ class _Disk:
         return node, name, node.entries.get(name)
 
     def seen(self, path: str, data: bytes) -> None:
-        """What a mark held."""
+        """The values that a watermark had."""
         found = self._find(path)
         if found is not None and found[2] is not None:
             found[2].seen.append(data)
 
     def do(self, call: Call) -> None:
-        """One call, that was done; one that failed, because something is there or is not, does nothing."""
+        """Apply one recorded call; a call that failed on the real disk changes nothing."""
         if call.name == "flush" and Path(call.path) == self._root:
             self._flush_names(self._node)
             return
@@ -220,7 +221,7 @@ class _Disk:
             change.durable = change.durable or change.touches(directory)
 
     def after(self, into: Path, how: str, chance: random.Random, told: frozenset[str]) -> None:
-        """Make the directory."""
+        """Build the directory after the power failure."""
         last = len(self._changes)
         cut = last if how == "kept" else 0 if how == "lost" else chance.randrange(last + 1)
         names = self._before
@@ -253,7 +254,7 @@ class _Disk:
 
 
 def _names(node: _Node) -> dict[int, dict[str, _Node]]:
-    """What is in every directory."""
+    """The names in every directory."""
     found: dict[int, dict[str, _Node]] = {}
     if node.entries is not None:
         found[id(node)] = dict(node.entries)
@@ -263,7 +264,7 @@ def _names(node: _Node) -> dict[int, dict[str, _Node]]:
 
 
 def _pieces(write: _Write, how: str, chance: random.Random) -> list[_Write]:
-    """What arrives of a write; a new size does or does not."""
+    """The parts of a write that reach the disk; a new size does or does not."""
     if write.data is None:
         return [write] if how != "lost" and chance.random() < 0.5 else []
     return [_Write(at, data) for at, data in pieces(write.data, write.at, how, chance)]

@@ -1,7 +1,7 @@
-"""The kinds of stores that faults are tried on: which have keys and which are large, and what keys open of what lies in one.  No tests here.
+"""Kinds of stores that faults are tried on: encrypted, large, and what their keys open.
 
-An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and `kept`: a copy of that file from before anything
-was erased, which somebody outside the store has.
+An encrypted place has the key file `s.keys`, which the faults reach as they do the store, and
+`kept`: a copy of that file from before anything was erased, held outside the store.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 KINDS = ("plain", "encrypted")
-"""The stores that faults are tried on."""
+"""The kinds of stores that faults are tried on."""
 _LARGE = ("200 MB", "encrypted 200 MB")
 SIZED = (*KINDS, *_LARGE) if SLOW else KINDS
-"""The same, and in the long form stores of a real size, too."""
+"""The kinds of stores, with large ones in the long form."""
 SAID = {
     "plain": "",
     "encrypted": " of an encrypted store",
@@ -51,7 +51,7 @@ _KEYS = "s.keys"
 
 
 def said_of(kind: str) -> str:
-    """What the table adds to a fault that was tried on this kind of store."""
+    """The suffix of a fault's name in the table for this kind of store."""
     return SAID[kind]
 
 
@@ -76,14 +76,14 @@ def keys_of(place: Path) -> Path | None:
 
 
 def keep_keys(place: Path) -> None:
-    """From here on the place is encrypted, and the keys that there are now are kept."""
+    """Make the place encrypted from here on, and copy its current keys."""
     (place / KEPT).touch(mode=0o600)
     if (place / _KEYS).exists():
         shutil.copy(place / _KEYS, place / KEPT)
 
 
 def is_said(store: Path, keys: Path, text: str) -> bool:
-    """Whether these keys open anything in a store that has the text."""
+    """Whether these keys decrypt the text anywhere in a store."""
     log = open_log.open_log(store, read_only=True)
     assert isinstance(log, EncryptedLog)
     opened = EncryptedLog(log.engine, KeyRing(KeyFile(keys)), None)
@@ -106,7 +106,7 @@ def _opened(log: EncryptedLog) -> Iterator[bytes]:
 
 
 def forgotten(store: Path, place: Path) -> int:
-    """Fail unless the keys of all families of which nothing lives are gone, from every file, and those of the others are there; counts the former."""
+    """Fail unless exactly the dead families' keys are gone from every file; count them."""
     log = open_log.open_log(store, read_only=True)
     cards = [sealed_value(head.entry) for head in log.engine.heads() if not is_record(head.session, head.entry)]
     log.close()

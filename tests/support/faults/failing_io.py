@@ -1,7 +1,7 @@
-"""A way to the operating system that fails at a chosen call, once or until it is healed.
+"""Journal I/O that fails at a chosen call, once or until it is healed.
 
-It stands where `JournalIO` stands, below everything the journal does.  The points that a fold reaches are in LMDB's
-transaction: there LMDB's own error for the fault is raised, as if LMDB had met it.
+It replaces `JournalIO`, below everything the journal does. The points that a fold reaches are in
+LMDB's transaction: there LMDB's own error for the fault is raised, as if LMDB had met it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FAULTS", "FailingIO"]
 
 FAULTS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "short", "late")
-"""An error of the system; `short`: a read or write that takes half of the bytes; `late`: an error after the work was done."""
+"""System errors; `short`: half a read or write; `late`: an error after the call."""
 
 _ANY = ("open", "pread", "pwrite", "fdatasync", "rename", "unlink", "sync_directory", "reach")
 _WHERE = {
@@ -32,11 +32,11 @@ _WHERE = {
     "short": ("pwrite",),
     "late": ("pwrite", "fdatasync", "rename", "unlink", "sync_directory"),
 }
-"""The calls that can fail in this way; only they are counted."""
+"""The calls that can fail this way; only they are counted."""
 
 
 class FailingIO(JournalIO):
-    """Fails the `at`-th call that can fail with `fault`; if `lasting` every later one too, until `heal`."""
+    """Fails the `at`-th fallible call with `fault`; if `lasting`, later ones until `heal`."""
 
     def __init__(self, fault: str, at: int, *, lasting: bool) -> None:
         self._fault = fault
@@ -48,7 +48,7 @@ class FailingIO(JournalIO):
         """The calls that failed."""
 
     def heal(self) -> None:
-        """Fail no more."""
+        """End the fault."""
         with self._lock:
             self._at = 0
 
@@ -122,7 +122,7 @@ class FailingIO(JournalIO):
             raise self._error()
 
     def reach(self, point: str) -> None:
-        """A step of folding, or LMDB's error there."""
+        """Reach a point of the fold, or raise LMDB's error there."""
         if self._due("reach"):
             error = lmdb.Error(f"{point}: {self._fault}")
             vars(error)["code"] = getattr(errno, self._fault)

@@ -1,8 +1,10 @@
-"""A program whose disk is full: LMDB's own writes fail, at every size that its file could have.  Started by `tests/faults/test_full_disk.py`.
+"""A program whose LMDB file cannot grow, refused at every size in turn.
 
-The system refuses to make any file longer than a limit, which is raised from run to run by a page; so every write with which
-LMDB's file grows is refused in its turn, in the middle of its commit.  The journal's files stay below the limit.
-Usage: `python -m tests.support.faults.full_disk DIRECTORY FIRST STEP`; prints how many limits were tried and what came up.
+Started by `tests/faults/test_full_disk.py`. The system refuses to make any file longer than a
+limit, which is raised from run to run by a page; so every write with which LMDB's file grows is
+refused in its turn, in the middle of its commit. The journal's files stay below the limit. Usage:
+`python -m tests.support.faults.full_disk DIRECTORY FIRST STEP`; prints how many limits were tried
+and which errors came up.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ JOURNAL = 32 << 10
 
 
 def limit(size: int) -> None:
-    """Let no file grow beyond so many bytes."""
+    """Limit every file to this number of bytes."""
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
 
 
 def main(directory: Path, first: int, step: int) -> None:
-    """Raise the limit until nothing fails."""
+    """Raise the limit until no write fails."""
     logging.disable()
     probe_here(pytest.MonkeyPatch())
     errors: Counter[str] = Counter()

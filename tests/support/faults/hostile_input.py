@@ -1,7 +1,8 @@
-"""What is fed to everything that reads bytes from outside, and what may become of it: a typed error or nothing, never anything else.
+"""Feeds any bytes to every reader of outside bytes and allows typed errors only.
 
-Each function takes any bytes.  It fails where an error is not one of those that the interface names.  Used by the tests of
-Hypothesis and by the coverage-guided fuzzer (`tests/faults/fuzz.py`), which share what they find.
+Each function takes any bytes and fails where an error is not one of those that the interface names.
+Used by the tests of Hypothesis and by the coverage-guided fuzzer (`tests/faults/fuzz.py`), which
+share what they find.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ NAMES = sorted(FORMATS)
 
 
 def _unasked(state: State, pieces: Sequence[tuple[int, bytes]]) -> Sequence[ArchivedFacts]:
-    """What is packed is read when it is needed, not before."""
+    """Fail: a decoded state must not read its archive before that is needed."""
     raise AssertionError((state, pieces))
 
 
 def stored(data: bytes) -> None:
-    """Bytes that lie in a store: payloads, catalog entries, bodies, frames, checkpoints."""
+    """Stored bytes: payloads, catalog entries, bodies, frames, checkpoints."""
     with suppress(DataError):
         decode(data)
     for count in (1, 3):
@@ -73,7 +74,7 @@ def stored(data: bytes) -> None:
 
 
 def frame(data: bytes) -> None:
-    """Bytes that lie in a journal file."""
+    """Bytes of a journal file."""
     if len(data) < 8 + frames.FRAME_HEADER_BYTES:
         return
     header = frames.parse_frame_header(data, 0, data[:8])
@@ -84,7 +85,7 @@ def frame(data: bytes) -> None:
 
 
 def kept(data: bytes) -> None:
-    """Bytes of a chunk, of a head that a fork keeps, of the record of what a scrub left, and of LMDB's meta pages."""
+    """Bytes of a chunk, a fork's anchor, a scrub ledger, and LMDB's meta pages."""
     with suppress(DamagedError):
         decode_chunk(data, None, 1)
     with suppress(DamagedError):
@@ -101,13 +102,13 @@ def kept(data: bytes) -> None:
 
 
 def head(data: bytes) -> None:
-    """A head that was kept elsewhere."""
+    """A saved head."""
     with suppress(CallError):
         StoreHead.parse(data)
 
 
 def imported(data: bytes, format: str | None = None) -> None:
-    """A file of whatever format: imported again, it adds nothing; and everything that it gave can be read."""
+    """Import a file of any format: repeating adds nothing, and every event can be read."""
     with eventlog.open("memory:") as store:
         try:
             report = import_file(store, _file(data), format=format)
@@ -121,7 +122,7 @@ def imported(data: bytes, format: str | None = None) -> None:
 
 
 def importers(data: bytes) -> None:
-    """The first byte names the format; or it is told from the bytes."""
+    """Import bytes whose first names the format; or detect it."""
     with suppress(ImportFormatError):
         detect(data, "file")
     imported(data[1:], None if not data else ([None, *NAMES])[data[0] % (len(NAMES) + 1)])
@@ -134,10 +135,10 @@ def _file(data: bytes) -> Any:
 
 
 def commands(data: bytes) -> None:
-    """A command line, a word a line, on a small store in a directory of its own: a documented exit code, and no traceback."""
+    """Run a command line, one word per line: a documented exit code and no traceback."""
     words = [word for word in data.decode(errors="surrogateescape").split("\n") if "\0" not in word]
     if any("/" in word or ".." in word or "http" in word or word in {"demo", "--summarizer"} for word in words):
-        return  # outside of that directory, or long
+        return  # outside that directory, or too long
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -165,7 +166,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
 
 
 def corpus(target: str, data: Path) -> list[bytes]:
-    """Sound inputs to begin with: small recorded files, and what this program writes itself."""
+    """Sound inputs to start with: small recorded files and this program's own output."""
     if target == "importers":
         files = sorted(path for path in data.rglob("*") if path.is_file() and 0 < path.stat().st_size < 12_000)
         found: list[bytes] = []

@@ -1,9 +1,10 @@
-"""What may be on disk after a power failure, made up from a recording.
+"""Possible disk contents after a power failure, built from a recording.
 
-The failure comes after some number of calls.  What was flushed is there.  Of the writes to a file since its last flush any may be
-there, whole or some of their sectors; of the changes of names since the directory's last flush, any.  The mark is as it
-was at some moment up to then, or empty.  LMDB's file is as its newest finished transaction left it, or, while one is being
-committed, has any of the new pages as well, torn or whole, under the old meta pages.
+The failure comes after some number of calls. What was flushed is there. Of the writes to a file
+since its last flush any may be there, whole or some of their sectors; of the changes of names since
+the directory's last flush, any. The watermark is as it was at some moment up to then, or empty.
+LMDB's file is as its newest finished transaction left it, or, while one is being committed, has any
+of the new pages as well, torn or whole, under the old meta pages.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ __all__ = ["HOW", "Image", "image_of", "pieces"]
 SECTOR = 512
 PAGE = 4096
 HOW = ("kept", "lost", "any", "torn")
-"""What happens to writes that were not flushed: all are there, none is, any of them in any order, any sectors of them."""
+"""Fates of unflushed writes: all, none, any of them in any order, any sectors."""
 
 
 @dataclass
 class Image:
-    """A store directory as a power failure left it, and what had been acknowledged by then."""
+    """A store directory after a power failure, and what had been acknowledged by then."""
 
     files: dict[str, bytes]
     acknowledged: list[Acknowledged]
@@ -58,7 +59,7 @@ def image_of(recording: Recording, count: int, how: str, chance: random.Random) 
 
 
 class _Disk:
-    """What is on disk, and what is on its way there."""
+    """The disk: flushed contents, and the writes that are not flushed yet."""
 
     def __init__(self, recording: Recording) -> None:
         self._files = {file: bytearray(data) for file, data in recording.files.items()}
@@ -69,7 +70,7 @@ class _Disk:
         self._committing = False
 
     def do(self, call: Call) -> None:
-        """One call, that was done."""
+        """Apply one recorded call."""
         match call.what:
             case "create":
                 self._files[call.file] = bytearray()
@@ -95,7 +96,7 @@ class _Disk:
                 raise AssertionError(call.what)
 
     def after(self, how: str, chance: random.Random) -> dict[str, bytes]:
-        """The journal's files by name, once the power is gone."""
+        """The journal's files by name after the power failure."""
         files = {file: bytearray(data) for file, data in self._files.items()}
         for file, writes in self._writes.items():
             for at, piece in writes:
@@ -108,7 +109,7 @@ class _Disk:
         return {name: bytes(files[file]) for name, file in names.items()}
 
     def pages_after(self, coming: bytes, how: str, chance: random.Random) -> bytes:
-        """LMDB's file, once the power is gone."""
+        """LMDB's file after the power failure."""
         if not self._committing or how == "lost" or not coming:
             return self._lmdb
         pages = bytearray(self._lmdb.ljust(len(coming), b"\0"))
@@ -121,7 +122,7 @@ class _Disk:
 
 
 def pieces(data: bytes, at: int, how: str, chance: random.Random) -> list[tuple[int, bytes]]:
-    """What arrives of a write: some of its sectors, aligned as the disk's are."""
+    """Yield the parts of a write that reach the disk: some sectors, aligned as the disk's are."""
     if how == "kept" or (how == "any" and chance.random() < 0.5):
         return [(at, data)]
     if how != "torn":
@@ -137,7 +138,7 @@ def _put(file: bytearray, at: int, data: bytes) -> None:
 
 
 def _name(names: dict[str, int], change: Call) -> None:
-    """Change a directory; what another change should have made first, and did not, is left as it is."""
+    """Apply a change of a directory; skip it if an earlier change it needs is missing."""
     first = change.names[0]
     if change.what == "create":
         names[first] = change.file

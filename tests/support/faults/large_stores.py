@@ -1,4 +1,4 @@
-"""Stores of a real size for the fault tests: text that does not compress.  No tests here."""
+"""Stores of real size for the fault tests: text that does not compress."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["WEIGHT", "fill", "lmdb_bytes", "weigh_down"]
 WEIGHT = 200_000_000
 """Bytes of a large store in the long form."""
 _PIECE = 192 << 10
-"""Random bytes of a message: a large text, four of which fill a megabyte of plain text."""
+"""Random bytes per message: a large text, four of which fill a megabyte."""
 _GROUP = 16
 
 
@@ -25,7 +25,7 @@ def lmdb_bytes(path: Path) -> int:
 
 
 def weigh_down(session: Session, size: int) -> None:
-    """Add messages that take at least `size` bytes of the store, which no compression makes less."""
+    """Add messages that take at least `size` bytes of the store after compression."""
     chance = random.Random(size)
     left = size
     while left > 0:
@@ -36,6 +36,6 @@ def weigh_down(session: Session, size: int) -> None:
 
 
 def fill(path: Path, size: int, *, session: str = "ballast", keys: Path | None = None) -> None:
-    """Make a store, or go on with one, whose new session weighs `size`; closed at the end."""
+    """Make or continue a store whose new session has `size` bytes; close it at the end."""
     with Store(open_log(path, keys=keys)) as store:
         weigh_down(store.create_session(id=session), size)

@@ -1,13 +1,15 @@
-"""Whether what many writers saw of a session can have happened one thing after another: linearizability, checked.
+"""Check linearizability: many writers' view of a session must be possible in sequence.
 
-A history holds every call with the time before it was made and the time after it came back, and what came of it.  It is sound
-when each call can be given one moment between those two at which it took effect, such that all outcomes are those of one log
-that does one thing at a time: an append is given the next versions, or is refused because the version is another one, or
-because the epoch is over; a lease is replaced if it is still the one that was named.
+A history holds every call with the time before it was made and the time after it returned, and its
+outcome. The history is sound when each call can be given one moment between those two at which it
+took effect, such that all outcomes are those of one log that does one thing at a time: an append is
+given the next versions, or is refused because the version is another one, or because the epoch is
+over; a lease is replaced if it is still the named one.
 
-In general that is a search.  Here it is not: versions say in which order appends took effect, and epochs in which order leases did.  So it is
-enough to look whether those orders fit the times, and whether every outcome fits some moment of its call.  A call whose outcome nobody
-learned (a killed process) may have taken effect or not: the log says which.
+In general that is a search. Here it is not: versions say in which order appends took effect, and
+epochs in which order leases did. So the check compares those orders with the times, and each
+outcome with the moments of its call. A call of unknown outcome (a killed process) may have taken
+effect or not: the log says which.
 
 Pure; knows no log.
 """
@@ -24,23 +26,24 @@ import msgspec
 __all__ = ["Entry", "Operation", "faults"]
 
 NEVER = 1 << 62
-"""When a call came back that never did."""
+"""The return time of a call that never returned."""
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One call on one session: when it was made and came back (nanoseconds of one clock), by whom, and what came of it.
+    """One call on one session: its times (nanoseconds of one clock), its caller, its outcome.
 
-    `kind` "append" asks for `count` versions, under the condition that the version is `expected` (None: no condition) and, if
-    `epoch` is not 0, that the lease's epoch is that; one that `takes` the lease asks for it to be of `epoch` if it is of the one before, and appends
-    under it.  "lease" asks for the lease to be of `epoch` if it is of the one before.
-    "read" asks for the version.
+    `kind` "append" asks for `count` versions, under the condition that the version is `expected`
+    (None: no condition) and, if `epoch` is not 0, that the lease's epoch is that; one that `takes`
+    the lease asks for it to be of `epoch` if it is of the one before, and appends under it. "lease"
+    asks for the lease to be of `epoch` if it is of the one before. "read" asks for the version.
 
-    `outcome`: "done" (an append: `first` is its first version; a read: the version is `first`), "conflict" (the version was `first`), "fenced"
-    (the epoch was `first`), "lost" (a lease: it was another one), "unknown".
+    `outcome`: "done" (an append: `first` is its first version; a read: the version is `first`),
+    "conflict" (the version was `first`), "fenced" (the epoch was `first`), "lost" (a lease: it was
+    another one), "unknown".
     """
 
     name: str
-    """Its own: what it appends says it, too."""
+    """A unique name, which the call's append contains."""
     writer: str
     session: str
     kind: Literal["append", "lease", "read"]
@@ -55,7 +58,7 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What the log holds: an append by its name, its versions `first .. last`, and the epoch it was written under."""
+    """An append in the log: its name, its versions `first .. last`, and its epoch."""
 
     name: str
     first: int
@@ -64,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def faults(session: str, operations: Iterable[Operation], log: Sequence[Entry]) -> list[str]:
-    """Every way in which the history of one session is not one thing after another; none if it is sound.
+    """List every way in which a session's history is not sequential; empty if it is sound.
 
     `log` is what the session holds in the end, in its order.
     """
@@ -76,7 +79,7 @@ def faults(session: str, operations: Iterable[Operation], log: Sequence[Entry]) 
 
 
 def _contents(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
-    """Versions were given once each, without a gap, to who was told so; and to nobody who was told that nothing was written."""
+    """Check that versions were given once, without a gap, and only to acknowledged appends."""
     found: list[str] = []
     version = 0
     for entry in log:
@@ -103,11 +106,11 @@ def _contents(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequ
 
 
 def _order(what: str, ordered: Iterable[tuple[int, Operation]]) -> list[str]:
-    """No call took effect before one that had come back when it was made; those of the same place are in no order."""
+    """Check that no call took effect before another that had returned earlier."""
     found: list[str] = []
     before: Operation | None = None
     latest: Operation | None = None
-    """The latest call among those at earlier places, and among those up to this one."""
+    """The latest call at earlier places, and the latest up to this one."""
     last = 0
     for place, operation in sorted(ordered, key=lambda one: one[0]):
         if place != last:
@@ -120,7 +123,7 @@ def _order(what: str, ordered: Iterable[tuple[int, Operation]]) -> list[str]:
 
 
 def _versions(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
-    """Appends took effect in the order of their versions, and what was seen of the version was true between two of them."""
+    """Check that appends took effect in version order and that seen versions were true."""
     found: list[str] = []
     places = [(2 * entry.last, by_name[entry.name]) for entry in log]
     known = {0, *(entry.last for entry in log)}
@@ -135,7 +138,7 @@ def _versions(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequ
 
 
 def _epochs(own: Sequence[Operation], by_name: dict[str, Operation], log: Sequence[Entry]) -> list[str]:
-    """Each epoch was won once, and what was written under it was written while it lasted: between it and the next."""
+    """Check that each epoch was won once and its appends lie between it and the next."""
     written = [(entry.epoch, by_name[entry.name]) for entry in log if entry.epoch]
     won = [one for one in own if one.kind == "lease" and one.outcome == "done"]
     won += [operation for _, operation in written if operation.takes]

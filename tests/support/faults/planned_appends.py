@@ -1,7 +1,8 @@
-"""Comparing a log with the appends that were planned for it.
+"""Comparison of a log with the appends that were planned for it.
 
-The appends, over a few sessions, small and large, with bodies and request ids, are those of `tests/support/log_crasher.py`; they
-are submitted in their order, so the log is at any moment a beginning of the plan.
+The appends, over a few sessions, small and large, with bodies and request ids, are those of
+`tests/support/log_crasher.py`; they are submitted in their order, so the log is at any moment a
+prefix of the plan.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from tests.support.log_crasher import SMALL, lease_after, workload
 __all__ = ["OPTIONS", "compare", "complete", "probe_here", "scratch", "settle", "workload"]
 
 OPTIONS: dict[str, Any] = {**SMALL, "busy_timeout": 5.0}
-"""A journal of a few files that are folded and used again; no wait is long."""
+"""A journal of a few files that are folded and reused, with short waits."""
 
 
 def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
-    """Fail unless the log is a beginning of the plan that holds what was acknowledged; returns how many appends it has."""
+    """Fail unless the log is a prefix of the plan with all acknowledged appends; count it."""
     found = log.commits_after(0, 1_000_000)
     assert len(found) <= len(plan), "more was found than was submitted"
     position = 1
@@ -65,7 +66,7 @@ def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed])
 
 
 def complete(log: Log, plan: Sequence[Append]) -> None:
-    """Submit the whole plan again, with its request ids: what is there is not written twice, and the rest goes in."""
+    """Submit the whole plan again with its request ids: missing appends go in, once."""
     known = len(log.commits_after(0, 1_000_000))
     for number, append in enumerate(plan):
         assert log.submit(append).wait(30).repeated == (number < known), f"request {append.request} was not settled"
@@ -74,7 +75,7 @@ def complete(log: Log, plan: Sequence[Append]) -> None:
 
 
 def settle(log: Log, append: Append) -> Committed:
-    """Submit an append of unknown outcome again: if it had been committed, that is its result."""
+    """Resubmit an append of unknown outcome: a committed one returns its result."""
     known = log.request(append.session, append.request or "")
     again = log.submit(append).wait(30)
     assert again.repeated == (known is not None), "a request was settled wrongly"
@@ -82,7 +83,7 @@ def settle(log: Log, append: Append) -> Committed:
 
 
 def probe_here(patch: pytest.MonkeyPatch) -> None:
-    """Walk LMDB's pages in this process, when a store is opened: a child for each of hundreds of openings takes too long."""
+    """Walk LMDB's pages in this process at opening, as hundreds of children would be slow."""
 
     def require(directory: Path, *, writing: bool = False) -> None:
         wrong = walk(str(directory), 0, "w" if writing else "r", TREES)
@@ -90,7 +91,7 @@ def probe_here(patch: pytest.MonkeyPatch) -> None:
             raise DamagedError(wrong[0])
 
     patch.setattr(partition, "require_structure", require)
-    patch.setattr(engine, "probe", _nothing)  # the same again, while it is open
+    patch.setattr(engine, "probe", _nothing)  # and the engine's probe of an open store
 
 
 def _nothing(_directory: Path) -> list[str]:
@@ -99,7 +100,7 @@ def _nothing(_directory: Path) -> list[str]:
 
 @contextmanager
 def scratch() -> Generator[Path]:
-    """A directory in memory where there is one: what is made up from a recording needs no flush that reaches a disk."""
+    """A directory in memory if possible, as replayed recordings need no flush to a disk."""
     memory = Path("/", "dev", "shm")
     with TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as directory:
         yield Path(directory)

@@ -1,11 +1,13 @@
-"""Recording what a store does to its disk, call by call, so that every power failure in between can be made up afterwards.
+"""Record a store's disk calls, so that every power failure between them can be built.
 
-The journal's calls come through the seam.  LMDB does its own: of it is recorded what its file was before and after every
-transaction, and between the two it is trusted to do what it promises: it writes new pages beside the old ones, flushes, and then
-makes the new ones count with one small synced write.  So while it commits, any part of the new pages may be on disk
-with the old meta pages (`images.py`), and LMDB is tested, too, as far as it keeps to that order.
+The journal's calls come through its I/O seam. LMDB does its own: the recording has its file before
+and after every transaction, and between the two LMDB is trusted to do what it promises: it writes
+new pages beside the old ones, flushes, and then makes the new ones count with one small synced
+write. So while it commits, any part of the new pages may be on disk with the old meta pages
+(`images.py`), and LMDB is tested, too, as far as it keeps to that order.
 
-The mark is mapped memory that is never flushed: what it is at any moment may reach the disk at that moment or later, or never.
+The watermark is mapped memory that is never flushed: its value at any moment may reach the disk at
+that moment or later, or never.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ if TYPE_CHECKING:
 __all__ = ["Acknowledged", "Call", "Recording", "recorded"]
 
 Acknowledged: TypeAlias = Committed | StoreHead
-"""What a caller was told is durable: one append, or all that a head stands for."""
+"""Durable units reported to a caller: one append, or everything a head covers."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One thing that happened: `what` to the file `file`, or to names; and the mark as it was then."""
+    """One recorded call: `what` to the file `file`, or to names; and the watermark then."""
 
     what: str
     file: int = -1
@@ -52,33 +54,33 @@ class Recording:
     """The store's files before the first call, and the calls in their order."""
 
     files: dict[int, bytes]
-    """The journal's files, numbered: what is on disk."""
+    """The numbered journal files' contents on disk."""
     names: dict[str, int]
-    """Their names."""
+    """The journal files' names."""
     lmdb: bytes
     others: dict[str, bytes]
-    """The small files that never change: what they hold."""
+    """The small files that never change, with contents."""
     calls: list[Call] = field(default_factory=list[Call])
 
 
 class _RecordingIO(JournalIO):
-    """Writes down every call that changes something, in the order in which they are done."""
+    """Records every call that changes the disk, in the order of their completion."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
         self._lock = RLock()
         self._numbers: dict[int, int] = {}
-        """By inode: an inode that is used again is another file."""
+        """By inode: a reused inode counts as another file."""
         self.recording: Recording | None = None
 
     def note(self, what: str, **more: Any) -> None:
-        """Write one call down."""
+        """Record one call."""
         with self._lock:
             if self.recording is not None:
                 self.recording.calls.append(Call(what, mark=(self._store / "mark").read_bytes(), **more))
 
     def begin(self) -> Recording:
-        """What is there now is on disk; record from here on."""
+        """Take what is there as on disk, and record from here on."""
         with self._lock:
             files = sorted((self._store / "journal").iterdir())
             self._numbers = {file.stat().st_ino: number for number, file in enumerate(files)}
@@ -97,7 +99,7 @@ class _RecordingIO(JournalIO):
         return self._numbers[inode]
 
     def open(self, path: str, flags: int) -> int:
-        """Open; a file that is new has a name that is not on disk yet."""
+        """Open a file; a new file's name is not on disk yet."""
         with self._lock:
             new = bool(flags & os.O_CREAT) and not Path(path).exists()
             fd = super().open(path, flags)
@@ -115,7 +117,7 @@ class _RecordingIO(JournalIO):
             return written
 
     def fdatasync(self, fd: int) -> None:
-        """Flush: it counts from when it is done."""
+        """Flush; the flush counts once it is complete."""
         super().fdatasync(fd)
         self.note("flush", file=self._number(fd))
 
@@ -132,7 +134,7 @@ class _RecordingIO(JournalIO):
             self.note("unlink", names=(Path(path).name,))
 
     def sync_directory(self, path: str) -> None:
-        """Flush names: it counts from when it is done."""
+        """Flush names; the flush counts once it is complete."""
         super().sync_directory(path)
         self.note("flush names")
 
@@ -141,7 +143,7 @@ class _RecordingIO(JournalIO):
 def recorded(
     store: Path, patch: pytest.MonkeyPatch
 ) -> Generator[tuple[JournalIO, Callable[[], Recording], Callable[[Acknowledged], None]]]:
-    """The way to the operating system to open `store` with, what begins the recording, and what notes an acknowledgement."""
+    """I/O to open `store` with, the start of its recording, and a recorder of acks."""
     io = _RecordingIO(store)
     data = store / "lmdb" / "data.mdb"
     writing = Environment.writing

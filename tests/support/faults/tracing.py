@@ -1,10 +1,12 @@
-"""Work in a child process whose every system call that changes a file is seen before it is done: to be written down, refused, or its last.
+"""Trace a child process's file system calls before they are made: record, refuse or kill.
 
-Below `JournalIO` there is more that touches the disk: LMDB's own transactions, the removal of directories, what a child process of the
-work writes.  The kernel stops a traced process (`ptrace`) at the calls that a filter (`seccomp`) names, and this module decides at
-each stop what becomes of it.  Nothing of the program under test knows of it.
+Below `JournalIO` there is more that touches the disk: LMDB's own transactions, the removal of
+directories, what a child process of the work writes. The kernel stops a traced process (`ptrace`)
+at the calls that a filter (`seccomp`) names, and this module decides at each stop. The program
+under test needs no change.
 
-Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that is so.
+Linux on x86-64 and AArch64, where a process may trace its children; `may_trace` says whether that
+is so.
 """
 
 from __future__ import annotations
@@ -26,37 +28,37 @@ __all__ = ["CHANGES", "SHORT", "Call", "Ended", "may_trace", "traced"]
 
 
 class Call(NamedTuple):
-    """A system call that is about to be made."""
+    """A system call about to be made."""
 
     process: int
     name: str
-    """What it does, whatever its variant is called: one of `CHANGES`, or "open"."""
+    """The call, independent of its variant: one of `CHANGES`, or "open"."""
     path: str
-    """The file, by the path it has now; "" if it is none."""
+    """The file's current path; "" if there is none."""
     other: str = ""
     """Where a rename or a link goes."""
     offset: int = 0
     data: bytes = b""
     """What is written."""
     synced: bool = False
-    """Whether a write returns when it is on disk."""
+    """Whether a write is synced before it returns."""
 
 
 class Ended(NamedTuple):
-    """How the work ended."""
+    """The end of the traced work."""
 
     status: int
-    """Exit code; negative: the signal that killed it."""
+    """Exit code; negative for the signal that killed the child."""
     calls: int
-    """How many calls were asked about."""
+    """The number of calls that `decide` was asked about."""
 
 
 CHANGES = frozenset(
     {"create", "write", "flush", "rename", "unlink", "rmdir", "mkdir", "truncate", "allocate", "copy", "link", "other"}
 )
-"""Calls that change what is on disk, or make it last."""
+"""Calls that change the disk or make a change durable."""
 SHORT = -1
-"""Have half of a write made."""
+"""Let half of a write be made."""
 _X86 = {
     "write": 1, "writev": 20, "pwrite": 18, "pwritev": 296, "pwritev2": 328, "fsync": 74, "fdatasync": 75, "msync": 26,
     "open": 2, "creat": 85, "openat": 257, "rename": 82, "renameat": 264, "renameat2": 316, "unlink": 87, "unlinkat": 263,
@@ -74,7 +76,7 @@ _TRACEME, _CONT, _GETREGS, _SETREGS, _SETOPTIONS, _GETREGSET, _SETREGSET = 0, 7,
 _FORK, _VFORK, _CLONE, _EXEC, _SECCOMP = 1, 2, 3, 4, 7
 """Events that stop a traced process."""
 _OPTIONS = 1 << 20 | 1 << _SECCOMP | 1 << _EXEC | 1 << _CLONE | 1 << _VFORK | 1 << _FORK
-"""These events; and whoever is traced is killed if the tracer dies."""
+"""Report these events, and kill the traced process if the tracer dies."""
 _ALL = 0x40000000  # __WALL: threads, too
 _REMOVE_DIRECTORY = 0x200
 _HERE = -100
@@ -104,7 +106,7 @@ def _ptrace(request: int, process: int, address: int = 0, data: object = None) -
 
 
 class _Registers:
-    """Number, arguments and result of the call at which a process has stopped."""
+    """Number, arguments and result of the call at which a process is stopped."""
 
     def __init__(self, process: int) -> None:
         self._process = process
@@ -121,14 +123,14 @@ class _Registers:
             self.arguments = list(self._words[:6])
 
     def shorten(self) -> None:
-        """Have a write make half of what it was to write; one of several pieces is made whole."""
+        """Shorten a write to half; a write of several pieces is made whole."""
         if _NAMES[self.number] not in {"write", "pwrite"} or self.arguments[2] < 2:
             return
         self._words[12 if self._intel else 2] = self.arguments[2] // 2
         self._store()
 
     def refuse(self, code: int) -> None:
-        """Have the call not made, and return this error."""
+        """Refuse the call with this error."""
         result = (1 << 64) - code
         if self._intel:
             self._words[15], self._words[10] = (1 << 64) - 1, result
@@ -149,7 +151,7 @@ class _Registers:
 
 
 def _install_filter() -> None:
-    """Have this process, and all that it starts, stop at the calls that this module knows."""
+    """Make this process and its children stop at the calls that this module knows."""
     numbers = sorted(_NAMES)
     load, equal, answer = 0x20, 0x15, 0x06
     program = [struct.pack("=HBBI", load, 0, 0, 0)]
@@ -176,7 +178,7 @@ def _text(process: int, address: int) -> str:
     """A path in the memory of a process."""
     found = b""
     while b"\0" not in found:
-        upto = 4096 - (address + len(found)) % 4096  # the next page may not be there
+        upto = 4096 - (address + len(found)) % 4096  # the next page may not be mapped
         found += _memory(process, address + len(found), upto)
     return os.fsdecode(found[: found.index(b"\0")])
 
@@ -192,7 +194,7 @@ def _open_file(process: int, fd: int) -> str:
 
 
 def _state(process: int, fd: int) -> tuple[int, int]:
-    """Where a descriptor stands in its file, and its flags."""
+    """A descriptor's offset in its file, and its flags."""
     lines = Path(f"/proc/{process}/fdinfo/{fd}").read_text(encoding="ascii").splitlines()
     facts = dict(line.split(":", 1) for line in lines if ":" in line)
     return int(facts["pos"]), int(facts["flags"], 8)
@@ -235,7 +237,7 @@ def _opened(process: int, path: str, flags: int) -> Call:
 
 
 def _read(process: int, registers: _Registers) -> Call:
-    """The call at which a process has stopped."""
+    """The call at which a process is stopped."""
     name = _NAMES.get(registers.number, "")
     given = registers.arguments
     match name:
@@ -281,10 +283,11 @@ def _read(process: int, registers: _Registers) -> Call:
 
 
 def traced(work: Callable[[], object], decide: Callable[[Call], int | None]) -> Ended:
-    """Do the work in a child process; `decide` is asked before each call, by it or by whatever it starts.
+    """Run the work in a traced child process; `decide` is asked before each of its calls.
 
-    It says 0 to let the call be made, an error number to refuse it, `SHORT`, or None to kill everything at once.  The child's exit code is 0 if
-    the work returned, and 1 if it raised, which it prints.
+    Processes that the child starts are traced, too. `decide` returns 0 to let the call be made, an
+    error number to refuse it, `SHORT`, or None to kill everything at once. The child's exit code is
+    0 if the work returned, and 1 if it raised, which it prints.
     """
     main = os.fork()
     if not main:
@@ -313,12 +316,12 @@ def traced(work: Callable[[], object], decide: Callable[[Call], int | None]) -> 
                 continue
             calls += 1
         elif not event and process in known:
-            sent = os.WSTOPSIG(status)  # a signal of its own: hand it on
+            sent = os.WSTOPSIG(status)  # a signal of the process's own: deliver it
         known.add(process)
         try:
             _ptrace(_CONT, process, 0, sent)
         except OSError as error:
-            if error.errno != errno.ESRCH:  # killed meanwhile
+            if error.errno != errno.ESRCH:  # the process was killed meanwhile
                 raise
     return Ended(ended, calls)
 
@@ -329,7 +332,7 @@ def _ask(process: int, decide: Callable[[Call], int | None]) -> int | None:
         call = _read(process, registers)
     except OSError as error:
         if error.errno in {errno.ESRCH, errno.ENOENT, errno.EBADF}:
-            return 0  # it was killed meanwhile, or the call names what is not there
+            return 0  # the process was killed meanwhile, or the call names a missing file
         raise
     answer = decide(call)
     if answer == SHORT:
@@ -340,10 +343,10 @@ def _ask(process: int, decide: Callable[[Call], int | None]) -> int | None:
 
 
 def _be_traced(work: Callable[[], object]) -> None:
-    """The child: never returns."""
+    """Run the work as a traced child; never return."""
     status = 1
     try:
-        os.setpgid(0, 0)  # so that whoever traces it waits for nobody else
+        os.setpgid(0, 0)  # so that the tracer waits for this group only
         _ptrace(_TRACEME, 0)
         os.kill(os.getpid(), signal.SIGSTOP)
         _install_filter()
@@ -361,7 +364,7 @@ def _kill(process: int) -> None:
 
 
 def may_trace() -> bool:
-    """Whether this system knows how to, and lets a process trace its children."""
+    """Whether this system lets a process trace its children and this module knows it."""
     if not _NUMBERS:
         return False
     try:

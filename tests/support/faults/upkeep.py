@@ -1,7 +1,8 @@
-"""What is done to a whole store, as work that can break off anywhere: making, backup, restore, repair, vacuum, scrub, erasure, retention, and an agent's turns.
+"""Work on a whole store that can break off anywhere: backup, repair, vacuum and others.
 
-Each kind of work has a place to begin from, the work itself, what must hold when it broke off, and what must hold when it was
-done again.
+Making a store, backup, restore, repair, vacuum, scrub, erasure, retention, and an agent's turns.
+Each kind of work has a place to begin from, the work itself, what must hold when it broke off, and
+what must hold when it was done again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ TURNS = 3
 
 
 def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool:
-    """Whether every session is as it was, and there is no other; `records`: how often a rewriting may have said what it left."""
+    """Whether exactly these sessions are unchanged; `records`: allowed scrub ledger versions."""
     now = dict(store.head().by_session)
     left = store.log.head(NAME)
     if left is not None and is_record(left.session, left.entry):
@@ -48,15 +49,15 @@ def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool
 
 
 def _same(path: Path, *heads: StoreHead) -> None:
-    """There is a whole store, with one of these histories."""
+    """Check that a whole store is there, with one of these histories."""
     with reading(path) as store:
         assert store.head() in heads, f"{path.name} has another history"
         assert store.log.check() == []
 
 
 def _half_made(path: Path, *heads: StoreHead) -> None:
-    """What is being copied to is nothing yet, or says that it is unfinished, or is whole."""
-    with suppress(UnfinishedError, ReadOnlyError):  # the latter: it is finished when it is opened to be written
+    """Check that a copy's target is empty, says that it is unfinished, or is whole."""
+    with suppress(UnfinishedError, ReadOnlyError):  # ReadOnlyError: the store is complete once it is opened for writing
         if (path / "format").exists():
             _same(path, *heads)
         else:
@@ -65,7 +66,7 @@ def _half_made(path: Path, *heads: StoreHead) -> None:
 
 
 def _clean(path: Path) -> None:
-    """Nothing is left over in a store."""
+    """Check that no remains are left in a store."""
     names = {entry.name for entry in path.iterdir()}
     assert names <= _STORE, f"left over: {names - _STORE}"
     assert {entry.name for entry in (path / "lmdb").iterdir()} <= {"data.mdb", "lock.mdb"}
@@ -75,7 +76,7 @@ def _clean(path: Path) -> None:
 
 
 def _whole(path: Path, head: StoreHead, records: Collection[int] = (0,)) -> None:
-    """The store has this history, verifies, can be written to, and nothing is left over."""
+    """Check that a store has this history, verifies, can be written and has no remains."""
     with reading(path) as store:
         assert _has(store, head, records)
     _clean(path)
@@ -95,26 +96,26 @@ def _without(path: Path, *texts: str) -> None:
 
 
 def _bytes(path: Path) -> dict[str, bytes]:
-    """What is read of a store, as it lies."""
+    """The raw bytes that a store's files hold."""
     files = [*(path / "journal").glob("*.log"), path / "lmdb" / "data.mdb", path / "format"]
     return {str(file.relative_to(path)): file.read_bytes() for file in files}
 
 
 @dataclass(frozen=True)
 class Work:
-    """A kind of work.  All are given the place, a directory that holds the stores."""
+    """A kind of work; its functions get the place, a directory that holds the stores."""
 
     template: str
     run: Callable[[Path], object]
     look: Callable[[Path], object]
-    """When it broke off."""
+    """Check after the work broke off."""
     done: Callable[[Path], object]
-    """When it was done again."""
+    """Check after the work was repeated."""
     finished: tuple[type[Exception], ...] = ()
-    """Says that it was done before."""
+    """Whether the work may say that it was done before."""
 
     def again(self, place: Path) -> None:
-        """Do it again; if it was finished before, it may say so."""
+        """Repeat the work; if it was complete before, it may say so."""
         with suppress(*self.finished):
             self.run(place)
 
@@ -153,7 +154,7 @@ def _look_backup(place: Path) -> None:
 def _done_backup(place: Path) -> None:
     _same(place / "s", kept_head(place))
     _whole(place / "b", kept_head(place))
-    if (place / "s" / "edition").exists():  # it was vacuumed
+    if (place / "s" / "edition").exists():  # the store was vacuumed
         _without(place / "b", GONE)
 
 
@@ -193,7 +194,7 @@ def _scrub(place: Path) -> None:
 
 def _look_rewritten(*records: int) -> Callable[[Path], None]:
     def look(place: Path) -> None:
-        with suppress(ReadOnlyError), reading(place / "s") as store:  # it is finished when it is opened to be written
+        with suppress(ReadOnlyError), reading(place / "s") as store:  # complete once opened for writing
             assert _has(store, kept_head(place), records)
             assert store.log.check() == []
         with opened(place / "s") as store:

@@ -1,9 +1,11 @@
-"""A program that breaks off work on whole stores, in every way, looks what is left, and has the work done again.
+"""A program that breaks off work on whole stores in every way and has it done again.
 
-Started by `tests/faults/test_upkeep.py` in a process of its own, because it traces and forks.  Ways: "kill" (at a system call that changes a file, or
-half way through a write), "moment" (`kill -9` at a random moment), "power" (the power fails after any call), "errors" (a call fails, or every one from
-then on; or one of `ERRORS` only), "unflushed" (the power fails at the end, and no flush did anything, which has to be seen).  Usage: `python -m tests.support.faults.upkeep_crash DIRECTORY SEED TRIES KIND WAY WORK…`, KIND
-one of `encrypted_stores.SAID`; prints what was tried, as JSON.
+Started by `tests/faults/test_upkeep.py` in a process of its own, because it traces and forks. Ways:
+"kill" (at a system call that changes a file, or half way through a write), "moment" (`kill -9` at a
+random moment), "power" (the power fails after any call), "errors" (a call fails, or every one from
+then on; or one of `ERRORS` only), "unflushed" (the power fails at the end, and no flush did
+anything, which has to be seen). Usage: `python -m tests.support.faults.upkeep_crash DIRECTORY SEED
+TRIES KIND WAY WORK…`, KIND one of `encrypted_stores.SAID`; prints what was tried, as JSON.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ ERRORS = {
     "EMFILE": (errno.EMFILE, frozenset({"create", "open"})),
     "short": (SHORT, frozenset({"write"})),
 }
-"""What a call returns, and the calls that may return it."""
+"""A call's possible errors, with the calls that may return them."""
 AGAIN = 2
-"""How often the second try may break off, too."""
+"""At most this many of the repeated tries break off, too."""
 
 
 class Breaker:
-    """Decides, for `tracing.traced`, what becomes of the `at`-th call that counts."""
+    """Decides, for `tracing.traced`, about the `at`-th call that counts."""
 
     def __init__(self, place: Path, at: int, way: str, *, half: bool = False, lasting: bool = False) -> None:
         self._place = f"{place}/"
@@ -57,10 +59,10 @@ class Breaker:
         self.met = ""
 
     def decide(self, call: Call) -> int | None:
-        """Let it be made, or not."""
+        """Let a call be made, or not."""
         if call.name not in self._counts or not call.path.startswith(self._place):
             return 0
-        if Path(call.path).name.removesuffix(".new") in TOLD:  # nothing of the store
+        if Path(call.path).name.removesuffix(".new") in TOLD:  # the call is not on the store
             return 0
         self._left -= 1
         if self._left > 0 or (self._left < 0 and not self._lasting):
@@ -87,13 +89,13 @@ class Harness:
         self.errors: Counter[str] = Counter()
 
     def begin(self) -> Path:
-        """A new place."""
+        """Make a new place."""
         self._error.unlink(missing_ok=True)
         shutil.copytree(self._templates / self._work.template, self._place)
         return self._place
 
     def record(self) -> Recorder:
-        """Do it without a fault; what it does to the disk."""
+        """Run the work without a fault; return its disk calls."""
         place = self.begin()
         recorder = Recorder(place)
         ended = traced(partial(self._run, place), recorder.note)
@@ -104,7 +106,7 @@ class Harness:
         return recorder
 
     def time(self) -> float:
-        """Do it without a fault; how many seconds it takes."""
+        """Run the work without a fault; return its seconds."""
         place = self.begin()
         begun = time.monotonic()
         must_succeed(partial(self._run, place))
@@ -113,7 +115,7 @@ class Harness:
         return took
 
     def _run(self, place: Path) -> None:
-        """The work; which error of the engine ended it is told in a file."""
+        """Run the work, and write the engine error that ended it to a file."""
         try:
             self._work.run(place)
         except EventlogError as error:
@@ -121,7 +123,7 @@ class Harness:
             self._error.write_text(f"{'wrong ' if wrong else ''}{type(error).__name__}: {error}")
 
     def _recover(self, place: Path, *, again: bool = True) -> None:
-        """Look; perhaps break off the second try, too; do it again, and look whether all is done."""
+        """Check; perhaps break the second try off, too; repeat and check that all is done."""
         must_succeed(partial(self._work.look, place))
         for _ in range(self._chance.randrange(AGAIN + 1) if again else 0):
             breaker = Breaker(place, self._chance.randrange(1, 60), "kill")
@@ -133,7 +135,7 @@ class Harness:
         shutil.rmtree(place)
 
     def kill(self, at: int) -> bool:
-        """At the `at`-th call; whether there was one so late."""
+        """Kill at the `at`-th call; return whether the work made that many."""
         place = self.begin()
         breaker = Breaker(place, at, "kill", half=self._chance.random() < 0.4)
         ended = traced(partial(self._run, place), breaker.decide)
@@ -143,7 +145,7 @@ class Harness:
         return bool(breaker.met)
 
     def kill_after(self, seconds: float) -> bool:
-        """At a moment; whether it was in time."""
+        """Kill at a moment; return whether the work still ran."""
         place = self.begin()
         process = child(partial(self._run, place))
         time.sleep(seconds)
@@ -153,12 +155,12 @@ class Harness:
         return os.WIFSIGNALED(status)
 
     def refuse(self, at: int, way: str) -> bool:
-        """Refuse a call; whether there was one so late."""
+        """Refuse a call; return whether the work made that many."""
         place = self.begin()
         breaker = Breaker(place, at, way, lasting=self._chance.random() < 0.5)
         ended = traced(partial(self._run, place), breaker.decide)
         told = self._error.read_text() if self._error.exists() else ""
-        lost = " lost: " in told and f"{place}/s/" not in breaker.met  # of a store that could be read
+        lost = " lost: " in told and f"{place}/s/" not in breaker.met  # a loss in a store that could be read
         if ended.status or told.startswith("wrong") or lost:
             sys.exit(f"{self._name} ended with status {ended.status} {told!r}, {way} at {breaker.met}")
         if told:
@@ -167,7 +169,7 @@ class Harness:
         return bool(breaker.met)
 
     def fail_power(self, recorder: Recorder, count: int, how: str) -> None:
-        """Look at what is left when the power fails; what was done then stays done."""
+        """Fail the power and check what is left; completed work must stay."""
         recorder.image(self._image, count, how, self._chance, told=TOLD)
         what = f"power, {how}, after call {count}"
         if count == len(recorder.calls):
@@ -184,17 +186,17 @@ class Harness:
 
 
 def spread(calls: int, tries: int, chance: random.Random) -> list[int]:
-    """So many of the numbers 1 … calls, all over."""
+    """That many of the numbers 1 … calls, evenly spread."""
     return [1 + int((number + chance.random()) * calls / tries) for number in range(tries)]
 
 
 def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: str) -> None:
-    """Break each kind of work off so often."""
+    """Break each kind of work off that often."""
     logging.disable()
     patched()
     TokenCounter.for_model("").count("loaded once, for all children")
     directory = directory.resolve()
-    if not (directory / "templates").exists():  # those of large stores are made once for all ways
+    if not (directory / "templates").exists():  # templates of large stores are made once for all ways
         (directory / "templates").mkdir()
         make_templates(directory / "templates", kind)
     found: dict[str, int] = {}
@@ -205,7 +207,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
         if way == "moment":
             took = harness.time()
             found[work] = 0
-            for _ in range(3 * tries):  # some come too late
+            for _ in range(3 * tries):  # some kills come after the work's end
                 found[work] += harness.kill_after(chance.uniform(0, took))
                 if found[work] == tries:
                     break
@@ -230,7 +232,7 @@ def main(directory: Path, seed: int, tries: int, kind: str, way: str, *works: st
             faults = [named[(first + number) % len(named)] for number in range(tries)]
             names = [call.name for call, _ in recorder.calls]
             for number, fault in enumerate(faults):
-                able = sum(name in ERRORS[fault][1] for name in names)  # of all calls few can fail in some ways
+                able = sum(name in ERRORS[fault][1] for name in names)  # few of all calls can fail in some ways
                 at = spread(able, tries, chance)[number]
                 found[work] = found.get(work, 0) + harness.refuse(at, fault)
         errors += harness.errors

@@ -1,4 +1,4 @@
-"""The places that work on whole stores begins from: stores with everything in them that such work may lose."""
+"""Starting places for work on whole stores, with everything that it may lose."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from tests.support.sample_sessions import exchange, started
 __all__ = ["GONE", "LAST", "SECRET", "SIZES", "TOLD", "kept_head", "make_templates", "opened", "patched", "reading"]
 
 SIZES: dict[str, Any] = {"journal_bytes": 32 << 10, "fold_bytes": 24 << 10, "map_bytes": 96 << 10}
-"""A map with too little room for what is written: it grows."""
+"""Options with a map too small for what is written: it grows."""
 TOLD = frozenset({"head", "turns", KEPT})
-"""Files that stand for what somebody outside the store knows."""
+"""Files for what is known outside the store."""
 SECRET = "the redacted name of the king"
 GONE = "what the erased session said"
 LAST = "what the session that goes now said"
@@ -36,7 +36,7 @@ LARGE = "a large text, stored once, with more words than a row has room for " * 
 
 
 def patched() -> None:
-    """For this process: copies in many transactions, in maps that are too small, and no child for every opening."""
+    """Patch this process: copies in many transactions, small maps, no child per opening."""
     patch = pytest.MonkeyPatch()
     probe_here(patch)
     patch.setattr(copy_commits, "BATCH_COMMITS", 6)
@@ -49,12 +49,12 @@ def small(**more: Any) -> Options:
 
 
 def opened(path: Path) -> Store:
-    """The store at a path, to write."""
+    """The store at a path, open for writing."""
     return Store(open_log(path, keys=keys_of(path.parent), **SIZES))
 
 
 def reading(path: Path) -> Store:
-    """The store at a path, to read."""
+    """The store at a path, open for reading."""
     return Store(open_log(path, keys=keys_of(path.parent), read_only=True))
 
 
@@ -65,7 +65,7 @@ def _say(session: Session, text: str, turns: int = 2) -> None:
 
 
 def _fill(path: Path, weight: int) -> None:
-    """Sessions with large texts, a fork, a sub-session, something redacted, a session that was erased; one may weigh much."""
+    """Fill a store: large texts, a fork, a sub-session, a redaction, an erased session."""
     if weight:
         fill(path, weight, session="b", keys=keys_of(path.parent))
     with opened(path) as store:
@@ -100,12 +100,12 @@ def _keep_head(place: Path) -> None:
 
 
 def kept_head(place: Path) -> StoreHead:
-    """The head that was kept elsewhere."""
+    """The head saved outside the store."""
     return StoreHead.parse((place / "head").read_text())
 
 
 def make_templates(directory: Path, kind: str) -> None:
-    """Make, in `directory`, the place to begin from of every kind of work, with a store of this kind."""
+    """Make in `directory` the starting place of every kind of work with this kind of store."""
     weight = WEIGHT if is_large(kind) else 0
     for name in ("nothing", "plain", "agent"):
         (directory / name).mkdir()
@@ -130,7 +130,7 @@ def make_templates(directory: Path, kind: str) -> None:
         shutil.copytree(directory / "more", directory / "copied", ignore=shutil.ignore_patterns("b", "before"))
         (directory / "copied" / "s").rename(directory / "copied" / "b")
 
-    def left() -> None:  # by a process that dies: its journal is not folded
+    def left() -> None:  # in a process that dies, so that its journal is not folded
         shutil.copytree(directory / "plain", directory / "left")
         store = opened(directory / "left" / "s")
         exchange(store.session("a"))

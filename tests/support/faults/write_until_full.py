@@ -1,6 +1,7 @@
-"""A program that makes a store on a full disk and goes on with another there; started by `tests/faults/test_full_disk.py`.
+"""A program that makes a store on a full disk and writes to another one there.
 
-Usage: `python -m tests.support.faults.write_until_full NEW OLD`.  Whatever fails has to be an error of the engine.
+Started by `tests/faults/test_full_disk.py`. Usage: `python -m tests.support.faults.write_until_full
+NEW OLD`. Every failure has to be an error of the engine.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.support.faults.planned_appends import OPTIONS, workload
 
 
 def main(new: str, old: str) -> None:
-    """Write until nothing more goes in."""
+    """Write until the disk is full."""
     logging.disable()
     for path in (new, old):
         with suppress(EventlogError):

@@ -1,4 +1,4 @@
-"""Crashes of processes, and processes that share a log (promises 1, 3, 4, 5)."""
+"""Recovery after processes die, and sharing of a log between processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
 
 
 def output(process: subprocess.Popen[bytes]) -> list[str]:
-    """Everything a worker said, once it has ended."""
+    """All output of a worker, once it has ended."""
     told, _ = process.communicate(timeout=120)
     lines = told.decode().split("\n")
     return [line for line in lines[:-1] if line]
@@ -37,10 +37,11 @@ def output(process: subprocess.Popen[bytes]) -> list[str]:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
 def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
-    """Killed or torn at any call of the journal's I/O, the log has every acknowledged append.
+    """Promises 1, 3 and 5: killed at any journal call, the log recovers what was acknowledged.
 
-    The recovered log is a prefix of what was submitted, checks as whole, and a retry with the same
-    request ids completes it without a duplicate (promises 1, 3 and 5).
+    A power failure may tear the write at that call. The recovered log is a prefix of what was
+    submitted, checks as whole, and a retry with the same request ids completes it without a
+    duplicate.
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.support.log_crasher", str(tmp_path), mode, str(first), str(step)],
@@ -56,7 +57,7 @@ def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step
 
 @pytest.mark.promise(1)
 def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
-    """`kill -9` of one writer loses nothing acknowledged and stops no other (promise 1)."""
+    """Promise 1: random `kill -9` of one writer loses no acknowledged append, stops no other."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     chance = random.Random(11)
@@ -84,10 +85,7 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.promise(4)
 def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
-    """Of two processes with expected versions exactly one wins each version.
-
-    Both come to an end: no livelock.
-    """
+    """Two processes with expected versions: one winner per version, and both finish."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"", count=1, time=1, creates_at=0)).wait(30)
@@ -111,7 +109,7 @@ def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_two_processes_append_in_turn(tmp_path: Path) -> None:
-    """Promise 2: a process continues the positions of what another has committed."""
+    """Promise 2: a process continues the positions that another one committed."""
     path = tmp_path / "store"
     workers = {name: start("alternate", path, name) for name in ("a", "b")}
     for worker in workers.values():
@@ -135,10 +133,7 @@ def test_two_processes_append_in_turn(tmp_path: Path) -> None:
 
 
 def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
-    """A lease goes to one process at a time.
-
-    What is written under it is together, and the old epoch is fenced.
-    """
+    """One process at a time holds the lease; its events are contiguous, old epochs are fenced."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"begin", count=1, time=1, creates_at=0)).wait(30)
@@ -161,7 +156,7 @@ def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
 
 
 def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
-    """Appends that were submitted and never waited for are durable after interpreter exit."""
+    """An append submitted and not waited for is on disk after the interpreter's exit."""
     path = tmp_path / "store"
     worker = start("forgetful", path, "s")
     assert output(worker) == []
@@ -173,7 +168,7 @@ def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_a_reader_follows_another_process(tmp_path: Path) -> None:
-    """A reader in another process sees commits in order and without a gap during folds."""
+    """A read-only log in another process follows in order while files fold and recycle."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     log = open_log(path, read_only=True)

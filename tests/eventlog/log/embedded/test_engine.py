@@ -1,7 +1,4 @@
-"""The embedded engine's own promises.
-
-Sharing, forking, refusing, folding, and LMDB's traps one by one.
-"""
+"""The embedded engine: sharing, `os.fork()`, refusals, folding, and LMDB's pitfalls."""
 
 from __future__ import annotations
 
@@ -80,10 +77,7 @@ def run(code: str, *arguments: object) -> str:
 
 
 def test_the_same_path_twice_is_one_log(tmp_path: Path) -> None:
-    """Two handles on one directory, by any name, share one log.
-
-    Closing one leaves the other usable.
-    """
+    """Two handles on one directory, under any path, share one log; closing one leaves it open."""
     path = tmp_path / "s"
     first = open_log(path)
     (tmp_path / "link").symlink_to(path)
@@ -104,7 +98,7 @@ def test_the_same_path_twice_is_one_log(tmp_path: Path) -> None:
 
 
 def test_other_options_for_an_open_path(tmp_path: Path) -> None:
-    """Opening an open path with other options is `CallError`, as is an unknown option."""
+    """Opening an open path with other options, or with an unknown option, is `CallError`."""
     log = open_log(tmp_path / "s")
     with pytest.raises(CallError):
         open_log(tmp_path / "s", fold_bytes=1)
@@ -116,10 +110,7 @@ def test_other_options_for_an_open_path(tmp_path: Path) -> None:
 
 
 def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
-    """Beside a writing handle, one for reading sees everything and refuses to write.
-
-    Either may close first.
-    """
+    """A read handle beside a write handle sees everything and refuses writes."""
     path = tmp_path / "s"
     log = open_log(path, fold_bytes=1 << 20)
     reader = open_log(path, read_only=True)
@@ -143,7 +134,7 @@ def test_a_reader_beside_a_writer(tmp_path: Path) -> None:
 
 
 def test_a_writer_beside_a_reader(tmp_path: Path) -> None:
-    """Opening for writing beside readers only is a `CallError` that says what to do."""
+    """Opening for writing where the process has only readers is a `CallError` with advice."""
     path = tmp_path / "s"
     open_log(path).close()
     reader = open_log(path, read_only=True)
@@ -156,7 +147,7 @@ def test_a_writer_beside_a_reader(tmp_path: Path) -> None:
 
 
 def test_new_directories_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every directory made for a store is synced, up to the first existing one (promise 1)."""
+    """Promise 1: every directory made for a store is synced, with its existing parent."""
     synced: list[Path] = []
 
     def sync(path: Path) -> None:
@@ -177,7 +168,7 @@ def test_new_directories_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_forgotten_handle_is_closed(tmp_path: Path) -> None:
-    """A handle without references is closed when collected, with everything submitted."""
+    """A garbage-collected handle closes itself and commits everything that was submitted."""
     log = open_log(tmp_path / "s")
     partition = log._partition
     ticket = log.submit(Append(session="s", payload=b"", count=1, time=1, creates_at=0))
@@ -191,7 +182,7 @@ def test_a_forgotten_handle_is_closed(tmp_path: Path) -> None:
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Directories are 0700, files 0600, under any umask."""
+    """Directories are 0700 and files 0600 under every umask."""
     before = os.umask(0)
     try:
         log = open_log(tmp_path / "s", journal_bytes=8 << 10)
@@ -243,10 +234,7 @@ log.close()
 
 
 def test_a_fork(tmp_path: Path) -> None:
-    """In a forked child every use is `ForkedProcessError`.
-
-    The child may open the store again; the parent goes on.
-    """
+    """Every use in a forked child is `ForkedProcessError`; child may reopen, parent goes on."""
     assert run(FORK, tmp_path / "s") == "['parent', 'child', 'parent again'] []"
 
 
@@ -269,7 +257,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_child_does_not_keep_the_writers_lock(tmp_path: Path) -> None:
-    """A process that dies with the writers' lock frees it, also if a forked child lives on."""
+    """The writers' lock of a dead process is free, also if its forked child lives on."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", ORPHAN, str(tmp_path / "s")],
         cwd=ROOT,
@@ -325,7 +313,7 @@ log.close()
 
 
 def test_a_fork_while_threads_are_at_work(tmp_path: Path) -> None:
-    """No lock held by another thread at a fork hangs the child: each use is refused."""
+    """No use hangs in a child forked beside busy threads: each is `ForkedProcessError`."""
     assert run(BUSY_FORK, tmp_path / "s") == "[]"
 
 
@@ -333,10 +321,7 @@ def test_a_fork_while_threads_are_at_work(tmp_path: Path) -> None:
 
 
 def test_network_file_systems_are_refused(tmp_path: Path) -> None:
-    """A path on NFS, SMB and their like is `UnsupportedStorageError`.
-
-    The longest mount point decides.
-    """
+    """A path on NFS, SMB or the like is refused; the longest mount point decides."""
     mounts = [
         "22 1 8:1 / / rw - ext4 /dev/sda rw",
         "23 22 0:5 / /net rw,relatime shared:1 - nfs4 server:/x rw",
@@ -357,7 +342,7 @@ def test_network_file_systems_are_refused(tmp_path: Path) -> None:
 
 
 def test_something_else_at_the_path(tmp_path: Path) -> None:
-    """A file, or a directory with other things in it, is refused and left alone."""
+    """A path that is a file or a directory with other content is refused and left alone."""
     (tmp_path / "file").write_text("x")
     (tmp_path / "directory").mkdir()
     (tmp_path / "directory" / "x").write_text("x")
@@ -369,7 +354,7 @@ def test_something_else_at_the_path(tmp_path: Path) -> None:
 
 
 def test_nothing_at_the_path(tmp_path: Path) -> None:
-    """Opening for reading makes nothing: a missing store is `NotFoundError`."""
+    """Opening a missing store for reading is `NotFoundError` and creates nothing."""
     with pytest.raises(NotFoundError):
         open_log(tmp_path / "s", read_only=True)
     assert not (tmp_path / "s").exists()
@@ -393,7 +378,7 @@ def test_nothing_at_the_path(tmp_path: Path) -> None:
     ],
 )
 def test_the_format_file(tmp_path: Path, text: str, error: type[Exception]) -> None:
-    """A newer format is `TooNewError`, an earlier one `TooOldError`, a strange file damage."""
+    """A format file is `TooNewError`, `TooOldError` or, if unreadable, `DamagedError`."""
     open_log(tmp_path / "s").close()
     (tmp_path / "s" / "format").write_text(text)
     with pytest.raises(error):
@@ -401,7 +386,7 @@ def test_the_format_file(tmp_path: Path, text: str, error: type[Exception]) -> N
 
 
 def test_a_lost_format_file_is_no_empty_store(tmp_path: Path) -> None:
-    """A store whose format file is gone is damaged; it is not begun anew over what it holds."""
+    """A store without its format file is damaged and is not made anew over its content."""
     for folded in (False, True):
         path = tmp_path / f"s{folded}"
         log = open_log(path)
@@ -416,7 +401,7 @@ def test_a_lost_format_file_is_no_empty_store(tmp_path: Path) -> None:
 
 
 def test_a_store_half_made(tmp_path: Path) -> None:
-    """A store whose making was interrupted is made by the next one that opens it."""
+    """A store whose creation was interrupted is completed by the next opening."""
     path = tmp_path / "s"
     open_log(path).close()
     (path / "format").unlink()
@@ -427,7 +412,7 @@ def test_a_store_half_made(tmp_path: Path) -> None:
 
 
 def test_read_only(tmp_path: Path) -> None:
-    """A log opened for reading refuses to write, changes no byte, and sees what is not folded."""
+    """A log opened for reading refuses writes, changes no byte, and sees unfolded commits."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, bodies=[(HASH, b"body")])
@@ -453,7 +438,7 @@ def test_read_only(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
-    """A full queue blocks the caller, then raises `BusyError`, and loses nothing accepted."""
+    """A full queue blocks the producer, then raises `BusyError`, and drops nothing accepted."""
     log = open_log(tmp_path / "s", queue_bytes=2000, busy_timeout=0.2)
     put(log)
     started, release = threading.Event(), threading.Event()
@@ -492,7 +477,7 @@ def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
 
 
 def test_the_writers_lock_is_waited_for_in_bounds(tmp_path: Path) -> None:
-    """An append waits for another process's writers' lock, and is `BusyError` after a timeout."""
+    """An append waits for another process's writers' lock, then raises `BusyError`."""
     log = open_log(tmp_path / "s", busy_timeout=0.1)
     put(log)
     with (tmp_path / "s" / "lock").open("rb") as other:
@@ -505,22 +490,19 @@ def test_the_writers_lock_is_waited_for_in_bounds(tmp_path: Path) -> None:
 
 
 class StuckIO(JournalIO):
-    """Refuses to fold while `stuck`."""
+    """Journal I/O that refuses to fold while `stuck`."""
 
     def __init__(self) -> None:
         self.stuck = True
 
     def reach(self, point: str) -> None:
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         if self.stuck:
             raise BusyError(f"stuck at {point}")
 
 
 def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path) -> None:
-    """While folding fails appends go on up to a limit, then `BusyError`.
-
-    When it works again all is there.
-    """
+    """While folding fails, appends go on up to a limit, then `BusyError`; nothing is lost."""
     io = StuckIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, fold_bytes=4096, journal_bytes=16 << 10, busy_timeout=0.1)
@@ -529,7 +511,7 @@ def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path)
         written += [put(log, bytes(2000)).last for _ in range(70)]
     io.stuck = False
     more = 0
-    for _ in range(300):  # folding takes its time, too, and may be waited for no longer than the timeout
+    for _ in range(300):  # folding takes time, too, and a wait for it is bounded by the timeout
         with suppress(BusyError):
             more = put(log, bytes(2000)).last
             break
@@ -539,7 +521,7 @@ def test_folding_that_fails_holds_writers_back_and_loses_nothing(tmp_path: Path)
 
 
 class RefusingIO(JournalIO):
-    """Fails what `refused` names: a method, or a point of the fold."""
+    """Journal I/O that fails what `refused` names: a method, or a point of the fold."""
 
     def __init__(self) -> None:
         self.refused = ""
@@ -551,17 +533,17 @@ class RefusingIO(JournalIO):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def rename(self, old: str, new: str) -> None:
-        """Go on, or fail."""
+        """Rename, or fail."""
         self._may("rename")
         super().rename(old, new)
 
     def unlink(self, path: str) -> None:
-        """Go on, or fail."""
+        """Remove, or fail."""
         self._may("unlink")
         super().unlink(path)
 
     def reach(self, point: str) -> None:
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         self._may(point)
 
 
@@ -569,10 +551,7 @@ class RefusingIO(JournalIO):
 def test_folding_outlives_what_the_system_refuses(
     tmp_path: Path, refused: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A refusal of the system while folding is logged, and tried again.
-
-    Appends go on once it is over.
-    """
+    """A system error while folding is logged and retried; appends go on afterwards."""
     io = RefusingIO()
     log = open_log(tmp_path / "s", io=io, fold_bytes=4096, journal_bytes=8 << 10, busy_timeout=60.0)
     put(log)
@@ -581,7 +560,7 @@ def test_folding_outlives_what_the_system_refuses(
     while not io.count and time.monotonic() < deadline:
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
     io.refused = ""
-    for _ in range(150):  # more than may wait to be folded
+    for _ in range(150):  # more than the limit of unfolded commits
         log.submit(Append(session="s", payload=bytes(1000), count=1, time=1)).wait(30)
     assert "folding failed" in caplog.text
     log._partition.fold()
@@ -592,10 +571,7 @@ def test_folding_outlives_what_the_system_refuses(
 
 @pytest.mark.parametrize("refused", ["fold: begun", "fold: committed"])
 def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> None:
-    """`close` raises why the last fold failed, once, and releases everything.
-
-    The store opens again, and is whole.
-    """
+    """`close` raises the last fold's error once and releases everything for a clean reopen."""
     path = tmp_path / "s"
     io = RefusingIO()
     log = open_log(path, io=io)
@@ -612,7 +588,7 @@ def test_a_last_fold_that_fails_is_told_once(tmp_path: Path, refused: str) -> No
 
 
 def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A last fold that fails is logged when no caller closes the log."""
+    """A last fold that fails is logged where no caller calls `close`."""
     io = RefusingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log)
@@ -626,7 +602,7 @@ def test_a_forgotten_handle_whose_fold_fails(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The event loop is woken once for all tasks that await the appends of one batch."""
+    """The appends of one batch wake the event loop once, however many tasks await them."""
     log = open_log(tmp_path / "s")
     put(log)
     started, release = threading.Event(), threading.Event()
@@ -683,7 +659,7 @@ class CountingTransaction:
 
 
 def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folding thousands of commits takes a few large puts: each one releases the GIL."""
+    """A fold of thousands of commits makes few large puts, as each one releases the GIL."""
     log = open_log(tmp_path / "s")
     put(log)
     for number in range(3000):
@@ -703,10 +679,7 @@ def test_a_fold_has_few_puts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_folding_in_the_background(tmp_path: Path) -> None:
-    """A long journal is folded while appends go on.
-
-    Memory and journal stay small, and every read is complete.
-    """
+    """Folding beside appends keeps memory and journal small, and every read is complete."""
     path = tmp_path / "s"
     log = open_log(path, fold_bytes=16 << 10, journal_bytes=32 << 10)
     put(log, b"0")
@@ -740,7 +713,7 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
 
 
 def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fold that finds part of its work done by another process does the rest only."""
+    """A fold whose work another process has done in part does the remainder only."""
     log = open_log(tmp_path / "s")
     partition = log._partition
     segments, io = partition._segments, partition.options.io
@@ -750,7 +723,7 @@ def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     put(log, b"two", bodies=[(HASH, b"body")], request="r")
     both = list(partition.tail.freeze())
     fold(segments, first, {}, io)
-    monkeypatch.setattr(segments, "folded", lambda: begun)  # as it was just before the other process had folded
+    monkeypatch.setattr(segments, "folded", lambda: begun)  # as right before the other process's fold
     assert fold(segments, both, {}, io).position == 2
     monkeypatch.undo()
     assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
@@ -765,7 +738,7 @@ def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
-    """LMDB 0.9, default sync mode, no writemap, and the format file says so."""
+    """LMDB is 0.9 in its default sync mode without writemap, and the format file says so."""
     log = open_log(tmp_path / "s")
     flags = log._partition._segments.environment._env.flags()
     assert (flags["sync"], flags["metasync"], flags["writemap"], flags["map_async"]) == (True, True, False, False)
@@ -775,7 +748,7 @@ def test_lmdb_is_pinned_and_syncs(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
-    """A data file that LMDB 1.0 wrote is a typed error, not a crash and not an empty store."""
+    """A data file of LMDB 1.0 is a typed error, no crash and no empty store."""
     open_log(tmp_path / "s").close()
     for file in (tmp_path / "s" / "lmdb").iterdir():
         file.unlink()
@@ -785,7 +758,7 @@ def test_a_file_of_another_lmdb_version(tmp_path: Path) -> None:
 
 
 def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
-    """`put(append=True)` that returns False is an error, not a silently missing value."""
+    """`put(append=True)` that returns False raises an error and loses no value silently."""
     environment = Environment(tmp_path, ("t",), read_only=False, map_bytes=1 << 20)
     tree = environment.trees["t"]
     environment.writing(lambda txn: put_last(txn, tree, b"b", b"1"))
@@ -796,10 +769,7 @@ def test_appending_out_of_order_is_noticed(tmp_path: Path) -> None:
 
 @pytest.mark.promise(3)
 def test_a_full_map_grows(tmp_path: Path) -> None:
-    """A map that is full grows and the same fold is done again.
-
-    Other processes adopt the larger map.
-    """
+    """A full map grows and the fold is repeated; other processes adopt the larger map."""
     path = tmp_path / "s"
     options = {"map_bytes": 256 << 10, "fold_bytes": 64 << 10}
     log = open_log(path, **options)
@@ -837,7 +807,7 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
 
     def reader() -> None:
         try:
-            while not stop.wait(1e-3):  # three that never pause would leave the fold no turn on a busy machine
+            while not stop.wait(1e-3):  # three readers that never pause would starve the fold on a busy machine
                 assert log._partition._segments.head("nobody") is None
                 list(log.read("s"))
         except BaseException as error:  # noqa: BLE001 - handed to the test
@@ -857,19 +827,19 @@ def test_a_tiny_map_with_readers_at_work(tmp_path: Path) -> None:
 
 
 class WatchedLock:
-    """A lock that notes who asks for it."""
+    """A lock that records the names of its requesters."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self.asked: list[str] = []
 
     def acquire(self) -> bool:
-        """Note, and wait for it."""
+        """Record the thread, and wait for the lock."""
         self.asked.append(threading.current_thread().name)
         return self._lock.acquire()
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._lock.release()
 
     def __enter__(self) -> None:
@@ -880,10 +850,7 @@ class WatchedLock:
 
 
 def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) -> None:
-    """Readers do not keep out a thread that wants the map for itself: they wait at the gate.
-
-    Locks are not fair.
-    """
+    """A new reader does not contend for the gate while a thread wants the map without readers."""
     log = open_log(tmp_path / "s")
     environment = log._partition._segments.environment
     gate = WatchedLock()
@@ -914,7 +881,7 @@ def test_readers_do_not_keep_out_who_wants_the_map_for_itself(tmp_path: Path) ->
 
 
 def test_no_transaction_outlives_a_call(tmp_path: Path) -> None:
-    """An open iterator holds no transaction, which would keep LMDB from reusing free pages."""
+    """Open iterators hold no transaction, which would keep LMDB from reusing free pages."""
     log = open_log(tmp_path / "s")
     for number in range(5):
         put(log, session=f"s{number}", bodies=[(bytes([number]) * 32, b"b")])
@@ -964,7 +931,7 @@ def test_dead_readers_are_cleared(tmp_path: Path) -> None:
 
 
 def test_a_reader_waits_for_room_among_readers(tmp_path: Path) -> None:
-    """While every reader slot is in use, the next reader waits for one."""
+    """With all reader slots taken the next reader waits until one of them is free."""
     log = open_log(tmp_path / "s")
     put(log)
     environment = log._partition._segments.environment
@@ -977,7 +944,7 @@ def test_a_reader_waits_for_room_among_readers(tmp_path: Path) -> None:
 
 
 def test_another_processes_fold_is_seen(tmp_path: Path) -> None:
-    """After another process's fold, this one drops its memory of it and misses nothing."""
+    """After another process's fold this one drops its memory and misses no commit."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"mine")
@@ -999,7 +966,7 @@ def test_another_processes_fold_is_seen(tmp_path: Path) -> None:
 
 
 def test_values_fill_their_pages(tmp_path: Path) -> None:
-    """Incompressible values take hardly more than their bytes, at any size."""
+    """Incompressible values cost little more than their bytes at every size."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log)
@@ -1017,7 +984,7 @@ def test_values_fill_their_pages(tmp_path: Path) -> None:
 
 
 def test_text_is_compressed(tmp_path: Path) -> None:
-    """Commits of one session are merged and compressed together when they are folded."""
+    """Commits of one session are merged and compressed together by a fold."""
     log = open_log(tmp_path / "s")
     put(log)
     for number in range(500):
@@ -1043,10 +1010,7 @@ def damage(path: Path, what: bytes) -> None:
 
 
 def test_damaged_payloads_name_their_place(tmp_path: Path) -> None:
-    """A flipped bit in a folded commit is `DamagedError` with session and version.
-
-    Other blocks can still be read.
-    """
+    """A flipped bit in a folded commit is `DamagedError`; other blocks stay readable."""
     path = tmp_path / "s"
     log = open_log(path)
     secret = os.urandom(64)
@@ -1070,7 +1034,7 @@ def test_damaged_payloads_name_their_place(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
-    """A damaged head, body or request is an error and never looks like a missing one."""
+    """A damaged head, body or request raises an error and never looks missing."""
     path = tmp_path / "s"
     log = open_log(path)
     entry, body = os.urandom(40), os.urandom(40)
@@ -1096,7 +1060,7 @@ def test_damaged_heads_and_bodies_are_not_missing(tmp_path: Path) -> None:
 
 
 def read_heads(log: EmbeddedLog) -> None:
-    """Read them all."""
+    """Read all heads."""
     list(log.heads())
 
 
@@ -1116,7 +1080,7 @@ def read_order(log: EmbeddedLog) -> None:
 
 
 def read_folded(log: EmbeddedLog) -> None:
-    """Ask how far the folded part goes."""
+    """Ask how far the folded part reaches."""
     log._partition._segments.folded()
 
 
@@ -1131,7 +1095,7 @@ def read_folded(log: EmbeddedLog) -> None:
 def test_rows_of_another_make_are_damage(
     tmp_path: Path, tree: str, key: bytes, session: str | None, uses: list[Callable[[EmbeddedLog], object]]
 ) -> None:
-    """A row with a right checksum and wrong content is `DamagedError`, with the session."""
+    """A row with a right checksum and foreign content is `DamagedError` with its session."""
     log = open_log(tmp_path / "s")
     put(log)
     log._partition.fold()
@@ -1145,7 +1109,7 @@ def test_rows_of_another_make_are_damage(
 
 
 def test_damaged_derived_values_are_absent(tmp_path: Path) -> None:
-    """Derived values are disposable: a damaged one is as good as none."""
+    """A damaged derived value counts as absent: derived values are disposable."""
     path = tmp_path / "s"
     log = open_log(path)
     value = os.urandom(40)
@@ -1159,7 +1123,7 @@ def test_damaged_derived_values_are_absent(tmp_path: Path) -> None:
 
 
 def test_derived_values_are_written_when_there_are_many(tmp_path: Path) -> None:
-    """Derived values do not pile up in memory, and are read while they are being written."""
+    """Derived values do not pile up in memory, and can be read while they are written."""
     log = open_log(tmp_path / "s")
     for number in range(40):
         log.put_derived([(b"%03d" % number, bytes(100_000))])
@@ -1184,7 +1148,7 @@ def open_golden(tmp_path: Path, name: str) -> EmbeddedLog:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in GOLDEN.glob("log-v3-*.zip")))
 def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
-    """Stores written by earlier versions of the program, folded or not, are read."""
+    """Golden stores of earlier program versions, folded or not, read as they were written."""
     log = open_golden(tmp_path, name)
     fork = "fork of \u00e4"
     salts = [b"%016d" % number for number in range(64, 58, -1)]
@@ -1219,7 +1183,7 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["log-v1-folded", "log-v1-unfolded", "log-v2-folded", "log-v2-unfolded"])
 def test_stores_of_earlier_formats_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    """A store of a format that was never released is `TooOldError` and stays as it is."""
+    """A store of an unreleased earlier format is `TooOldError` with its name, and unchanged."""
     with zipfile.ZipFile(GOLDEN / f"{name}.zip") as archive:
         archive.extractall(tmp_path / name)
         with pytest.raises(TooOldError, match=f"format {name[5]}"):
@@ -1228,10 +1192,7 @@ def test_stores_of_earlier_formats_are_refused_by_name(tmp_path: Path, name: str
 
 
 def test_the_journal_is_written_as_ever(tmp_path: Path) -> None:
-    """The journal's bytes are frozen.
-
-    The same commits give the same file as when the golden one was written.
-    """
+    """The journal's bytes are frozen: the same commits give the golden file's bytes."""
     write("3", tmp_path)
     with (
         zipfile.ZipFile(GOLDEN / "log-v3-unfolded.zip") as golden,

@@ -1,7 +1,4 @@
-"""Every byte of a store flipped in turn.
-
-A read is right, or a typed error, and no process dies.
-"""
+"""Each byte of a store flipped in turn: reads are right or a typed error; no crash."""
 
 from __future__ import annotations
 
@@ -31,14 +28,12 @@ KINDS: dict[str, tuple[int, int]] = (
     if SLOW
     else {"closed": (250, 9000), "left": (250, 9000), "encrypted": (800, 40_000)}
 )
-"""The whole form takes an hour; without it, a sample of about fifty bytes of each store, others in
-every run.
-"""
+"""Whether to try every byte, for an hour; else a sample of about fifty bytes per store."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_flipped_byte_is_a_wrong_view_or_a_dead_process(kind: str) -> None:
-    """Promise 12: a flipped byte changes nothing, or is found before it does harm."""
+    """A flipped byte changes nothing or is found before it does harm."""
     seed = os.environ.get("EVERDELTA_SEED") or str(random.randrange(1 << 30))
     step, zero_step = KINDS[kind]
     done = subprocess.run(

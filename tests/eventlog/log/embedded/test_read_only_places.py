@@ -1,7 +1,4 @@
-"""Reading a store that this user may not write.
-
-It works where no program writes it, and says precisely why it does not elsewhere.
-"""
+"""Reading a store without write permission: it works, or the error says why it cannot."""
 
 from __future__ import annotations
 
@@ -24,10 +21,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def store() -> Generator[Path]:
-    """A small store that every user may read, in a place that every user may reach.
-
-    pytest's own directory is not.
-    """
+    """A small store that every user may read, outside pytest's private directory."""
     with TemporaryDirectory() as place:
         Path(place).chmod(0o755)
         path = Path(place) / "store"
@@ -39,13 +33,13 @@ def store() -> Generator[Path]:
 
 
 def modes(path: Path, directories: int, files: int) -> None:
-    """Give all of a store these rights."""
+    """Set the permissions of a whole store."""
     for entry in [path, *path.rglob("*")]:
         entry.chmod(directories if entry.is_dir() else files)
 
 
 def as_another_user(job: Callable[[], str]) -> str:
-    """Return the result of a job that runs without root's rights, and without the owner's."""
+    """Return the result of a job that runs without root's or the file owner's permissions."""
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
@@ -65,7 +59,7 @@ def as_another_user(job: Callable[[], str]) -> str:
 
 
 def read(path: Path) -> str:
-    """The number of events, or the error."""
+    """The number of events, or the error's text."""
     try:
         with eventlog.open(path, read_only=True) as store:
             return str(len([*store.session("a").events()]))
@@ -74,7 +68,7 @@ def read(path: Path) -> str:
 
 
 def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
-    """An archive (chmod -R a-w) is read by its owner and by another user, and not changed."""
+    """An archive (chmod -R a-w) is readable by its owner and others, and stays unchanged."""
     modes(store, 0o555, 0o444)
     before = {path: path.stat().st_mtime_ns for path in store.rglob("*")}
     assert as_another_user(lambda: read(store)) == "3"
@@ -86,13 +80,13 @@ def test_a_store_that_nobody_may_write_is_read(store: Path) -> None:
 
 
 def test_a_directory_that_may_not_be_written_is_read(store: Path) -> None:
-    """A reader that may write the lock file needs no right to write the directories."""
+    """A reader needs write permission on the lock file only, not on the directories."""
     modes(store, 0o555, 0o666)
     assert as_another_user(lambda: read(store)) == "3"
 
 
 def test_files_of_another_user_say_what_is_missing(store: Path) -> None:
-    """Where others may write and this user may not, the error says why, and what helps."""
+    """Where only others may write, the error says why reading is unsafe and what helps."""
     if os.getuid() != 0:
         modes(store, 0o755, 0o644)
         return
@@ -120,9 +114,9 @@ except StorageError as error:
 
 
 def read_at_mount(mount: str, store: Path) -> str | None:
-    """Return the output of a program that reads a store (`$1`) at a mount (`$2`).
+    """Output of a program that reads a store at a mount; None if mounting is impossible.
 
-    None if nothing can be mounted.
+    `$1` is the store, `$2` the mount point.
     """
     place = store.parent / "mounted"
     place.mkdir(exist_ok=True)
@@ -143,7 +137,7 @@ MEDIUM = 'mount -t tmpfs none "$2" && cp -R "$1/." "$2" && mount -o remount,ro "
 
 
 def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> None:
-    """A container that may only read what others write is told what helps, and stops none."""
+    """A read-only mount of a store that others write is refused with advice; they go on."""
     said = read_at_mount(BIND, store)
     assert said is None or ("Read-only" in said and "lock.mdb" in said and "chmod -R a-w" in said)
     with eventlog.open(store) as opened:
@@ -151,12 +145,12 @@ def test_a_mount_to_read_of_what_others_may_write_is_refused(store: Path) -> Non
 
 
 def test_a_medium_that_no_program_may_write_is_read(store: Path) -> None:
-    """Where the file system itself is read-only there is no writer to keep out."""
+    """A store on a read-only file system is read, as no writer can exist."""
     assert read_at_mount(MEDIUM, store) in {"3", None}
 
 
 def test_the_mount_of_a_path_is_the_longest_of_its_device() -> None:
-    """The options are those of the file system of the path's device, not of the mount."""
+    """A path's mount is the longest mount point of its device; options are the file system's."""
     lines = [
         "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw,discard",
         "42 27 254:0 /a /srv/st\\040ore ro,relatime - ext4 /dev/vda rw,discard",

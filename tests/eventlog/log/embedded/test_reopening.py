@@ -1,4 +1,4 @@
-"""Reopening a path whose partition is poisoned, closed, or of a removed directory."""
+"""Reopening a path whose partition is poisoned, closed, or of a deleted directory."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 
 class FailsOnce(JournalIO):
-    """Fails one call of this name after `fail` was called."""
+    """Journal I/O that fails one call of a name after `fail` was called."""
 
     def __init__(self, call: str, code: int) -> None:
         self._call, self._code = call, code
         self._due = False
 
     def fail(self) -> None:
-        """Fail the next one."""
+        """Fail the next call."""
         self._due = True
 
     def _meet(self, call: str) -> None:
@@ -58,18 +58,18 @@ class FailsOnce(JournalIO):
 
 
 def nothing(path: Path, options: Options) -> None:
-    """Do nothing to a directory that no process has open."""
+    """Leave the directory unchanged between two openings."""
     assert (path / "format").exists()
     assert not options.read_only
 
 
 def held(log: EmbeddedLog) -> list[bytes]:
-    """Return the content of a log."""
+    """The payloads of session `s` in a log."""
     return [commit.payload for commit in log.read("s")]
 
 
 def elsewhere(path: Path) -> list[bytes]:
-    """Return the content that another process reads."""
+    """The payloads that another process reads at a path."""
     code = (
         "import sys; from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1], read_only=True)\n"
@@ -79,7 +79,7 @@ def elsewhere(path: Path) -> list[bytes]:
 
 
 def poisoned(path: Path, call: str) -> EmbeddedLog:
-    """A log of two folded appends and one that is not, whose fourth one failed."""
+    """A poisoned log with two folded appends, one unfolded one, and a failed fourth."""
     log = open_log(path)
     put(log, b"one")
     put(log, b"two")
@@ -96,10 +96,7 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
-    """Promise 1: after a failed write the path opens again at once and loses nothing.
-
-    The old handle is still held.
-    """
+    """Promise 1: after a failed write the path reopens at once beside the old handle."""
     path = tmp_path / "s"
     old = poisoned(path, call)
     assert old.stopped
@@ -125,7 +122,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
 
 @pytest.mark.promise(12)
 def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
-    """Promise 12: a poisoned log still gives all that was committed, folded or not."""
+    """Promise 12: a poisoned log still reads all that was committed, folded or not."""
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
     assert [commit.payload for commit in log.commits_after(0)] == [b"one", b"two", b"three"]
@@ -135,7 +132,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
 
 
 def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
-    """Threads that reopen a poisoned path at once get one log, not two that write apart."""
+    """Threads that reopen a poisoned path at the same time share one log."""
     old = poisoned(tmp_path / "s", "pwrite")
     barrier = Barrier(8)
 
@@ -156,7 +153,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
-    """A session whose owner's disk failed is taken over, settled and continued on reopening."""
+    """After reopening, a session of a failed owner is taken over at once, settled, goes on."""
     path = tmp_path / "s"
     io = FailsOnce(call, errno.EIO)
     old = Store(open_log(path, io=io), flush_interval=30)
@@ -173,7 +170,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
     with Store(open_log(path)) as store:
         again = store.session("a")
         again.user("again")
-        with again.assistant(model="acme/one") as other:  # waits for no lease to expire
+        with again.assistant(model="acme/one") as other:  # no wait for a lease to expire
             other.add_text("a whole answer")
             other.finish("stop")
         parts = [part for message in ModelView.of(again).messages for part in message.parts]
@@ -185,7 +182,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
         ]
         with pytest.raises(EventlogError):
             broken.close()
-        with suppress(EventlogError):  # all that was lost was told of
+        with suppress(EventlogError):  # every loss was reported
             old.close()
         again.user("and on")
         assert verify(store, deep=True).sound
@@ -197,7 +194,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
     path = tmp_path / "s"
     old = open_log(path)
     put(old, b"lost")
-    for _ in range(3):  # the system may give the directory the same number again
+    for _ in range(3):  # the system may give the new directory the old inode number
         shutil.rmtree(path)
         fresh = open_log(path)
         put(fresh, b"kept")
@@ -210,7 +207,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store opened by a relative path stays the same when the working directory changes."""
+    """A store opened by a relative path stays the same after a change of directory."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
@@ -228,7 +225,7 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that cannot reopen after a rewrite says so, and can be opened later."""
+    """If reopening after a rewrite fails, the handle says so, and a later opening works."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -251,7 +248,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
 
 @pytest.mark.promise(1, 4)
 def test_a_lease_that_came_with_an_append_outlives_a_crash(tmp_path: Path) -> None:
-    """A lease written with an append is seen by other processes, also in an unfolded journal."""
+    """A lease taken by an append is seen by other processes at once, and after a crash."""
     log = open_log(tmp_path / "store")
     put(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())

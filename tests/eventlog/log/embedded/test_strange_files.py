@@ -1,4 +1,4 @@
-"""FIFOs, devices and endless files in a store: an error at once, never a wait."""
+"""Non-regular and endless files in a store's place: an error at once, never a wait."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TERABYTES = 4 << 40
 
 @contextmanager
 def within(seconds: int) -> Generator[None]:
-    """Break off what waits for ever."""
+    """Interrupt a call that would wait for ever."""
 
     def late(_number: int, _frame: object) -> None:
         raise AssertionError("this waits")
@@ -36,19 +36,19 @@ def within(seconds: int) -> Generator[None]:
 
 
 def fifo(path: Path) -> None:
-    """A FIFO without a writer."""
+    """Make a named pipe without a writer."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
 
 def device(path: Path) -> None:
-    """A device that gives zeros for ever."""
+    """A device of endless zeros."""
     path.unlink(missing_ok=True)
     path.symlink_to("/dev/zero")
 
 
 def hole(path: Path) -> None:
-    """The file as it is, and terabytes behind it that were never written."""
+    """The file, followed by terabytes of hole."""
     path.touch()
     os.truncate(path, TERABYTES)
 
@@ -76,7 +76,7 @@ USES: dict[str, Callable[[Path, Path], object]] = {
 
 
 def read(path: Path, *, read_only: bool) -> None:
-    """Open the store, and read all there is."""
+    """Open the store and read everything."""
     with eventlog.open(path, read_only=read_only) as store:
         assert len([*store.session("a").events()]) > 1
 
@@ -95,10 +95,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_nothing_waits_for_what_is_no_file(
     name: str, make: Callable[[Path], None], sound: Path, tmp_path: Path
 ) -> None:
-    """A FIFO or a device in the place of a store's file is damage that is named at once.
-
-    In every mode of opening.
-    """
+    """A FIFO or device in place of any file of the store is damage, named at once."""
     store, new = tmp_path / "store", tmp_path / "new"
     shutil.copytree(sound, store)
     make(store / name)
@@ -113,10 +110,7 @@ def test_nothing_waits_for_what_is_no_file(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Path) -> None:
-    """A file that claims to have terabytes is refused or read as far as it has data.
-
-    It takes no time and no memory.
-    """
+    """A file that claims terabytes is refused or read to its data, fast, in little memory."""
     store = tmp_path / "store"
     shutil.copytree(sound, store)
     hole(store / name)
@@ -126,7 +120,7 @@ def test_a_hole_without_an_end_is_not_read(name: str, sound: Path, tmp_path: Pat
 
 
 def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) -> None:
-    """Commits before a hole of terabytes are read, and saved by a repair."""
+    """A journal with a sparse end of terabytes reads as without it, and repair saves it."""
     store = tmp_path / "store"
     shutil.copytree(sound, store)
     hole(store / "journal" / "0000000001.log")
@@ -137,7 +131,7 @@ def test_a_journal_with_a_hole_behind_it_is_read(sound: Path, tmp_path: Path) ->
 
 
 def test_a_key_file_is_a_file(tmp_path: Path) -> None:
-    """A FIFO in the place of a key file is refused at once."""
+    """A FIFO in place of the key file is refused at once."""
     with eventlog.open(tmp_path / "s", keys=tmp_path / "k"):
         pass
     fifo(tmp_path / "k")

@@ -1,7 +1,4 @@
-"""Files of a store that cannot be read at all.
-
-A typed error that says what to do, no file made anew, no dead process.
-"""
+"""Unreadable files of a store: a typed error with advice, no new file, no dead process."""
 
 from __future__ import annotations
 
@@ -26,13 +23,13 @@ pytestmark = pytest.mark.promise(12)
 
 PAGE = 4096
 META = 16
-"""Where a meta page's own bytes begin, behind the header that every page has."""
+"""Where a meta page's own bytes begin, behind the header of every page."""
 Damage = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store that was closed in order, with enough in it to have pages in the middle."""
+    """A store closed in order, large enough to have inner pages."""
     path = tmp_path_factory.mktemp("original") / "s"
     log = open_log(path, map_bytes=1 << 24, journal_bytes=64 << 10)
     for number in range(40):
@@ -42,7 +39,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cut(size: int) -> Damage:
-    """Let the data file end there; from its end if negative."""
+    """Cut the data file there; from its end if negative."""
 
     def damage(path: Path) -> None:
         data = path / "lmdb" / "data.mdb"
@@ -52,7 +49,7 @@ def cut(size: int) -> Damage:
 
 
 def over(*places: tuple[int, bytes]) -> Damage:
-    """Write something else there."""
+    """Overwrite bytes at a place."""
 
     def damage(path: Path) -> None:
         with (path / "lmdb" / "data.mdb").open("r+b") as file:
@@ -64,7 +61,7 @@ def over(*places: tuple[int, bytes]) -> Damage:
 
 
 def a_directory(path: Path) -> None:
-    """A directory where the data file should be."""
+    """Put a directory in place of the data file."""
     (path / "lmdb" / "data.mdb").unlink()
     (path / "lmdb" / "data.mdb").mkdir()
 
@@ -90,13 +87,13 @@ DAMAGES: dict[str, Damage] = {
 @pytest.mark.parametrize("read_only", [True, False], ids=["reading", "writing"])
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, read_only: bool) -> None:
-    """Promise 12: a ruined LMDB file is damage at opening, with advice; nothing is written."""
+    """Promise 12: opening a broken LMDB file is damage with advice, and writes nothing."""
     path = tmp_path / "s"
     shutil.copytree(original, path)
     DAMAGES[name](path)
     data = path / "lmdb" / "data.mdb"
     before = data.read_bytes() if data.is_file() else None
-    if read_only and name == "the last page gone":  # only writers ask for that one
+    if read_only and name == "the last page gone":  # only writers check for a missing last page
         log = open_log(path, read_only=True)
         for head in log.heads():
             assert len(list(log.read(head.session))) == 10
@@ -111,10 +108,7 @@ def test_a_data_file_that_is_none(original: Path, tmp_path: Path, name: str, *, 
 
 
 def test_the_length_that_the_meta_pages_tell(original: Path, tmp_path: Path) -> None:
-    """`is_whole` agrees with LMDB.
-
-    True for what it wrote, at every size, and false for every shorter file.
-    """
+    """`is_whole` is true for a file LMDB wrote and false for every shorter one."""
     with lmdb.open(str(original / "lmdb"), readonly=True, max_dbs=16) as environment:
         last = environment.info()["last_pgno"]
     shutil.copytree(original / "lmdb", tmp_path / "l")
@@ -127,19 +121,19 @@ def test_the_length_that_the_meta_pages_tell(original: Path, tmp_path: Path) -> 
 
 
 class RefusedByLmdb(JournalIO):
-    """Folding ends with an error of LMDB while there is one."""
+    """Journal I/O whose folds end with an error of LMDB while one is set."""
 
     def __init__(self) -> None:
         self.error: lmdb.Error | None = None
 
     def reach(self, point: str) -> None:
-        """Go on, or fail."""
+        """Reach a point of the fold, or fail there."""
         if self.error is not None and point == "fold: begun":
             raise self.error
 
 
 def system(code: int) -> lmdb.Error:
-    """An error of the system as LMDB tells it."""
+    """An error of the system as LMDB reports it."""
     error = lmdb.Error(os.strerror(code))
     vars(error)["code"] = code
     return error
@@ -161,7 +155,7 @@ FOLDS: dict[str, tuple[lmdb.Error, type[EventlogError]]] = {
 
 @pytest.mark.parametrize("name", FOLDS)
 def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
-    """Promise 12: an error that ends every fold is raised at close; no commit is lost."""
+    """Promise 12: `close` raises the error that ends every fold; committed data remains."""
     given, wanted = FOLDS[name]
     io = RefusedByLmdb()
     log = open_log(tmp_path / "s", io=io)
@@ -176,10 +170,7 @@ def test_folding_meets_what_lmdb_cannot_read(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["corrupted", "no permission"])
 def test_writers_are_told_why_nothing_is_folded(tmp_path: Path, name: str) -> None:
-    """Promise 12: when waiting for a fold does not help, the writer gets the fold's error.
-
-    At once, and in every later call.
-    """
+    """Promise 12: a writer refused because folding cannot work gets the cause, every time."""
     given, wanted = FOLDS[name]
     io = RefusedByLmdb()
     path = tmp_path / "s"
@@ -240,11 +231,11 @@ except Exception as error:
 
 @pytest.mark.parametrize("name", DENIED)
 def test_no_permission_is_no_damage(original: Path, tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
-    """Promise 12: a file that may not be used is `StorageError` with the system's reason."""
+    """Promise 12: a file without permission is `StorageError`, neither damaged nor missing."""
     base = tmp_path_factory.mktemp("denied")
     for directory in (base, *base.parents[:2]):
         if directory.stat().st_uid == os.geteuid():
-            directory.chmod(directory.stat().st_mode | 0o011)  # others go through it
+            directory.chmod(directory.stat().st_mode | 0o011)  # other users may traverse it
     outcomes: list[str] = []
     for mode in ("reading", "writing"):
         sound, denied = base / f"sound {mode}", base / f"denied {mode}"

@@ -1,4 +1,4 @@
-"""The watermark, missing or blank, and openings that are refused and leave it alone."""
+"""The watermark, how far the journal is durable: missing, blank, or its opening refused."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.embedded_log import abandon, put
 
 ROOT = Path(__file__).resolve().parents[4]
 UNKNOWN: dict[str, bytes | None] = {"missing": None, "empty": b"", "zeros": bytes(32)}
-"""What a copy, a power failure and an earlier program leave of a mark."""
+"""Watermarks left by a copy, a power failure and an earlier program."""
 
 
 def make(path: Path, mark: bytes | None) -> None:
-    """A store that is copied without closing it, and its mark."""
+    """A store that is copied without closing it, with this watermark."""
     log = open_log(path)
     put(log, b"one")
     abandon(log)
@@ -34,7 +34,7 @@ def make(path: Path, mark: bytes | None) -> None:
 
 
 def files(path: Path) -> dict[str, bytes]:
-    """Every file of a store but LMDB's lock file, whose bytes are the memory of readers."""
+    """Every file of a store but LMDB's lock file, which is memory of readers."""
     found = [file for file in path.rglob("*") if file.is_file() and file.name != "lock.mdb"]
     return {str(file.relative_to(path)): file.read_bytes() for file in found}
 
@@ -42,7 +42,7 @@ def files(path: Path) -> dict[str, bytes]:
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mark: str) -> None:
-    """Promise 8: without a usable watermark a reader does not catch up anew at each call."""
+    """Promise 8: a reader with a missing or blank watermark catches up once, not per call."""
     make(tmp_path / "s", UNKNOWN[mark])
     got: list[int] = []
     get = Watermark.get
@@ -62,7 +62,7 @@ def test_a_mark_that_says_nothing_is_looked_at_once(tmp_path: Path, monkeypatch:
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) -> None:
-    """Promise 2: a reader that opened before the first writer sees its commits."""
+    """Promise 2: a store opened for reading before its first writer is followed normally."""
     make(tmp_path / "s", UNKNOWN[mark])
     reader = open_log(tmp_path / "s", read_only=True)
     assert [commit.payload for commit in reader.commits_after(0)] == [b"one"]
@@ -81,7 +81,7 @@ def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) ->
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("mark", UNKNOWN)
 def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: str) -> None:
-    """Promise 12: a reader finds damage in the journal also without a watermark."""
+    """Promise 12: a reader's check finds journal damage also without a watermark."""
     path = tmp_path / "s"
     make(path, UNKNOWN[mark])
     reader = open_log(path, read_only=True)
@@ -92,13 +92,13 @@ def test_a_check_reads_the_journal_whatever_the_mark_says(tmp_path: Path, mark: 
 
 
 def hide(path: Path) -> None:
-    """A tree of LMDB has another name: the probe finds it."""
+    """Rename a tree of LMDB: the probe finds it."""
     data = path / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 
 
 def tear(path: Path) -> None:
-    """Damage a journal frame before a sound one: found when the journal is read."""
+    """Damage a journal frame before a sound one: the tail's reader finds it, not the probe."""
     (file,) = (path / "journal").glob("0*.log")
     file.write_bytes(file.read_bytes().replace(b"one", b"ONE"))
 
@@ -127,7 +127,7 @@ def test_a_refused_opening_leaves_the_directory_as_it_was(
 
 @pytest.mark.promise(12)
 def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 12: an opening that the system refused once leaves nothing, and then works."""
+    """Promise 12: an opening whose probe cannot start leaves no watermark in a copied store."""
     path = tmp_path / "s"
     make(path, None)
     monkeypatch.setattr("eventlog.log.embedded.salvage.probe.sys.executable", str(tmp_path / "no such program"))
@@ -143,7 +143,7 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
 
 
 def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader without a free descriptor continues, and sees the watermark later."""
+    """A reader without descriptors goes on with the old watermark and sees the new one later."""
     mark = Watermark(tmp_path / "mark", read_only=True)
     mark.acknowledge(mark.get())
     writer = Watermark(tmp_path / "mark", read_only=False)

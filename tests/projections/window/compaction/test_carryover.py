@@ -1,4 +1,4 @@
-"""What a compaction carries beside its summary, without asking anybody: todos, pins, files, and calls that wait (spec §5.4)."""
+"""The parts a compaction carries without a summariser: todos, pins, files, open calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def session() -> Iterator[Session]:
 
 
 def window(session: Session, policy: CompactionPolicy, summary: str) -> ContextWindow:
-    """A window whose summariser always says the same."""
+    """A window whose summariser always gives the same text."""
 
     def summarizer(request: SummaryRequest) -> str:
         del request
@@ -40,7 +40,7 @@ def window(session: Session, policy: CompactionPolicy, summary: str) -> ContextW
 
 
 def read(session: Session, path: str, tool: str = "read") -> str:
-    """A turn that reads a file; returns the call's part."""
+    """A turn that reads a file; return the call's part."""
     session.user(f"read {path}")
     with session.assistant(MODEL) as reply:
         call = reply.tool(tool, call_id="c", input=json.dumps({"path": path}))
@@ -54,7 +54,7 @@ def read(session: Session, path: str, tool: str = "read") -> str:
 def test_pins_todos_and_files_survive_ten_compactions_by_one_word(
     session: Session, policy: CompactionPolicy, summary: str
 ) -> None:
-    """Promise of the issue: a summariser that answers with one word loses no pinned fact, no pinned part, no todo and no file."""
+    """Ten compactions with one-word summaries lose no pin, todo or file."""
     session.user("remember this")
     session.pin("the password of the door is a fish")
     with session.assistant(MODEL) as reply:
@@ -89,7 +89,7 @@ def test_pins_todos_and_files_survive_ten_compactions_by_one_word(
 
 
 def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> None:
-    """A pin that was taken away and a list that was emptied are gone at the next compaction, and a redacted one says so at once."""
+    """Unpinned and emptied entries are gone at the next compaction, redacted ones at once."""
     pin = session.pin("yesterday's fact")
     session.set_todos([Todo("old")])
     with session.assistant(MODEL) as reply:
@@ -115,7 +115,7 @@ def test_what_is_unpinned_or_done_is_not_carried_any_more(session: Session) -> N
 
 
 def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(session: Session) -> None:
-    """Spec §4.9: todos and pins that change after a compaction change no message before them."""
+    """Later changes of todos and pins do not change a compaction's carried message."""
     session.set_todos([Todo("first")])
     talk(session, 4)
     assert window(session, GUARDED, sections()).compact().completed
@@ -127,7 +127,7 @@ def test_what_was_carried_is_fixed_so_that_the_beginning_of_the_view_stays(sessi
 
 
 def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
-    """Spec §5.4: after the undo the view has the messages again and nothing that was carried."""
+    """After undo the view has the messages again and nothing that was carried."""
     session.pin("a fact")
     talk(session, 4)
     before = ModelView.of(session).digest
@@ -140,7 +140,7 @@ def test_undoing_a_compaction_takes_its_carrying_away(session: Session) -> None:
 
 @pytest.mark.parametrize("ended", [False, True])
 def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool) -> None:
-    """Spec §5.4: a call without a result is never covered; it gets one however many compactions later."""
+    """A pending call is never covered and gets its result many compactions later."""
     session.user("look")
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="slow", input="{}")
@@ -157,7 +157,7 @@ def test_pending_calls_are_carried_as_they_are(session: Session, *, ended: bool)
 
 
 def test_carrying_costs_no_more_than_what_is_carried(session: Session) -> None:
-    """Many files and a long pin are bounded: the newest files are named, the others counted, and a long text is cut with a word on how to go on."""
+    """Carried files and pins are bounded: newest files named, others counted, texts cut."""
     with session.assistant(MODEL) as reply:
         part = reply.add_text("long " * 4_000)
         for number in range(150):
@@ -176,7 +176,7 @@ def test_carrying_costs_no_more_than_what_is_carried(session: Session) -> None:
 
 
 def test_subtasks_and_answers_can_be_pinned(session: Session) -> None:
-    """A pin of a part carries what the part says: a subtask its prompt, a failed call its error."""
+    """A pinned part carries its content: a subtask's prompt, a failed call's error."""
     message = session.user([Text("do"), Subtask("count to ten")])
     with session.assistant(MODEL) as reply:
         call = reply.tool("look", call_id="c", input="{}")

@@ -1,4 +1,4 @@
-"""What follows a compaction: the refused message again without its media, or a word to go on (spec §5.5, §5.6)."""
+"""The message after a compaction: the refused one without media, or a prompt to go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.spans import Recording
 
 
 def told(*kinds: PartKind) -> tuple[Conversation, Recording]:
-    """A user message "u" with these parts, the n-th called "pn"."""
+    """A user message "u" with these parts, named "p0", "p1" and so on."""
     events: list[ev.Event] = [ev.SessionStarted(), ev.UserMessageAdded("u")]
     events += [ev.PartStarted("u", f"p{at}", kind) for at, kind in enumerate(kinds)]
     recording = Recording([(1_000 + at, event) for at, event in enumerate(events)])
@@ -27,7 +27,7 @@ def told(*kinds: PartKind) -> tuple[Conversation, Recording]:
 
 
 def test_media_become_texts_and_the_rest_stays() -> None:
-    """Images and PDFs are named in their place; texts with their marks, other files, mentions and subtasks are as they were."""
+    """Images and PDFs become text in place; all other parts stay as they were."""
     kept: list[PartKind] = [
         Text("what is this?", metadata='{"a":1}'),
         Text("note", synthetic=True),
@@ -46,7 +46,7 @@ def test_media_become_texts_and_the_rest_stays() -> None:
 
 
 def test_what_is_gone_stays_gone() -> None:
-    """Removed and redacted parts are not added again, nor is a compaction's mark."""
+    """Removed and redacted parts, and compaction markers, are not added again."""
     state, recording = told(Text("a"), Text("b"), Text("c"))
     events: list[ev.Event] = [ev.PartRemoved("p0"), ev.PartRedacted("p1", ""), ev.CompactionRequested("u", "c")]
     recording.add([(2_000, event) for event in events])
@@ -55,7 +55,7 @@ def test_what_is_gone_stays_gone() -> None:
 
 
 def test_words_of_the_default_are_our_own() -> None:
-    """The default's message asks to go on or to ask, begins with the notice only after a refused request, and is not OpenCode's."""
+    """The default continuation is our own text; its notice follows a refused request only."""
     plain, refused = continuation("default", overflow=False), continuation("default", overflow=True)
     assert refused.endswith(plain)
     assert len(refused) > len(plain)
@@ -65,7 +65,7 @@ def test_words_of_the_default_are_our_own() -> None:
 
 @pytest.mark.parametrize(("scenario", "overflow"), [("compact-auto", False), ("overflow-first", True)])
 def test_words_of_the_preset_are_the_recorded_ones(scenario: str, *, overflow: bool) -> None:
-    """In the preset the continuation is what OpenCode stored, byte for byte."""
+    """With the preset the continuation is OpenCode's, byte for byte."""
     shared_path("parity", "dev")
     found = next(each for each in scenarios() if each.name == scenario)
     texts = {
@@ -79,7 +79,7 @@ def test_words_of_the_preset_are_the_recorded_ones(scenario: str, *, overflow: b
 
 
 def test_replay_is_what_opencode_replayed() -> None:
-    """The copies of a refused message that OpenCode stored have the parts that we would add."""
+    """A replayed message has the parts that OpenCode stored in its copies."""
     shared_path("parity", "dev")
     found = next(each for each in scenarios() if each.name == "overflow-image")
     export = list(found.exports())[-1][1]

@@ -1,4 +1,4 @@
-"""The summariser without a model: deterministic, bounded, in any language, and merged without growing."""
+"""The summariser without a model: deterministic, bounded, any language, mergeable."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_BYTES = sum(ROOM.values()) + 400
 
 
 def user(text: str, source: str = "u") -> NeutralMessage:
-    """What the user said."""
+    """A user message with these texts."""
     return NeutralMessage("user", (Text(text),), source)
 
 
 def said(text: str) -> NeutralMessage:
-    """What the assistant said."""
+    """An assistant message with these parts."""
     return NeutralMessage("assistant", (Text(text),), "a")
 
 
@@ -53,7 +53,7 @@ TALK = (
 
 
 def test_fills_the_template() -> None:
-    """Goal, wishes, calls, errors, answers and files stand in their sections, and empty sections say so."""
+    """Goal, wishes, calls, errors, answers and files fill their sections of the template."""
     found = sections_of(summary(*TALK))
     assert found["Goal"] == "- Fix the failing test in the parser\n- Newest request: Now write a test for it"
     assert found["Constraints & Preferences"] == "- Never touch the public API"
@@ -66,13 +66,13 @@ def test_fills_the_template() -> None:
 
 
 def test_passes_the_guard() -> None:
-    """The digest of anything, of nothing too, is a summary that may stand."""
+    """The digest of any or no messages passes the guard."""
     for text in (summary(), summary(*TALK), summary(user(""), said(""))):
         assert check_summary(text, DEFAULT_POLICY.compaction) is None
 
 
 def test_error_that_was_overcome_is_no_obstacle() -> None:
-    """A call that failed and then succeeded is not listed as blocked, within one digest or across two."""
+    """A call that failed and later succeeded is not blocked, within or across digests."""
     failed = called("bash", '{"command":"make"}', "no rule", error=True)
     good = called("bash", '{"command":"make"}', "ok")
     assert sections_of(summary(*failed, *good))["Blocked"] == "- (none)"
@@ -80,14 +80,14 @@ def test_error_that_was_overcome_is_no_obstacle() -> None:
 
 
 def test_todos_are_the_plan() -> None:
-    """Todos stand under Done, In Progress and Next Steps by their status; cancelled ones nowhere."""
+    """Todos stand under Done, In Progress and Next Steps; cancelled ones are left out."""
     todos = (Todo("a", "completed"), Todo("b", "in_progress"), Todo("c"), Todo("d", "cancelled"))
     found = sections_of(summary(said("x"), material=Material(todos=todos)))
     assert (found["Done"], found["In Progress"], found["Next Steps"]) == ("- a", "- b", "- c")
 
 
 def test_what_the_program_wrote_is_no_wish() -> None:
-    """Synthetic user messages are neither goal nor constraint; files that patches name are relevant."""
+    """Synthetic user messages are no goal or constraint; files of patches are relevant."""
     found = sections_of(
         summary(user("Continue", "m1"), user("你好", "m2"), material=Material(frozenset({"m1"}), ("a b.py",)))
     )
@@ -96,7 +96,7 @@ def test_what_the_program_wrote_is_no_wish() -> None:
 
 
 def test_merges_a_summary_that_a_model_wrote() -> None:
-    """Sections of another hand are carried on: decisions, steps and files in its own words, and its goal."""
+    """A model's summary is merged: decisions, steps, files and goal in its own words."""
     previous = (
         "## Goal\n- Ship it\n## Key Decisions\n1. Use LMDB\n   because it is fast\n## Next Steps\n- release\n"
         "## Relevant Files\n- src/parser.py: the parser, handle with care\n## Progress\n### Done\n- designed"
@@ -111,7 +111,7 @@ def test_merges_a_summary_that_a_model_wrote() -> None:
 
 
 def test_counts_add_up_over_compactions() -> None:
-    """Calls are summed by tool, so ten compactions have a line per tool and the true number of calls."""
+    """Calls are summed by tool: ten compactions have one line per tool and true numbers."""
     text: str | None = None
     for number in range(10):
         text = summary(*called("bash", f'{{"command":"run {number}"}}', "x", error=number == 3), previous=text)
@@ -120,7 +120,7 @@ def test_counts_add_up_over_compactions() -> None:
 
 @pytest.mark.parametrize("word", ["word ", "测试中文内容", "🙂👍", "données été "], ids=["en", "zh", "emoji", "fr"])
 def test_stays_small_over_ten_compactions(word: str) -> None:
-    """Ten compactions of long talk give a digest within its room, some 1,500 tokens, with the goal still there."""
+    """A digest stays within its limit over ten compactions and keeps the goal."""
     text: str | None = None
     for number in range(10):
         talk = [user(f"{word * 3}{number}-{index} {word * 200}") for index in range(20)]
@@ -156,7 +156,7 @@ talks = st.lists(
 
 @given(talks, talks)
 def test_merging_nothing_changes_nothing(first: list[NeutralMessage], second: list[NeutralMessage]) -> None:
-    """A digest is a fixed point: updating it with nothing new gives it back, byte for byte, and no section is ever lost."""
+    """Updating a digest with nothing new returns it byte for byte."""
     text = summary(*second, previous=summary(*first))
     assert missing_sections(text) == ()
     assert all(body for name, body in sections_of(text).items() if name != "Progress")
@@ -165,7 +165,7 @@ def test_merging_nothing_changes_nothing(first: list[NeutralMessage], second: li
 
 
 def test_merges_a_summary_of_another_program() -> None:
-    """An imported session keeps the goal, the wishes, the next steps and the files of the summary it came with."""
+    """An imported session keeps goal, wishes, next steps and files of its summary."""
     previous = (
         "This session is being continued.\n\nSummary:\n1. Primary Request and Intent:\n   Port the parser\n\n"
         "2. **Key Technical Concepts:**\n   - recursive descent\n3. Files and Code Sections:\n   - `src/a.py`: the lexer\n"
@@ -181,7 +181,7 @@ def test_merges_a_summary_of_another_program() -> None:
 
 
 def test_a_long_text_without_headings_keeps_both_ends() -> None:
-    """Of a previous summary in no known form the first and the last points stay, not the last ones alone."""
+    """A previous summary without headings keeps its first and its last points."""
     points = [f"point {number} " + "x" * 80 for number in range(60)]
     found = sections_of(summary(previous="\n".join(points)))["Critical Context"]
     assert points[0] in found
@@ -190,7 +190,7 @@ def test_a_long_text_without_headings_keeps_both_ends() -> None:
 
 
 def test_a_file_that_could_not_be_written_was_not() -> None:
-    """A call that failed makes no file relevant; its error is told instead."""
+    """A file whose write failed is not relevant, and its error is listed."""
     found = sections_of(summary(*called("edit", '{"filePath":"src/a.py"}', "rejected", error=True)))
     assert found["Relevant Files"] == "- (none)"
     assert found["Blocked"] == "- `edit` `src/a.py`: rejected"

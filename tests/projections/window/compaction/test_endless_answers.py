@@ -1,4 +1,4 @@
-"""Summaries without an end, and answers that unpack to more than anyone has: bounded, typed, and the boundary before stays in force."""
+"""Endless and exploding summaries are bounded and typed; the old boundary stays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUEST = SummaryRequest("Write notes.", (), "Now the notes.", None)
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go to the local server whatever the machine's settings are."""
+    """Send requests to the local server without the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -41,7 +41,7 @@ def event(text: str) -> bytes:
 
 
 def bomb(megabytes: int, beginning: bytes = b"", **options: Any) -> Callable[[], Iterator[bytes]]:
-    """The deflated form of so many megabytes of spaces behind a beginning."""
+    """That many megabytes of spaces behind a beginning, deflated."""
 
     def made() -> Iterator[bytes]:
         packer = zlib.compressobj(9, **options)
@@ -86,7 +86,7 @@ ENDLESS: dict[str, tuple[Answer, str]] = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_an_answer_has_an_end(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What an endpoint sends without an end, or packed, is given up at a stated size, after one request unless it may be better the next time."""
+    """An endless or packed answer is given up at a stated size and retried only if useful."""
     answer, said = ENDLESS[name]
     monkeypatch.setattr(chat_stream, "MOST_EVENTS", 20_000)
     monkeypatch.setattr(http_summarizer, "LARGEST_STREAM", 32 * MEGABYTES)
@@ -101,7 +101,7 @@ def test_an_answer_has_an_end(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_connection_that_is_only_kept_open_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signs of life without data do not keep a summary waiting for longer than is stated."""
+    """A connection with signs of life but no data is given up after a stated time."""
     monkeypatch.setattr(http_summarizer, "LONGEST_SILENCE", 0.2)
     with (
         OpenAIServer(Answer(raw=lambda: repeat(b": still here\n\n"))) as server,
@@ -112,7 +112,7 @@ def test_a_connection_that_is_only_kept_open_is_given_up(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("options", [{}, {"wbits": -15}, {"wbits": 31}], ids=["zlib", "bare", "gzip"])
 def test_packed_answers_are_read(options: dict[str, Any]) -> None:
-    """An endpoint that packs its answer, with a header or without, is understood."""
+    """A packed answer is read, with a header or without."""
     packer = zlib.compressobj(9, **options)
     packed = packer.compress(event("Hel") + event("lo") + b"data: [DONE]\n\n") + packer.flush()
     encoding = "gzip" if options.get("wbits") == 31 else "deflate"
@@ -122,29 +122,29 @@ def test_packed_answers_are_read(options: dict[str, Any]) -> None:
 
 
 def words(_request: SummaryRequest) -> Iterator[str]:
-    """A summary that goes on for ever."""
+    """Yield words without an end."""
     return repeat("word " * 1_000)
 
 
 def nothing(_request: SummaryRequest) -> Iterator[str]:
-    """No text, for ever."""
+    """Yield empty text without an end."""
     return repeat("")
 
 
 def spending(_request: SummaryRequest) -> Iterator[Usage]:
-    """No text, but usage, for ever."""
+    """Yield usage without an end."""
     return repeat(Usage(Tokens(1)))
 
 
 async def later(_request: SummaryRequest) -> AsyncIterator[str]:
-    """The same for asyncio."""
+    """Yield text without an end, as an asynchronous generator."""
     while True:
         yield "word " * 1_000
 
 
 @pytest.mark.parametrize("endless", [words, nothing, spending, later])
 def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever yields for ever is closed at a stated length, from ordinary code and from a coroutine."""
+    """An endless summariser is closed at a stated length, blocking or asynchronous."""
     monkeypatch.setattr(summarizer, "MOST_PIECES", 10_000)
 
     async def taken() -> None:
@@ -161,7 +161,7 @@ def test_a_summariser_of_ones_own_has_an_end(endless: Summarizer, monkeypatch: p
 
 
 def test_a_compaction_without_an_end_changes_nothing() -> None:
-    """A summary that does not end fails its compaction; the view is as before, and the next compaction can complete."""
+    """An endless summary fails its compaction, and the next one can complete."""
     with eventlog.open("memory:") as store:
         session = store.create_session(id="s")
         for turn in range(6):

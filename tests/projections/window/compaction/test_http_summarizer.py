@@ -35,19 +35,19 @@ REQUEST = SummaryRequest(
 
 
 class Waits:
-    """Notes how long it was asked to sleep, and does not."""
+    """A sleep that records the durations and returns at once."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
 
     def __call__(self, seconds: float) -> None:
-        """Note a wait."""
+        """Record a wait."""
         self.seconds.append(seconds)
 
 
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests go to the local server whatever the machine's settings are."""
+    """Send requests to the local server without the machine's proxy settings."""
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
 
@@ -58,14 +58,14 @@ def asked(server: OpenAIServer, **options: Any) -> list[Piece]:
 
 
 def test_streams_text_and_usage() -> None:
-    """Pieces arrive as the server sends them, in any script, and what it cost comes with them."""
+    """Pieces arrive as the server sends them, in any script, with their usage."""
     with OpenAIServer(Answer(["## Goal", "\n- 修复\u2028它 ", "🙂"], usage=(100, 7))) as server:
         found = asked(server)
     assert found == ["## Goal", "\n- 修复\u2028它 ", "🙂", Usage(Tokens(100, 7, total=107))]
 
 
 def test_request_is_the_conversation_with_the_prompt_behind() -> None:
-    """The endpoint gets the system prompt, the head in the provider's form, the prompt, no tools, and the key in its header."""
+    """The endpoint gets system prompt, head, prompt and key header, and no tools."""
     with OpenAIServer(Answer("x")) as server:
         asked(server, api_key=KEY, body={"temperature": 0})
         request = server.asked[0]
@@ -84,7 +84,7 @@ def test_request_is_the_conversation_with_the_prompt_behind() -> None:
 
 
 def test_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key given, that of the environment variable is sent; without one, none is."""
+    """Without a given key the environment's is sent; without one, none is."""
     with OpenAIServer(Answer("x")) as server:
         asked(server)
         monkeypatch.setenv("MY_KEY", f" {KEY}\n")
@@ -94,20 +94,20 @@ def test_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_endpoint_that_does_not_stream() -> None:
-    """A whole answer in JSON is taken as well."""
+    """A whole JSON answer of a server that does not stream is accepted."""
     with OpenAIServer(Answer("all of it", usage=(3, 4))) as server:
         assert asked(server, body={"stream": False}) == ["all of it", Usage(Tokens(3, 4, total=7))]
 
 
 def test_tool_call_is_told() -> None:
-    """A model that calls a tool, though none was offered, is told once with the tool's name."""
+    """A tool call of the model is reported once by the tool's name."""
     with OpenAIServer(Answer("I ", calls=(ToolCall("c", "bash", '{"command":"ls"}'),))) as server:
         assert asked(server) == ["I ", ToolCalled("bash")]
         assert asked(server, body={"stream": False}) == ["I ", ToolCalled("bash")]
 
 
 def test_tries_again_and_waits_longer_each_time() -> None:
-    """What may pass is tried again: 5xx with growing waits, 429 after what `Retry-After` asks, bounded."""
+    """5xx is retried with growing waits, 429 after `Retry-After`, within bounds."""
     waits = Waits()
     busy = Answer(status=429, headers={"retry-after": "7"})
     long = Answer(status=503, headers={"retry-after": "9999"})
@@ -121,7 +121,7 @@ def test_tries_again_and_waits_longer_each_time() -> None:
 
 
 def test_gives_up_after_its_attempts() -> None:
-    """A server that stays away ends in a typed error with the last status and the number of attempts."""
+    """A server that stays down ends in a typed error with last status and attempts."""
     waits = Waits()
     with OpenAIServer(Answer(status=503)) as server, pytest.raises(SummarizerError) as caught:
         asked(server, attempts=3, sleep=waits)
@@ -129,7 +129,7 @@ def test_gives_up_after_its_attempts() -> None:
 
 
 def test_nobody_listens() -> None:
-    """A server that cannot be reached is tried again, too, and ends in the same error."""
+    """An unreachable server is tried again and ends in a typed error."""
     with OpenAIServer(Answer("x")) as server:
         gone = HttpSummarizer(server.url, attempts=2, sleep=Waits())
     with pytest.raises(SummarizerError) as caught:
@@ -147,7 +147,7 @@ def test_nobody_listens() -> None:
     ids=["413", "code", "words"],
 )
 def test_refused_for_size(answer: Answer) -> None:
-    """A refusal for the request's size has an error of its own and is not tried again."""
+    """A refusal for size has its own error and is not retried."""
     with OpenAIServer(answer) as server:
         with pytest.raises(RequestTooLargeError) as caught:
             asked(server, sleep=Waits())
@@ -156,7 +156,7 @@ def test_refused_for_size(answer: Answer) -> None:
 
 
 def test_refused() -> None:
-    """Any other refusal is not tried again and tells the status and the provider's code."""
+    """Any other refusal is not retried and reports status and provider code."""
     with OpenAIServer(Answer(status=401, error={"code": "invalid_api_key", "message": f"Wrong key: {KEY}"})) as server:
         with pytest.raises(SummarizerRefusedError, match=r"HTTP 401, invalid_api_key") as caught:
             asked(server, api_key=KEY)
@@ -165,7 +165,7 @@ def test_refused() -> None:
 
 
 def test_broken_stream_is_a_failure() -> None:
-    """A stream that breaks off after some text is an error, never a short summary, and is not begun again."""
+    """A stream that breaks off is an error, no short summary, and is not retried."""
     with OpenAIServer(Answer(["a", "b", "c"], cut=2)) as server:
         summary = HttpSummarizer(server.url, sleep=Waits())(REQUEST)
         assert [next(summary), next(summary)] == ["a", "b"]
@@ -175,13 +175,13 @@ def test_broken_stream_is_a_failure() -> None:
 
 
 def test_stream_that_breaks_off_at_once_is_tried_again() -> None:
-    """As long as nothing came, a broken stream is like none."""
+    """A stream that breaks before any text is retried."""
     with OpenAIServer(Answer("a", cut=0), Answer("whole")) as server:
         assert asked(server, sleep=Waits()) == ["whole"]
 
 
 def said_before_silence(timeout: float) -> str:
-    """What a server said that then stops talking for longer than the timeout; "" if it was slower than that from the start."""
+    """The text read before a server went silent past the timeout; "" if it was slow."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server:
         try:
@@ -198,19 +198,19 @@ def said_before_silence(timeout: float) -> str:
 
 
 def test_silent_server_times_out() -> None:
-    """A server that stops talking in mid-answer ends in an error after the timeout."""
+    """A server that goes silent in mid-answer is an error after the timeout."""
     assert (said_before_silence(0.2) or said_before_silence(2.0) or said_before_silence(20.0)) == "a"
 
 
 @pytest.mark.parametrize("reason", ["length", "content_filter"])
 def test_cut_answer_is_refused(reason: str) -> None:
-    """A summary that the model could not write to its end is none."""
+    """A summary cut short by the model's limit is refused."""
     with OpenAIServer(Answer("half", finish=reason)) as server, pytest.raises(SummarizerRefusedError, match=reason):
         asked(server)
 
 
 def test_error_inside_a_stream() -> None:
-    """An error told in the stream is an error, and one about the size is told apart."""
+    """An error inside a stream is raised, one about the size as its own type."""
     for record, kind in (
         (b'{"error":{"code":"server_error","message":"m"}}', SummarizerError),
         (b'{"error":{"code":"context_length_exceeded"}}', RequestTooLargeError),
@@ -221,7 +221,7 @@ def test_error_inside_a_stream() -> None:
 
 
 def test_stream_in_any_pieces() -> None:
-    """Where the network cuts the bytes changes nothing."""
+    """A stream reads the same however the network cuts its bytes."""
     data = (
         b': comment\r\n\r\ndata: {"choices":[{"delta":{"content":"\xe4\xb8\xad\xe2\x80\xa8"}}]}\r\n\r\n'
         b'event: x\ndata:{"choices":[{"delta":{"content":"b","reasoning_content":"r"},"finish_reason":"stop"}]}\n\n'
@@ -233,7 +233,7 @@ def test_stream_in_any_pieces() -> None:
 
 
 def test_no_secret_in_any_error() -> None:
-    """Neither the key nor the address nor the provider's words are in an error, nor in what hangs on it."""
+    """No error, nor its cause, contains the key, the address or the provider's words."""
     refused = Answer(status=400, error={"message": f"key {KEY}", "code": f"bad key {KEY}"})
     with OpenAIServer(refused, Answer(status=500), Answer(["a", "b"], cut=1)) as server:
         for _ in range(3):
@@ -247,7 +247,7 @@ def test_no_secret_in_any_error() -> None:
 
 
 def test_unusable_settings_are_the_callers_error() -> None:
-    """An address, key or model that can never work is told as a wrong call, at once."""
+    """An unusable address, key or model is a wrong call at once."""
     for summarizer in (
         HttpSummarizer("nonsense://x", sleep=Waits()),
         HttpSummarizer("http://127.0.0.1:1", api_key="schlüssel"),
@@ -259,14 +259,14 @@ def test_unusable_settings_are_the_callers_error() -> None:
 
 
 def test_client_of_ones_own() -> None:
-    """A client that is given is used and stays open."""
+    """A given client is used and stays open."""
     with OpenAIServer(Answer("x")) as server, httpx2.Client() as client:
         assert asked(server, client=client) == ["x"]
         assert not client.is_closed
 
 
 def test_closing_gives_the_request_up() -> None:
-    """Whoever stops reading lets go of the connection, though the server has not come to its end."""
+    """Closing the iterator releases the connection of an unfinished response."""
     hold = threading.Event()
     with OpenAIServer(Answer(["a", "b"], hold=hold)) as server, httpx2.Client() as client:
         found = pieces(HttpSummarizer(server.url, client=client), REQUEST)
@@ -281,6 +281,6 @@ async def _collected(url: str) -> list[Piece]:
 
 
 def test_from_a_coroutine() -> None:
-    """The same summariser serves asyncio, whose loop goes on meanwhile."""
+    """A summariser works in asyncio without blocking the loop."""
     with OpenAIServer(Answer(["a", "b"])) as server:
         assert asyncio.run(_collected(server.url)) == ["a", "b"]

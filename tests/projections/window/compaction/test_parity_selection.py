@@ -1,4 +1,4 @@
-"""The selection against OpenCode 1.18.33: at every recorded compaction the same tail, and the same summary to be updated."""
+"""The selection against OpenCode 1.18.33: same tails, same previous summaries."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from tests.support.spans import Recording
 SCENARIOS = [found for found in scenarios() if any(pair.kind == "compaction" for pair in found.pairs())]
 
 KILLED = {("compact-fail", "05-02")}
-"""OpenCode writes the tail when the summary has ended; this one was killed before that, so what it chose is not known."""
+"""OpenCode was killed before it wrote this tail, so its choice is not known."""
 
 HEAD_IS_KEPT = {("compact-fail", name) for name in ("03-01", "05-02", "06-01")}
-"""OpenCode lost the head to a failed summary, so its later transcripts lack it; ours have it."""
+"""OpenCode lost the head here to a failed summary; our transcripts have it."""
 
 
 class Asked(NamedTuple):
-    """A recorded compaction: its state, what OpenCode chose then, and what it knew."""
+    """A recorded compaction: its state, OpenCode's choice, and its inputs."""
 
     pair: Pair
     marker: str | None
-    """The message with the compaction's part; None: a failed compaction took a prompt as its own."""
+    """Message with the compaction's part; None: a failed compaction took a prompt for it."""
     tail: str | None
     limits: dict[str, Any]
     config: dict[str, Any]
 
 
 def test_compactions_were_recorded() -> None:
-    """The comparison below is not over an empty folder."""
+    """Recorded compactions exist, so that the comparison is not empty."""
     shared_path("parity", "dev")
     assert sum(len(_asked(scenario)) for scenario in SCENARIOS) == 28
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_selection_finds_the_recorded_tail(scenario: Scenario) -> None:
-    """With the preset, each recorded compaction has the tail that OpenCode noted, or none where it noted none."""
+    """With the preset each recorded compaction has OpenCode's tail, or none."""
     for asked in _asked(scenario):
         if asked.marker is None or (scenario.name, asked.pair.name) in KILLED:
             continue
@@ -63,7 +63,7 @@ def test_selection_finds_the_recorded_tail(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_previous_summary_is_the_recorded_one(scenario: Scenario) -> None:
-    """The summary to be updated is the one in the recorded request's `<prior-summary>`."""
+    """The previous summary is the one in the recorded request's `<prior-summary>`."""
     for asked in _asked(scenario):
         found = _selected(asked)
         assert found is not None, asked.pair.name
@@ -74,7 +74,7 @@ def test_previous_summary_is_the_recorded_one(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
-    """What is to be summarised is what OpenCode had summarised: the same texts of the user and the assistant, in order."""
+    """The head to summarise has OpenCode's user and assistant texts, in order."""
     for asked in _asked(scenario):
         found = _selected(asked)
         assert found is not None, asked.pair.name
@@ -86,7 +86,7 @@ def test_head_is_the_recorded_transcript(scenario: Scenario) -> None:
 
 
 def _said(found: Selection, asked: Asked) -> list[tuple[str, str]]:
-    """First lines of the texts in a head; of a user message the first text only, as its transcript names the speaker once."""
+    """First lines of a head's texts, one for a user message."""
     recording = Recording.of(tell_export(asked.pair.state))
     lines: list[tuple[str, str]] = []
     for message in found.head:
@@ -120,7 +120,7 @@ def _selected(asked: Asked) -> Selection | None:
 
 
 def _asked(scenario: Scenario) -> list[Asked]:
-    """The scenario's compactions; the chosen tail stands in the first later state or export that has one."""
+    """The scenario's compactions, each with the tail of the next state or export."""
     told = json.loads((SHARED / "parity" / "dev" / scenario.name / "scenario.json").read_text("utf-8"))
     pairs = list(scenario.pairs())
     later = [pair.state for pair in pairs] + [export for _, export in scenario.exports()]
@@ -144,7 +144,7 @@ def _asked(scenario: Scenario) -> list[Asked]:
 
 
 def _config(turns: list[dict[str, Any]], upto: int) -> dict[str, Any]:
-    """The configuration in force at a turn: the differences of all turns so far."""
+    """The effective configuration at a turn, from all turns' differences so far."""
     merged: dict[str, Any] = {}
     for turn in turns[:upto]:
         _merge(merged, turn.get("config") or {})

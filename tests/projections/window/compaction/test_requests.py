@@ -1,4 +1,4 @@
-"""What a summariser is asked: the head without media and long outputs, in as many requests as it takes."""
+"""Summary requests: the head without media and long outputs, split as needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ONE, TWO = Model("p", "one"), Model("p", "two")
 
 
 def words(messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
-    """A counter for tests: characters of what is sent, and ten for each message."""
+    """A counter for tests: characters sent, and ten per message."""
     total = sum(map(len, system))
     for message in messages:
         total += 10
@@ -88,7 +88,7 @@ TALK = [*question("u1", "first"), *answer("a1", "one", "x" * 2_500), *question("
 
 
 def test_head_is_rendered_for_reading() -> None:
-    """Media are named, outputs capped at the policy's length, and the prompt follows as a user message."""
+    """The head names media, caps outputs, and is followed by the prompt."""
     image = ev.PartStarted("u1", "u1f", File("image/png", "data:image/png;base64,AAAA", "a.png"))
     request = told(*question("u1", "first"), image, *TALK[2:]).request()
     assert request.messages[0].parts == (Said("first"), Said("[Attached image/png: a.png]"))
@@ -104,7 +104,7 @@ def test_head_is_rendered_for_reading() -> None:
 
 
 def test_previous_summary_and_context_are_in_the_prompt() -> None:
-    """The previous summary is the anchor and what hooks add comes last; a prompt of one's own keeps both."""
+    """The prompt has the previous summary as anchor and hook context; so has a custom one."""
     job = told(*TALK, context=("Mind this.",))
     assert job.request(0, "OLD").prompt == summary_prompt("OLD", ["Mind this."])
     own = told(*TALK, context=("Mind this.",), prompt="Be brief.").request(0, "OLD")
@@ -112,7 +112,7 @@ def test_previous_summary_and_context_are_in_the_prompt() -> None:
 
 
 def test_another_models_reasoning_is_text() -> None:
-    """A summary by another model is asked with the reasoning as text, for no provider takes another's."""
+    """A summary by another model gets reasoning as text."""
     events: list[ev.Event] = [
         ev.AssistantMessageStarted("a", model=ONE),
         ev.PartStarted("a", "r", Reasoning("thought", '{"p":1}')),
@@ -138,7 +138,7 @@ def test_messages_may_be_transformed() -> None:
 
 
 def test_material_names_what_the_messages_do_not() -> None:
-    """Synthetic user messages, files that patches changed, and todos go along for summarisers that are no models."""
+    """Summarisers without a model also get synthetic messages, changed files and todos."""
     events: list[ev.Event] = [
         ev.UserMessageAdded("u", synthetic=True),
         ev.PartStarted("u", "up", Text("go on", synthetic=True)),
@@ -154,7 +154,7 @@ def test_material_names_what_the_messages_do_not() -> None:
 
 
 def test_chunks_are_anchored_on_the_summary_before() -> None:
-    """A head that is too large is asked for message by message; each request carries the last summary and fits."""
+    """A large head is split by message; each request has the last summary and fits."""
     limit = words([NeutralMessage("user", (Said(summary_prompt("OLD")),))], (SYSTEM,)) + 2_150
     job = told(*question("u1", "first" * 200), *TALK[2:], max_input=limit)
     requests, previous = [job.request()], "OLD"
@@ -168,7 +168,7 @@ def test_chunks_are_anchored_on_the_summary_before() -> None:
 
 
 def test_message_too_large_even_alone() -> None:
-    """One message that no request can hold is a typed error that names it; a smaller limit may be given later."""
+    """A message too large for any request is a typed error that names it."""
     job = told(*TALK)
     assert job.request().last
     base = words([NeutralMessage("user", (Said(summary_prompt()),))], (SYSTEM,))
@@ -182,7 +182,7 @@ def test_message_too_large_even_alone() -> None:
 
 
 def test_kept_message_is_told_at_its_place() -> None:
-    """The user's message that stays in view is told among what is summarised, cut to size and without its media."""
+    """The retained user message is in the request, cut to size and without media."""
     image = ev.PartStarted("u1", "u1f", File("image/png", "data:image/png;base64,AAAA", "a.png"))
     events = [
         *question("u0", "old"),
@@ -200,7 +200,7 @@ def test_kept_message_is_told_at_its_place() -> None:
 
 
 def test_nothing_to_say_is_one_empty_request() -> None:
-    """A head whose messages send nothing asks for nothing but the prompt."""
+    """A head that renders no message makes one request of the prompt alone."""
     job = told(*question("u", ""))
     assert len(job) == 0
     assert job.request().messages == ()
@@ -209,7 +209,7 @@ def test_nothing_to_say_is_one_empty_request() -> None:
 
 @given(histories(without=("compact", "rollback", "undo")), st.integers(0, 400), st.booleans())
 def test_chunks_hold_the_whole_head_once(history: list[tuple[int, ev.Event]], room: int, long_previous: bool) -> None:
-    """Whatever the limit, the requests together are the head in order, a call's result is never without it, and each fits."""
+    """The requests are the head in order, results beside their calls, and each fits."""
     recording = Recording(history)
     state = replay(ModelViewProjection(), recording).state
     messages = list(state.messages.values())

@@ -1,4 +1,4 @@
-"""What a compaction covers: the tail within its budget, nothing open, the newest user message always visible (spec §5.4)."""
+"""The range that a compaction covers: a bounded tail, the newest prompt stays visible."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def with_(policy: CompactionPolicy, **changes: object) -> CompactionPolicy:
 
 
 class Talk:
-    """Makes a conversation event by event."""
+    """Builds a conversation event by event."""
 
     def __init__(self) -> None:
         self.events: list[ev.Event] = [ev.SessionStarted(title="t")]
@@ -69,7 +69,7 @@ class Talk:
         return self
 
     def compacted(self, name: str, found: Selection, text: str = "SUMMARY") -> Talk:
-        """The requested compaction is carried out as selected."""
+        """Carry out the requested compaction as selected."""
         summary = f"{name}s"
         self.events += [
             ev.CompactionStarted(f"{name}c", found.through, found.tail, kept=found.kept),
@@ -94,7 +94,7 @@ class Talk:
     def select(
         self, policy: CompactionPolicy = POLICY, *, marker: str | None = None, usable: int | None = 10_000
     ) -> Selection | None:
-        """What a compaction would cover."""
+        """The selection for a compaction now."""
         state = self.state
         options = DEFAULT if policy.tail_when_all_fits else OPENCODE_1_18
         measure = CharsSizes(state, options, self.recording.text)
@@ -120,7 +120,7 @@ def two_turns(size: int = 100) -> Talk:
 
 
 def test_budget() -> None:
-    """A quarter of usable within its bounds; a number that was set goes before; the upper bound for an unlimited window."""
+    """The tail budget is a quarter of usable within bounds, or the configured number."""
     assert [tail_budget(POLICY, usable) for usable in (0, 8_003, 20_000, 10**6, None)] == [
         2_000,
         2_000,
@@ -133,13 +133,13 @@ def test_budget() -> None:
 
 
 def test_newest_turns_stay() -> None:
-    """The newest turns that fit stay, at most so many as the policy says."""
+    """The newest turns within the budget and the policy's number are the tail."""
     assert ids(two_turns().select()) == (["u1", "a1", "b1"], "u2", ())
     assert ids(two_turns().select(with_(POLICY, tail_turns=1))) == (["u1", "a1", "b1", "u2", "a2", "b2"], "u3", ())
 
 
 def test_no_tail() -> None:
-    """With no turns to keep everything is covered, but for the newest user message."""
+    """With no turns to retain everything but the newest user message is covered."""
     found = two_turns().select(with_(POLICY, tail_turns=0))
     assert ids(found) == (["u1", "a1", "b1", "u2", "a2", "b2", "a3", "b3"], None, ("u3",))
     assert found is not None
@@ -147,7 +147,7 @@ def test_no_tail() -> None:
 
 
 def test_turn_is_split_at_a_message() -> None:
-    """Of a turn that is too large, the newest messages that fit stay, a step with its results whole, and its user message too."""
+    """Of a too large turn the newest steps that fit stay whole, with the user message."""
     talk = Talk()
     for turn in "123":
         talk.user(f"u{turn}", "q" * 400).answer(f"a{turn}", 1_000, tool=True).answer(f"b{turn}", 1_000)
@@ -157,19 +157,19 @@ def test_turn_is_split_at_a_message() -> None:
 
 
 def test_nothing_fits() -> None:
-    """If not even the last message fits there is no tail, and the newest user message is kept all the same."""
+    """If the last message does not fit there is no tail; the newest prompt still stays."""
     assert ids(two_turns(1_000).select(with_(POLICY, preserve_recent_tokens=60)))[1:] == (None, ("u3",))
 
 
 def test_everything_fits_and_the_newest_turn_stays() -> None:
-    """OpenCode's bug "everything fits, so no tail": here the newest turn stays and what was before it is covered."""
+    """If everything fits, the newest turn is the tail and the earlier ones are covered."""
     talk = Talk().user("u1").answer("a1").user("u2").answer("a2")
     assert ids(talk.select()) == (["u1", "a1"], "u2", ())
     assert ids(talk.select(OPENCODE)) == (["u1", "a1", "u2", "a2"], None, ())
 
 
 def test_one_turn_gives_way_down_to_its_last_message() -> None:
-    """A single turn that would fit keeps its user message and its newest step; with one step there is nothing to compact."""
+    """A single turn keeps its user message and newest step; one step is not compacted."""
     assert ids(Talk().user("u1").answer("a1").answer("a2").answer("a3").select()) == (["a1", "a2"], "a3", ("u1",))
     assert Talk().user("u1").answer("a1").select() is None
     assert Talk().user("u1").select() is None
@@ -182,14 +182,14 @@ def test_large_answer_to_one_question_is_covered() -> None:
 
 
 def test_open_message_is_never_covered() -> None:
-    """The covered range ends before the first open message, however little the tail may have."""
+    """The covered range ends before the first open message, at any tail budget."""
     talk = Talk().user("u1").answer("a1", 5_000).user("u2").answer("a2", 5_000, open=True).user("u3")
     assert ids(talk.select(with_(POLICY, tail_turns=0))) == (["u1", "a1", "u2"], "a2", ())
     assert Talk().user("u1").answer("a1", 5_000, open=True).select(with_(POLICY, tail_turns=0)) is None
 
 
 def test_waiting_message_is_never_covered() -> None:
-    """A queued message waits beside the compaction: it is in no head, and it is there once promoted."""
+    """A queued message is in no head and is visible once promoted."""
     talk = Talk().user("u1").answer("a1", 100_000).user("q1", queue=True).answer("a2", 100_000)
     talk.ask("m")
     found = talk.select(marker="m")
@@ -202,14 +202,14 @@ def test_waiting_message_is_never_covered() -> None:
 
 
 def test_program_words_begin_no_turn() -> None:
-    """A synthetic message is part of the turn that it continues, and never the newest user message; OpenCode counts it."""
+    """A synthetic message continues its turn; OpenCode counts it as a prompt."""
     talk = Talk().user("u1").answer("a1").user("u2").answer("a2").user("s", synthetic=True).answer("a3")
     assert ids(talk.select(with_(POLICY, tail_turns=1))) == (["u1", "a1"], "u2", ())
     assert ids(talk.select(with_(OPENCODE, tail_turns=1))) == (["u1", "a1", "u2", "a2"], "s", ())
 
 
 def test_what_came_after_the_request_is_left_alone() -> None:
-    """A message that arrives after the request is neither covered nor measured, and then is the newest user message."""
+    """A message after the request is neither covered nor measured and stays newest."""
     talk = two_turns(40_000).ask("m").user("late")
     found = talk.select(marker="m")
     assert ids(found)[1:] == (None, ())
@@ -218,7 +218,7 @@ def test_what_came_after_the_request_is_left_alone() -> None:
 
 
 def test_second_compaction_updates_the_first() -> None:
-    """Its head is what the first left and what came since; the summary in force is handed over, the older pair is not in the head."""
+    """A second compaction's head excludes the older pair and updates its summary."""
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -232,7 +232,7 @@ def test_second_compaction_updates_the_first() -> None:
 
 
 def test_long_turn_keeps_its_question_over_many_compactions() -> None:
-    """One request that takes hundreds of steps stays visible verbatim through every compaction of its work."""
+    """A request of hundreds of steps stays verbatim through all compactions of its work."""
     talk = Talk().user("u1", "the task")
     for number in range(10):
         for step in range(6):
@@ -247,7 +247,7 @@ def test_long_turn_keeps_its_question_over_many_compactions() -> None:
 
 
 def test_failed_compaction_leaves_head_and_previous_summary() -> None:
-    """OpenCode's bug "a failed summary loses the head": after a failure the next selection has all of it, and the summary before."""
+    """After a failed summary the next selection has the whole head and older summary."""
     talk = two_turns().ask("m")
     first = talk.select(marker="m")
     assert first is not None
@@ -269,29 +269,29 @@ def test_failed_compaction_leaves_head_and_previous_summary() -> None:
 
 
 class TestRefused:
-    """After a request that was refused for its size (spec §5.5)."""
+    """Selections after a request refused for its size."""
 
     def refused(self) -> Talk:
-        """A question with an image, two steps, and the request that was refused."""
+        """A question with an image, two steps, and the refused request."""
         talk = Talk().user("u1").answer("a1", 4_000).user("u2", media=True).answer("a2", tool=True)
         return talk.answer("x", failed=True).ask("m", overflow=True)
 
     def test_message_is_replayed_and_its_steps_stay(self) -> None:
-        """OpenCode's bug "replay drops finished steps": here the message is covered, to be added again, and its steps stay."""
+        """A message to be replayed is covered, and its finished steps stay visible."""
         found = self.refused().select(marker="m")
         assert ids(found) == (["u1", "a1"], "a2", ())
         assert found is not None
         assert (found.through, found.replay) == ("u2", "u2")
 
     def test_steps_over_the_budget_are_summarised(self) -> None:
-        """What the turn had done and does not fit is summarised, not dropped."""
+        """Steps of the turn over the budget are summarised, not dropped."""
         found = self.refused().select(with_(POLICY, preserve_recent_tokens=20), marker="m")
         assert ids(found) == (["u1", "a1", "a2"], "x", ())
         assert found is not None
         assert found.replay == "u2"
 
     def test_opencode_drops_the_steps(self) -> None:
-        """The preset covers the turn with its steps and summarises only what was before it."""
+        """OpenCode's preset covers the turn with its steps and summarises only earlier ones."""
         found = self.refused().select(OPENCODE, marker="m")
         assert ids(found) == (["u1", "a1"], None, ())
         assert found is not None
@@ -299,7 +299,7 @@ class TestRefused:
 
     @pytest.mark.parametrize("policy", [POLICY, OPENCODE], ids=["default", "opencode"])
     def test_only_message_is_not_replayed(self, policy: CompactionPolicy) -> None:
-        """If the refused message is all there is, it is summarised and not added again."""
+        """A refused message that is alone is summarised and not added again."""
         talk = Talk().user("u1", media=True).answer("x", failed=True).ask("m", overflow=True)
         found = talk.select(policy, marker="m")
         assert found is not None
@@ -307,7 +307,7 @@ class TestRefused:
         assert (found.replay, found.tail, found.kept) == (None, None, ())
 
     def test_replay_switched_off(self) -> None:
-        """Without replay the selection is an ordinary one."""
+        """With replay off a refused request is selected like any other."""
         found = self.refused().select(with_(POLICY, replay=False), marker="m")
         assert ids(found) == (["u1", "a1"], "u2", ())
         assert found is not None
@@ -326,9 +326,10 @@ policies = st.builds(
 def test_laws_of_the_selection(
     history: list[tuple[int, ev.Event]], policy: CompactionPolicy, usable: int | None
 ) -> None:
-    """Head, kept and tail make up the view; the tail fits; nothing open or unanswered is covered; the newest user message stays.
+    """Head, retained messages and tail make up the view, and nothing open is covered.
 
-    Carried out, exactly the head is gone.
+    The tail fits its budget and the newest user message stays. Carried out, exactly the head is
+    gone.
     """
     recording = Recording(history)
     state = replay(ModelViewProjection(), recording).state

@@ -1,4 +1,4 @@
-"""Any callable may write summaries: sync or async, whole or in pieces, driven from code or from a coroutine."""
+"""Any callable may summarise: sync or async, whole or in pieces, in either world."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def streamed(request: SummaryRequest) -> Iterator[Piece]:
 
 
 async def awaited(request: SummaryRequest) -> list[Piece]:
-    """A coroutine that gives a list."""
+    """A coroutine that returns a list."""
     await asyncio.sleep(0)
     return whole(request)
 
@@ -46,7 +46,7 @@ async def async_streamed(request: SummaryRequest) -> AsyncIterator[Piece]:
 
 
 async def async_to_stream(request: SummaryRequest) -> AsyncIterator[Piece]:
-    """A coroutine that gives an async generator."""
+    """A coroutine that returns an async generator."""
     await asyncio.sleep(0)
     return async_streamed(request)
 
@@ -60,7 +60,7 @@ class Writer:
 
 
 def late(request: SummaryRequest) -> object:
-    """An ordinary function that gives a coroutine."""
+    """An ordinary function that returns a coroutine."""
     return awaited(request)
 
 
@@ -68,12 +68,12 @@ ALL = [whole, streamed, awaited, async_streamed, async_to_stream, Writer(), late
 
 
 def driven(summarizer: Summarizer) -> list[Piece]:
-    """What ordinary code gets."""
+    """The pieces that blocking code gets."""
     return list(pieces(summarizer, REQUEST))
 
 
 def collected(summarizer: Summarizer) -> list[Piece]:
-    """What a coroutine gets."""
+    """The pieces that a coroutine gets."""
 
     async def collect() -> list[Piece]:
         return [piece async for piece in apieces(summarizer, REQUEST)]
@@ -83,7 +83,7 @@ def collected(summarizer: Summarizer) -> list[Piece]:
 
 @pytest.mark.parametrize("summarizer", ALL, ids=lambda found: getattr(found, "__name__", "object"))
 def test_every_kind_gives_the_same(summarizer: Any) -> None:
-    """Pieces, usage and tool calls come in order from every kind of callable, whoever asks."""
+    """Every kind of callable gives pieces, usage and tool calls in the same order."""
     assert list(pieces(summarizer, REQUEST)) == WHOLE
     assert collected(summarizer) == WHOLE
 
@@ -100,7 +100,7 @@ def test_text_is_one_piece() -> None:
 
 
 def test_works_under_a_running_loop() -> None:
-    """An async summariser may be driven by ordinary code that a coroutine calls."""
+    """Blocking code inside a running loop may drive an async summariser."""
 
     async def outer() -> list[Piece]:
         return list(pieces(async_streamed, REQUEST))
@@ -109,7 +109,7 @@ def test_works_under_a_running_loop() -> None:
 
 
 def test_threads_do_not_meet() -> None:
-    """Several threads may drive one async summariser at once, each on a loop of its own."""
+    """Threads may drive one async summariser at once, each on its own loop."""
     found: list[list[Piece]] = []
     threads = [threading.Thread(target=lambda: found.append(list(pieces(async_streamed, REQUEST)))) for _ in range(4)]
     for thread in threads:
@@ -121,7 +121,7 @@ def test_threads_do_not_meet() -> None:
 
 @pytest.mark.parametrize("drive", [driven, collected], ids=["code", "coroutine"])
 def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
-    """What a summariser raises in the middle is raised where it is read, and nothing is left running."""
+    """A summariser's error is raised where it is read, and nothing is left running."""
 
     def breaks(request: SummaryRequest) -> Iterator[Piece]:
         del request
@@ -146,7 +146,7 @@ def test_errors_come_through(drive: Callable[[Summarizer], object]) -> None:
 
 
 def test_stopping_closes_the_summariser() -> None:
-    """Whoever stops reading ends the summariser: its cleaning up runs, sync or async, and tasks that it began are over."""
+    """Closing the iterator ends the summariser, its clean-up and its tasks."""
     closed: list[str] = []
 
     def endless(request: SummaryRequest) -> Iterator[Piece]:
@@ -177,7 +177,7 @@ def test_stopping_closes_the_summariser() -> None:
 
 
 def test_cancelled_coroutine_closes_the_summariser() -> None:
-    """A cancelled await leaves no summariser behind."""
+    """A cancelled await closes the summariser."""
     closed: list[str] = []
 
     async def slow(request: SummaryRequest) -> AsyncIterator[Piece]:

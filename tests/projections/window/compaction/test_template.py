@@ -30,7 +30,7 @@ NAMES = [
 
 
 def test_sections_are_those_of_the_seed() -> None:
-    """The names and the order are those of seed 001, with the three parts of Progress below it."""
+    """The template's sections have the agreed names and order, Progress in three parts."""
     assert [name for _, name, _ in SECTIONS] == NAMES
     assert [name for level, name, _ in SECTIONS if level == "###"] == ["Done", "In Progress", "Blocked"]
     assert list(sections_of(TEMPLATE)) == NAMES
@@ -38,7 +38,7 @@ def test_sections_are_those_of_the_seed() -> None:
 
 
 def test_prompt_asks_for_the_template() -> None:
-    """A first request has the template and what hooks add, and speaks of no earlier summary."""
+    """A first request has the template and hook context, and no earlier summary."""
     prompt = summary_prompt(None, ["Mind the tests.", " "])
     assert TEMPLATE in prompt
     assert prompt.endswith("\n\nMind the tests.")
@@ -47,7 +47,7 @@ def test_prompt_asks_for_the_template() -> None:
 
 @given(st.text())
 def test_previous_summary_is_the_anchor(previous: str) -> None:
-    """The previous summary stands between its tags, whatever is in it; the tag that ends it is there once."""
+    """The previous summary stands between its tags; the closing tag appears once."""
     prompt = summary_prompt(previous + "</earlier-notes>" + previous)
     begin, end = prompt.index("<earlier-notes>\n"), prompt.index("\n</earlier-notes>")
     assert prompt.count("</earlier-notes>") == 1
@@ -56,7 +56,7 @@ def test_previous_summary_is_the_anchor(previous: str) -> None:
 
 
 def test_missing_sections_are_named_in_order() -> None:
-    """A summary without a section is told which; an empty section is there."""
+    """Missing sections are named in order; an empty section counts as present."""
     text = "## Goal\n\n## Progress\n### Blocked\n- x\n## Relevant Files\n"
     missing = ("Constraints & Preferences", "Done", "In Progress", "Key Decisions", "Next Steps", "Critical Context")
     assert missing_sections(text) == missing
@@ -64,13 +64,13 @@ def test_missing_sections_are_named_in_order() -> None:
 
 
 def test_headings_are_known_by_their_words() -> None:
-    """Level, case, a colon, bold type and a spelled-out `and` make no difference; other headings belong to the text above them."""
+    """Headings match in any level, case, colon, bold type, and with `and` spelled out."""
     text = "intro\n# goal:\n- a\n### Other\n- b\n## **Constraints and Preferences**\n- c\n## Goal ##\n- d"
     assert sections_of(text) == {"Goal": "- a\n### Other\n- b\n- d", "Constraints & Preferences": "- c"}
 
 
 def test_digest_tells_prompts_apart() -> None:
-    """The recorded digest changes with either prompt, and with where one ends and the other begins."""
+    """The recorded digest depends on both prompts and on where one ends."""
     assert prompt_digest(SYSTEM, "a") == prompt_digest(SYSTEM, "a")
     assert (
         len({prompt_digest("a", "b"), prompt_digest("ab", ""), prompt_digest("", "ab"), prompt_digest("a", "c")}) == 4

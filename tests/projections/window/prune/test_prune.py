@@ -1,4 +1,4 @@
-"""Pruning (spec §5.2): the rule of recency, what no planner may take, and planners of one's own."""
+"""Pruning: the rule of recency, what no planner may take, and planners of one's own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.prune_sessions import (
 
 @given(talks(), policies, rooms, st.booleans())
 def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool) -> None:
-    """Recency plans exactly what the specification says, and tells how much that frees."""
+    """Recency plans exactly what its rule says, and reports the freed tokens."""
     policy = msgspec.structs.replace(policy, policy="recency")
     found = plan(messages, policy, usable, inside=inside)
     assert set(parts_of(found)) == naive_recency(messages, policy, usable, inside=inside)
@@ -47,12 +47,12 @@ def test_recency_is_the_rule(messages: list[Message], policy: PrunePolicy, usabl
 def test_nothing_protected_is_ever_planned(
     messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
 ) -> None:
-    """No planner takes what is newer than the protected turns or steps, a protected tool's result, or what is no result."""
+    """No planner prunes protected turns, steps or tools, or anything but results."""
     found = set(parts_of(plan(messages, policy, usable, inside=inside)))
     if inside and policy.steps is None:
         assert not found
         return
-    real = policy.policy != "opencode"  # it counts all user messages, and is never asked inside a loop
+    real = policy.policy != "opencode"  # OpenCode's planner counts all user messages, and is not asked inside a loop
     bound = protected_from(messages, policy, inside=inside) if real else len(messages)
     for index, part in tools_of(messages):
         if part.id in found:
@@ -68,7 +68,7 @@ def test_nothing_protected_is_ever_planned(
 def test_planning_again_after_a_plan_gives_nothing(
     messages: list[Message], policy: PrunePolicy, usable: int | None, inside: bool
 ) -> None:
-    """Once a plan is carried out there is nothing left to do, and the question itself changes nothing."""
+    """After a plan is carried out, planning again gives nothing and changes nothing."""
     state = conversation(messages)
     before = state.encode()
     found = plan(state, policy, usable, inside=inside)
@@ -82,7 +82,7 @@ def test_planning_again_after_a_plan_gives_nothing(
 
 
 def test_a_turn_begins_at_a_real_user_message() -> None:
-    """Neither a message that the program wrote nor the marker of a compaction makes a turn older."""
+    """Synthetic messages and compaction markers begin no turn."""
     talk = Talk()
     talk.user().step(talk.tool(100)).user().step(talk.tool(100)).user(synthetic=True).step(talk.tool(100))
     talk.user().step(talk.tool(100))
@@ -92,7 +92,7 @@ def test_a_turn_begins_at_a_real_user_message() -> None:
 
 
 def test_inside_a_loop_steps_are_protected() -> None:
-    """Within one long turn all but the last two steps may be pruned; the message about to be filled is no step."""
+    """Inside one long turn all but the last two steps may be pruned."""
     talk = Talk()
     talk.user()
     for _ in range(5):
@@ -105,7 +105,7 @@ def test_inside_a_loop_steps_are_protected() -> None:
 
 
 def test_bounds_shrink_with_the_window() -> None:
-    """40,000 and 20,000 hold in a large window, a quarter and an eighth of usable in a small one, unless fixed."""
+    """40,000 and 20,000 hold in a large window, 1/4 and 1/8 of usable in a small one."""
     policy = PrunePolicy()
     case = PruneCase(conversation([]), policy, Letters(), DEFAULT, 24_000, inside=False)
     assert (case.protect, case.minimum) == (6_000, 3_000)
@@ -116,7 +116,7 @@ def test_bounds_shrink_with_the_window() -> None:
 
 
 def test_already_pruned_results_are_skipped() -> None:
-    """A result that is already pruned does not hide older ones, unless the policy says that it ends the walk."""
+    """A pruned result does not end the walk over older ones, unless the policy says so."""
     talk = Talk()
     talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
     policy = PrunePolicy(protect=0, minimum=0)
@@ -125,7 +125,7 @@ def test_already_pruned_results_are_skipped() -> None:
 
 
 def test_attachments_count() -> None:
-    """A result of few words with an attachment is as large as it is."""
+    """A result's attachment counts towards its size."""
     talk = Talk()
     image = Attachment("image/png", "data:image/png;base64,AA==")
     talk.user().step(talk.tool(1, attachments=(image,))).user().user()
@@ -134,7 +134,7 @@ def test_attachments_count() -> None:
 
 
 def test_the_tail_of_a_compaction_may_be_pruned() -> None:
-    """A summary does not shield what is kept verbatim behind it in the view; with OpenCode's planner it does."""
+    """Results in a compaction's tail may be pruned, except by OpenCode's planner."""
     talk = Talk()
     talk.user().step(talk.tool(100)).compaction().user().user()
     state = conversation(talk.messages)
@@ -149,7 +149,7 @@ def test_the_tail_of_a_compaction_may_be_pruned() -> None:
 
 
 def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registered planner is asked by its name; a taken name and an unknown one are refused."""
+    """A registered planner is found by name; a taken or unknown name is refused."""
     monkeypatch.setattr("projections.window.prune.planner.PLANNERS", dict(PLANNERS))
     mine = PrunePlan(("t0",), 1, "mine")
     register_planner("mine", lambda _: mine)
@@ -168,7 +168,7 @@ def test_planners_are_pluggable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("planner", ["cost-aware", "recency", "superseded"])
 def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
-    """Of 273 results the 77 that are no larger than what would stand in their place are no candidates, and what is freed is told without it."""
+    """Results no larger than the marker stay, and the freed count subtracts the marker."""
     talk = Talk()
     for number in range(273):
         talk.user().step(talk.tool(CLEARED_TOKENS - number % 3 if number < 77 else 500, input={"command": "ls"}))
@@ -181,7 +181,7 @@ def test_results_no_larger_than_the_marker_stay(planner: str) -> None:
 
 
 def test_opencode_clears_small_results_too() -> None:
-    """The planner of OpenCode's preset takes every result beyond the protected ones, and counts whole results as freed."""
+    """OpenCode's planner takes small results too and counts whole results as freed."""
     talk = Talk()
     talk.user().step(talk.tool(1)).step(talk.tool(500)).user().user()
     policy = PrunePolicy(policy="opencode", protect=0, minimum=0)

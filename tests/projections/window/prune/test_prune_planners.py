@@ -1,4 +1,4 @@
-"""The planners that look at more than age: what was superseded, and what it costs (spec §5.2)."""
+"""The planners that look at more than age: what was superseded, and what it costs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ SUPERSEDED = PrunePolicy(policy="superseded", protect=1_000, minimum=0)
     ],
 )
 def test_what_supersedes_what(earlier: tuple[str, Any], later: tuple[str, Any], *, gone: bool) -> None:
-    """The same call again, a file shown again or written: the earlier result goes, though it is newer than `protect`."""
+    """A repeated call, or a file read or written again, supersedes the earlier result."""
     talk = Talk()
     talk.user().step(talk.tool(100, earlier[0], input=earlier[1])).user().step(talk.tool(100, later[0], input=later[1]))
     talk.user()
@@ -67,7 +67,7 @@ def test_what_supersedes_what(earlier: tuple[str, Any], later: tuple[str, Any], 
 
 
 def test_changed_files_supersede_what_was_read_of_them() -> None:
-    """A record of changed files counts as a writing of each, whatever tool it was that wrote."""
+    """A patch record supersedes reads of its files, independent of the writing tool."""
     talk = Talk()
     talk.user().step(talk.tool(100, "read", input={"filePath": "/w/a.py"}))
     talk.step(talk.tool(100), NotePart("p", note=Patch("h", ("/w/a.py", "/w/b.py")))).user().user()
@@ -76,7 +76,7 @@ def test_changed_files_supersede_what_was_read_of_them() -> None:
 
 @pytest.mark.parametrize("fields", [{"status": "failed"}, {"pruned": True}, {"removed": True}])
 def test_what_is_not_shown_supersedes_nothing(fields: dict[str, Any]) -> None:
-    """A read that failed, was removed, or was itself pruned leaves the earlier one as it is."""
+    """A failed, removed or pruned read supersedes no earlier one."""
     talk = Talk()
     arguments = {"filePath": "/a.py"}
     talk.user().step(talk.tool(100, "read", input=arguments)).user()
@@ -85,7 +85,7 @@ def test_what_is_not_shown_supersedes_nothing(fields: dict[str, Any]) -> None:
 
 
 def test_superseded_results_in_protected_turns_stay() -> None:
-    """What was superseded within the protected turns, or steps inside a loop, is left alone."""
+    """Superseded results in protected turns, or steps inside a loop, stay."""
     talk = Talk()
     talk.user().step(talk.tool(100, input={})).step(talk.tool(100, input={})).step(talk.tool(100, input={}))
     assert plan(talk.messages, SUPERSEDED) is None
@@ -94,7 +94,7 @@ def test_superseded_results_in_protected_turns_stay() -> None:
 
 @given(talks(), policies, rooms)
 def test_superseded_keeps_more_of_the_rest(messages: list[Message], policy: PrunePolicy, usable: int | None) -> None:
-    """What superseded takes for its age, recency takes too: stale results do not use up the protected tokens."""
+    """Superseded results come first; others are pruned only if recency takes them too."""
     free = msgspec.structs.replace(policy, minimum=0)
     by_age = set(parts_of(plan(messages, msgspec.structs.replace(free, policy="recency"), usable)))
     nothing_protected = msgspec.structs.replace(free, protect=10_000, policy="superseded", scale=False)
@@ -110,7 +110,7 @@ PRICES = Prices(input=Decimal(3), cache_read=Decimal("0.3"), cache_write=Decimal
 
 
 def cost(messages: Sequence[Message], pruned: set[str], policy: PrunePolicy) -> Decimal:
-    """What the expected requests cost if these are pruned now, summed up request by request, token by token."""
+    """Cost of the expected requests after a prune, summed request by request."""
     letters = Letters()
     sizes: list[tuple[int, bool]] = []
     for message in messages:
@@ -130,7 +130,7 @@ def cost(messages: Sequence[Message], pruned: set[str], policy: PrunePolicy) -> 
 
 @st.composite
 def long_talks(draw: st.DrawFn) -> list[Message]:
-    """Conversations whose calls are complete and of very different sizes."""
+    """Conversations of complete calls of very different sizes."""
     talk = Talk()
     for _ in range(draw(st.integers(2, 4))):
         talk.user("u" * draw(st.integers(0, 3_000)))
@@ -143,7 +143,7 @@ def long_talks(draw: st.DrawFn) -> list[Message]:
 def test_cost_aware_is_the_cheapest_beginning(
     messages: list[Message], requests: int, protect: int, write: Decimal
 ) -> None:
-    """Of all places to begin at, the plan is the cheapest by a plain sum over the requests; none if pruning costs more."""
+    """The cost-aware plan is the cheapest of all starting points; none if it costs more."""
     prices = msgspec.structs.replace(PRICES, cache_write=write)
     policy = PrunePolicy(policy="cost-aware", prices=prices, expected_turns=requests, protect=protect, minimum=10**9)
     everything = naive_recency(
@@ -156,7 +156,7 @@ def test_cost_aware_is_the_cheapest_beginning(
 
 
 def test_cost_aware_waits_until_it_pays() -> None:
-    """With few requests to come a broken cache costs more than a cleared result saves; with many it does not."""
+    """Cost-aware waits while a broken cache costs more than the cleared results save."""
     talk = Talk()
     talk.user().step(talk.tool(20_000)).user("u" * 30_000).user()
     policy = PrunePolicy(policy="cost-aware", protect=0, prices=PRICES)
@@ -167,7 +167,7 @@ def test_cost_aware_waits_until_it_pays() -> None:
 
 @pytest.mark.parametrize(("behind", "pays"), [(17_371, True), (17_372, False)])
 def test_cost_aware_is_exact_at_the_edge(behind: int, *, pays: bool) -> None:
-    """Ten requests save 19,992 tokens each at the cached price; sent anew at 3.45 dollars more, 17,384 tokens cost less."""
+    """Cost-aware is exact at the edge, computed with ten requests at printed prices."""
     talk = Talk()
     talk.user().step(talk.tool(20_000)).user("u" * behind).user()
     policy = PrunePolicy(policy="cost-aware", protect=0, prices=PRICES, expected_turns=10)
@@ -180,7 +180,7 @@ OPENCODE = PrunePolicy(policy="opencode", protect=0, minimum=0)
 
 
 def test_opencode_counts_every_user_message() -> None:
-    """With its planner a message that the program wrote makes a turn older, as the marker of a compaction does."""
+    """OpenCode's planner counts synthetic messages and compaction markers as turns."""
     talk = Talk()
     talk.user().step(talk.tool(100)).user().step(talk.tool(100)).user(synthetic=True)
     assert parts_of(plan(talk.messages, OPENCODE)) == ("t0",)
@@ -190,7 +190,7 @@ def test_opencode_counts_every_user_message() -> None:
 
 
 def test_opencode_stops_at_what_is_pruned() -> None:
-    """Its planner takes nothing older than a result that is already pruned."""
+    """OpenCode's planner takes nothing older than an already pruned result."""
     talk = Talk()
     talk.user().step(talk.tool(100)).step(talk.tool(100, pruned=True)).step(talk.tool(100)).user().user()
     assert parts_of(plan(talk.messages, OPENCODE)) == ("t2",)

@@ -1,1 +1,1 @@
-"""Tests of reading again what the view no longer shows."""
+"""Tests of recall."""

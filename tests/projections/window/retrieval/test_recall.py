@@ -1,4 +1,4 @@
-"""Recall: what the view no longer shows is read again, whole or in pieces, by its id (spec §5.1, §5.4)."""
+"""Recall: hidden content is read again by its id, whole or in pieces."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ texts = st.text(st.sampled_from("ab \n中é𝄞\ud800"), max_size=40)
 
 
 def utf8(text: str) -> bytes:
-    """The bytes that sizes are given in."""
+    """The UTF-8 bytes of a text, in which sizes are given."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def worked(session: eventlog.Session, output: str, **options: Any) -> str:
-    """A turn with one call whose output is given; returns the tool part."""
+    """A turn with one call of this output; return the tool part."""
     session.user("Look")
     with session.assistant("p/m") as reply:
         call = reply.tool("bash", call_id="c1", input={"command": "cat log"})
@@ -66,7 +66,7 @@ def compacted(session: eventlog.Session) -> None:
 
 @given(texts, st.integers(1, 12), st.integers(0, 12))
 def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
-    """A range of lines is those lines with their ends, told as the range that there is; one behind the end is refused."""
+    """A range of lines is returned with its ends; one beyond the end is refused."""
     lines = text.splitlines(keepends=True) if text.isascii() else re.findall(r"[^\n]*\n|[^\n]+", text)
     if first > max(len(lines), 1):
         with pytest.raises(CallError):
@@ -80,7 +80,7 @@ def test_lines_are_the_lines(text: str, first: int, more: int) -> None:
 
 @given(texts, st.integers(0, 50), st.integers(1, 50))
 def test_bytes_are_whole_characters(text: str, start: int, more: int) -> None:
-    """A range of bytes is widened to whole characters and no further, and says so; one behind the end is refused."""
+    """A range of bytes is widened to whole characters; one beyond the end is refused."""
     data = utf8(text)
     if start >= len(data) and start > 0:
         with pytest.raises(CallError):
@@ -96,7 +96,7 @@ def test_bytes_are_whole_characters(text: str, start: int, more: int) -> None:
 
 @given(texts, st.sampled_from(["a", "ab", "中", " ", "\n", "b\n"]), st.integers(0, 3), st.integers(0, 5))
 def test_a_search_finds_every_line(text: str, wanted: str, context: int, most: int) -> None:
-    """The lines in which the text begins, with their numbers, bytes and neighbours; no more than asked for, and said so."""
+    """A search gives matching lines, numbers, bytes and context, up to a stated limit."""
     lines = text.split("\n")
     starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
     places = [
@@ -114,7 +114,7 @@ def test_a_search_finds_every_line(text: str, wanted: str, context: int, most: i
 
 
 def test_a_search_takes_expressions() -> None:
-    """A regular expression sees lines, case can be ignored, and of a very long line only what is around the place is shown."""
+    """An expression sees single lines, may ignore case, and cuts very long lines."""
     text = "one\nTwo\n" + "x" * 5_000 + "needle" + "y" * 5_000 + "\n"
     assert [match.line for match in matches_in(text, "^t.o$", regex=True, ignore_case=True).found] == [2]
     assert matches_in(text, "^t.o$").found == ()
@@ -129,14 +129,14 @@ def test_a_search_takes_expressions() -> None:
     "options", [{"wanted": "("}, {"wanted": ""}, {"wanted": "a", "context": -1}, {"wanted": "a", "most": -1}]
 )
 def test_a_search_that_cannot_be_understood_is_refused(options: dict[str, Any]) -> None:
-    """A broken expression, an empty one, and bounds below zero are errors of the caller's."""
+    """A broken or empty expression and negative bounds are `CallError`s."""
     with pytest.raises(CallError):
         matches_in("a", regex=True, **options)
 
 
 @pytest.mark.parametrize("ranges", [(0, 1), (2, 1), (-1, 3)])
 def test_ranges_that_are_none_are_refused(ranges: tuple[int, int]) -> None:
-    """Lines count from 1 and bytes from 0, and a range ends where it begins or later."""
+    """Lines count from 1, bytes from 0, and a range must not end before it begins."""
     with pytest.raises(CallError):
         lines_of("a\nb\n", *ranges)
     with pytest.raises(CallError):
@@ -147,7 +147,7 @@ def test_ranges_that_are_none_are_refused(ranges: tuple[int, int]) -> None:
 
 
 def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -> None:
-    """The preview's own references give exactly what was left out, also after a prune and a compaction."""
+    """A preview's references recall exactly the omitted text, also after prune and compact."""
     session = store.create_session()
     output = "".join(f"Zeile {number} 中\n" for number in range(9_000))
     truncation = truncate(output, TruncationPolicy(), None, part="prt_log")
@@ -178,7 +178,7 @@ def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -
 
 
 def test_a_covered_message_is_recalled_with_all_it_said(store: eventlog.Store) -> None:
-    """A message of covered history gives its texts, calls and outputs in order, and names its parts."""
+    """A covered message is recalled with its texts, calls and outputs, and names its parts."""
     session = store.create_session()
     question = session.user("What is in the log?")
     with session.assistant("p/m") as reply:
@@ -197,7 +197,7 @@ def test_a_covered_message_is_recalled_with_all_it_said(store: eventlog.Store) -
 
 
 def test_what_a_failed_and_what_a_running_tool_said(store: eventlog.Store) -> None:
-    """Of a failed call the error is recalled, of a running one what it has printed so far."""
+    """A failed call recalls its error, a running one its output so far."""
     session = store.create_session()
     session.user("Go")
     with session.assistant("p/m") as reply:
@@ -215,7 +215,7 @@ def test_what_a_failed_and_what_a_running_tool_said(store: eventlog.Store) -> No
 
 
 def test_what_is_gone_is_not_recalled(store: eventlog.Store) -> None:
-    """A redacted part shows as redacted, edited text as it was edited; removed, rolled back and unknown things are not found."""
+    """Redacted and edited parts recall as such; removed and rolled-back ones are not found."""
     session = store.create_session()
     first = worked(session, "the password is 1234")
     second = worked(session, "as it was")
@@ -237,7 +237,7 @@ def test_what_is_gone_is_not_recalled(store: eventlog.Store) -> None:
 
 
 def test_one_kind_of_excerpt_at_a_time(store: eventlog.Store) -> None:
-    """Lines and bytes at once, the input of what has none, and a range behind the end are errors of the caller's."""
+    """Conflicting excerpts, a missing input and ranges beyond the end are `CallError`s."""
     session = store.create_session()
     part = worked(session, "a\nb\n")
     question = session.user("x")
@@ -255,7 +255,7 @@ def test_one_kind_of_excerpt_at_a_time(store: eventlog.Store) -> None:
 
 
 def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the midst of a long session a recall reads the few versions that made the part, not what is before or after."""
+    """A recall reads only the versions that made the part, however long the session."""
     session = store.create_session()
     early = worked(session, "early")
     with session.assistant("p/m") as reply:
@@ -280,7 +280,7 @@ def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch
 
 
 def test_what_was_recalled_is_json(store: eventlog.Store) -> None:
-    """The answer is plain data and comes back equal from JSON."""
+    """A recall result is plain data and survives JSON unchanged."""
     session = store.create_session()
     part = worked(session, "a\nb\nc\n")
     for found in (
@@ -294,7 +294,7 @@ def test_what_was_recalled_is_json(store: eventlog.Store) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(commands(), min_size=8, max_size=60))
 def test_a_recalled_message_is_that_of_the_transcript(steps: list[Command]) -> None:
-    """In any history, what is read by id alone equals what reading all of it says: rollbacks, edits, redactions and all."""
+    """A message recalled by id equals the transcript's, in every history."""
     grower = Grower()
     for step in steps:
         grower.do(step)

@@ -1,4 +1,4 @@
-"""The tool `recall`, as a model has it: offered, named in what was truncated, called, and answered (spec §5.1)."""
+"""The tool `recall` for a model: offered, named in previews, called, answered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FORMS: tuple[Literal["chat", "responses", "anthropic"], ...] = ("chat", "respons
 
 
 def curious(request: Request) -> Reply:
-    """A model that reads a log, recalls some of what was left out, and then says so."""
+    """A model that reads a log, recalls an omitted range, and reports it."""
     shown = [result.output for result in results(request.messages)]
     if not shown:
         return Reply(calls=[("read_log", "{}")], tokens=100)
@@ -48,12 +48,12 @@ def curious(request: Request) -> Reply:
 
 
 def loop(session: eventlog.Session, policy: ContextPolicy | str | None = None, **options: Any) -> Loop:
-    """A loop with the tool that reads the log, and no other."""
+    """A loop with the log-reading tool only."""
     return Loop(session, curious, {"read_log": lambda _: LOG}, policy, options=options)
 
 
 def test_a_model_recalls_what_was_truncated() -> None:
-    """With `recall=True` the tool is offered, the preview names it, the window answers the call, and the view has the lines; all steps audit."""
+    """With `recall=True` a model reads back a truncated output, and all steps audit."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.set_tools(json.dumps([{"type": "function", "function": {"name": "read_log", "parameters": {}}}]))
@@ -70,11 +70,11 @@ def test_a_model_recalls_what_was_truncated() -> None:
         assert {step.verdict for step in audit(session)} == {"match"}
         version = session.version
         loop(session, recall=True).run()
-        assert session.version == version  # nothing is offered twice
+        assert session.version == version  # no second offer is recorded
 
 
 def test_another_process_goes_on_with_what_is_offered() -> None:
-    """What is offered is recorded with the session: a window that is not told so answers and names the tool all the same."""
+    """The offer of `recall` is recorded: another process's window answers it too."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -86,7 +86,7 @@ def test_another_process_goes_on_with_what_is_offered() -> None:
 
 @pytest.mark.parametrize("policy", ["default", "opencode-1.18"])
 def test_without_the_tool_nothing_names_it(policy: str) -> None:
-    """A preview says what is left out, and names no tool that the model does not have; nothing is recorded as offered."""
+    """Without the tool a preview names no tool and nothing is recorded."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -99,7 +99,7 @@ def test_without_the_tool_nothing_names_it(policy: str) -> None:
 
 
 def test_what_was_truncated_before_stays_as_it_was() -> None:
-    """The words of a preview are recorded with the result: offering the tool later changes no view of the past and no digest."""
+    """Offering the tool later changes no past preview, view or digest."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
@@ -113,7 +113,7 @@ def test_what_was_truncated_before_stays_as_it_was() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses", "anthropic"]) -> None:
-    """The schema is added in the form that the session's tools have, behind them, and is found again there."""
+    """The schema is added last in the form of the session's tools and found there."""
     other = json.loads(json.dumps(recall_tool(form)).replace("recall", "other"))
     tools = with_recall(json.dumps([other]))
     assert json.loads(tools) == [other, recall_tool(form)]
@@ -124,7 +124,7 @@ def test_the_schema_has_the_form_of_the_others(form: Literal["chat", "responses"
 
 
 def test_another_tool_of_that_name_is_refused() -> None:
-    """A session whose tools have a `recall` of their own is told so before anything is recorded."""
+    """A session with its own tool `recall` is refused before anything is recorded."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.set_tools('[{"name": "recall", "input_schema": {"properties": {"memory": {}}}}]')
@@ -133,7 +133,7 @@ def test_another_tool_of_that_name_is_refused() -> None:
             pass
         assert session.version == version
         session.user("What is in the log?")
-        assert loop(session).run() == Stop("finished")  # and without recall=True nothing is made of it
+        assert loop(session).run() == Stop("finished")  # without recall=True the window answers no call of that name
         assert "recall" not in results(ModelView.of(session).messages)[0].output
 
 
@@ -143,7 +143,7 @@ texts = st.lists(st.sampled_from(["", "ab", "中é𝄞", "x" * 700, "y" * 90]), 
 
 
 def said(session: eventlog.Session, output: str) -> str:
-    """A call with this output; returns its part."""
+    """A call with this output; return its part."""
     session.user("Look")
     with session.assistant("p/m") as reply:
         call = reply.tool("bash", call_id="c1", input={})
@@ -155,7 +155,7 @@ def said(session: eventlog.Session, output: str) -> str:
 @given(texts.filter(bool), st.booleans())
 @example("x" * 5_000 + "\nend", True)
 def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
-    """Each answer is within the bounds and names the range to go on with, until the whole was read."""
+    """Each answer is bounded and names the next range, until the whole is read."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, text)
@@ -175,7 +175,7 @@ def test_going_on_reads_all_of_it(text: str, by_lines: bool) -> None:
 
 
 def test_a_search_shows_the_lines() -> None:
-    """The lines that have a text, with their numbers, as many as fit, and whether there are more."""
+    """A search gives matching lines with numbers, as many as fit, and says if more exist."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, LOG)
@@ -189,7 +189,7 @@ def test_a_search_shows_the_lines() -> None:
     [{}, {"part": 3}, {"part": "prt_unknown"}, {"lines": "a"}, {"lines": "0-2"}, {"lines": "1", "search": "x"}],
 )
 def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, Any]) -> None:
-    """A part that is not there, a range that is none, or two kinds at once fail the call with a sentence; the loop goes on."""
+    """A wrong `recall` call fails with a sentence, and the loop goes on."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         part = said(session, LOG)
@@ -207,7 +207,7 @@ def test_what_cannot_be_answered_is_the_call_s_failure(given_wrongly: dict[str, 
 
 
 def test_asyncio_answers_too() -> None:
-    """An `AsyncContextWindow` answers a call of `recall` as the window does, without the program's tool."""
+    """An `AsyncContextWindow` answers `recall` without the program's tool."""
 
     async def never(_: dict[str, Any]) -> str:
         raise AssertionError
@@ -233,7 +233,7 @@ def test_asyncio_answers_too() -> None:
 
 
 def test_a_recalled_range_is_not_truncated_again() -> None:
-    """However much is asked for, the answer is within the bounds of truncation, so that no preview of a preview comes of it."""
+    """A recalled range stays within the truncation bounds and is never truncated again."""
     policy = ContextPolicy(truncation=TruncationPolicy(max_lines=50, max_bytes=2_000))
 
     def model(request: Request) -> Reply:

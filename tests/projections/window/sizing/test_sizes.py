@@ -1,4 +1,4 @@
-"""Sizes as planners ask for them: the view's own count, kept, and OpenCode's estimate."""
+"""Sizes for planners: the view's own cached count, and OpenCode's estimate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAAD
 
 @pytest.fixture
 def session() -> Iterator[eventlog.Session]:
-    """A session with a call and its result, a long text among it."""
+    """A session with a call and its result, and a long text."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("Was steht im Log? 日志里写了什么")
@@ -50,7 +50,7 @@ def state_of(session: eventlog.Session) -> Conversation:
 
 
 def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> None:
-    """Counted by tokens, the messages are together what the view counts, but for what begins the answer."""
+    """The sizes of all messages sum to the view's count without the answer's frame."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     messages = ordered(state, DEFAULT)
@@ -60,7 +60,7 @@ def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> No
 
 
 def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -> None:
-    """A result is as large as its output and the image with it, whether it is pruned at the moment or not."""
+    """A result's size is its output and its image, pruned or not."""
     sizes = TokenSizes(state_of(session), DEFAULT, session.store.text, TokenCounter())
     part = _tool(state_of(session))
     assert sizes.counted(part) == TokenCounter().count("Zeile 中文 🙂\n" * 400) + 255
@@ -69,7 +69,7 @@ def test_a_result_is_its_output_and_its_attachments(session: eventlog.Session) -
 
 
 def test_sizes_are_calibrated(session: eventlog.Session) -> None:
-    """Messages have the counted size times the ratio, which may change, a result as counted; OpenCode's estimate takes none."""
+    """Message sizes are scaled by the ratio, results and OpenCode's estimates are not."""
     state = state_of(session)
     messages, part = ordered(state, DEFAULT), _tool(state)
     plain = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
@@ -84,7 +84,7 @@ def test_sizes_are_calibrated(session: eventlog.Session) -> None:
 
 @pytest.mark.parametrize("name", ["o200k_base", "chars/4"])
 def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str) -> None:
-    """A second look reads nothing, and after any change the sizes are those of fresh eyes."""
+    """A second look reads nothing, and after any change sizes equal fresh ones."""
     state = state_of(session)
     looked: list[Content] = []
 
@@ -120,7 +120,7 @@ def test_only_what_changed_is_counted_again(session: eventlog.Session, name: str
 
 
 def test_another_state_of_the_conversation_is_followed(session: eventlog.Session) -> None:
-    """After a compaction the sizes of what is gone are let go, and those of what is left are as they were."""
+    """Sizes follow a new state: dropped messages are evicted, others keep theirs."""
     state = state_of(session)
     sizes = TokenSizes(state, DEFAULT, session.store.text, TokenCounter())
     messages = ordered(state, DEFAULT)
@@ -135,7 +135,7 @@ def test_another_state_of_the_conversation_is_followed(session: eventlog.Session
 
 
 def test_opencode_measures_the_json_that_it_makes() -> None:
-    """A slice of a conversation is a quarter of the UTF-16 units of its messages' JSON, halves rounded up."""
+    """OpenCode's size is a quarter of the UTF-16 units of the JSON, halves rounded up."""
     shared_path("parity", "dev")
     compared = 0
     for scenario in scenarios():
@@ -160,7 +160,7 @@ def test_opencode_measures_the_json_that_it_makes() -> None:
 
 @pytest.mark.parametrize(("output", "expected"), [("x" * 2_001, 500), ("x" * 2_002, 501), ("🙂" * 1_501, 751), ("", 0)])
 def test_opencode_measures_a_result_by_its_output(output: str, expected: int) -> None:
-    """A quarter of the output's UTF-16 units, whether it lies in the event or in a body; attachments do not count."""
+    """OpenCode sizes a result by its output's UTF-16 units, without attachments."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("x")
@@ -173,7 +173,7 @@ def test_opencode_measures_a_result_by_its_output(output: str, expected: int) ->
 
 
 def test_an_unknown_counter_is_refused(session: eventlog.Session) -> None:
-    """A name that means no counter is an error, not a guess."""
+    """An unknown counter's name is an error."""
     with pytest.raises(NotFoundError):
         sizes_named("words", state_of(session), DEFAULT, session.store.text)
 

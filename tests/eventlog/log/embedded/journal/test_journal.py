@@ -1,4 +1,4 @@
-"""The journal's bytes, and refusals of the operating system (promises 1, 3 and 12)."""
+"""The journal's bytes, and its behaviour when the operating system refuses a call."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ FIRST = "journal/0000000001.log"
 
 
 class FaultyIO(JournalIO):
-    """Counts calls, and fails those that `faults` names, in this order, each once.
+    """Journal I/O that counts calls and fails those that `faults` names, in order, once each.
 
-    A fault is (method, error to raise or function to call); None lets the call through.
+    A fault is (method, exception to raise or function to call); None lets the call through.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class FaultyIO(JournalIO):
         return None
 
     def open(self, path: str, flags: int) -> int:
-        """Open, or fail."""
+        """Open, or fail as planned."""
         if isinstance(fault := self._fault("open"), int):
             raise OSError(fault, os.strerror(fault))
         return super().open(path, flags)
@@ -103,7 +103,7 @@ class FaultyIO(JournalIO):
 
 
 def payloads(path: Path, **options: Any) -> list[bytes]:
-    """The payloads of a store, in order."""
+    """The payloads of every commit in a store."""
     log = open_log(path, **options)
     found = [commit.payload for commit in log.commits_after(0)]
     assert log.check() == []
@@ -112,10 +112,7 @@ def payloads(path: Path, **options: Any) -> list[bytes]:
 
 
 def unfolded(path: Path, count: int = 3) -> bytes:
-    """Make a store whose journal holds `count` unfolded commits.
-
-    Returns the used part of the file.
-    """
+    """Make a store of `count` unfolded commits; return the used bytes of its journal file."""
     log = open_log(path)
     for number in range(count):
         put(log, b"payload %d" % number)
@@ -132,10 +129,7 @@ def rewrite(path: Path, data: bytes, offset: int = 0) -> None:
 
 
 def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
-    """Catalog entries, totals, leases, request ids and bodies are in the frames.
-
-    An unfolded store loses none of them.
-    """
+    """An unfolded store keeps entries, totals, leases, request ids and bodies in its journal."""
     log = open_log(tmp_path / "s")
     put(log, b"one", messages=2, entry=b"card", request="r", digest=b"d", bodies=[(bytes(32), b"body")])
     log.set_lease("s", LeaseState(4, b"me", 9), replaces=LeaseState())
@@ -152,7 +146,7 @@ def test_the_journal_is_complete_by_itself(tmp_path: Path) -> None:
 
 
 def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
-    """A commit is exactly one `pwrite` and one `fdatasync`, of little more than its payload."""
+    """A commit is exactly one `pwrite` and one `fdatasync`, little larger than its payload."""
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log)
@@ -166,7 +160,7 @@ def test_one_write_and_one_flush_for_a_commit(tmp_path: Path) -> None:
 
 @pytest.mark.promise(12)
 def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
-    """A flipped byte in an acknowledged frame is `DamagedError` at opening, or was padding."""
+    """A flipped byte in an acknowledged frame is `DamagedError` at opening, except in padding."""
     path = tmp_path / "s"
     data = unfolded(path)
     wanted = [b"payload 0", b"payload 1", b"payload 2"]
@@ -183,7 +177,7 @@ def test_a_damaged_byte_is_never_silence(tmp_path: Path) -> None:
 
 
 def test_check_reads_the_journal_too(tmp_path: Path) -> None:
-    """`check` finds a frame that was damaged on disk while the open log has it in memory."""
+    """`check` finds a frame damaged on disk while the log is open, though memory still has it."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -197,13 +191,10 @@ def test_check_reads_the_journal_too(tmp_path: Path) -> None:
 
 
 def test_damage_without_a_mark(tmp_path: Path) -> None:
-    """Also where the mark is lost, a bad frame with a good one behind it is damage.
-
-    Only the last one may be torn.
-    """
+    """Without a watermark a bad frame before a good one is damage; only the last may be torn."""
     path = tmp_path / "s"
     data = unfolded(path)
-    last = data.rindex(data[16 + 8 : 16 + 16])  # the salt of the file, at the beginning of each frame
+    last = data.rindex(data[16 + 8 : 16 + 16])  # the file's salt stands at the beginning of each frame
     for offset in range(FILE_HEADER_BYTES, len(data), 5):
         (path / "mark").write_bytes(b"")
         rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
@@ -218,10 +209,7 @@ def test_damage_without_a_mark(tmp_path: Path) -> None:
 
 
 def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:
-    """A frame that was never acknowledged and is cut anywhere is not there.
-
-    The log goes on in its place.
-    """
+    """An unacknowledged last frame, cut at any byte, is dropped and then overwritten."""
     path = tmp_path / "s"
     data = unfolded(path)
     last = data.rindex(data[24:32])
@@ -240,10 +228,7 @@ def test_a_torn_last_frame_ends_the_log(tmp_path: Path) -> None:
 
 
 def test_a_lost_frame_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
-    """A journal that ends before the mark has lost what was acknowledged.
-
-    `DamagedError`, not a shorter log.
-    """
+    """A journal that ends before the watermark raises `DamagedError` and is no shorter log."""
     path = tmp_path / "s"
     data = unfolded(path)
     rewrite(path / FIRST, bytes(40), data.rindex(data[24:32]))
@@ -253,10 +238,7 @@ def test_a_lost_frame_that_was_acknowledged_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_copied_frame_does_not_pass(tmp_path: Path) -> None:
-    """A frame is valid at its own place only.
-
-    A copy of it behind the end, as a payload may hold one, is nothing.
-    """
+    """A frame is valid at its own offset only: a copy of it elsewhere is ignored."""
     path = tmp_path / "s"
     data = unfolded(path)
     begin = FILE_HEADER_BYTES
@@ -267,7 +249,7 @@ def test_a_copied_frame_does_not_pass(tmp_path: Path) -> None:
 
 
 def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
-    """Files are used again, and what they held before never comes back."""
+    """A recycled journal file never yields its old frames."""
     path = tmp_path / "s"
     log = open_log(path, journal_bytes=16 << 10, fold_bytes=8 << 10)
     numbers: set[str] = set()
@@ -283,10 +265,7 @@ def test_old_frames_of_a_recycled_file_do_not_pass(tmp_path: Path) -> None:
 
 
 def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
-    """A commit that no file can hold makes its file longer.
-
-    Before and behind it the log is as always.
-    """
+    """A commit larger than a journal file makes its file longer; the log goes on normally."""
     path = tmp_path / "s"
     options: dict[str, Any] = {"journal_bytes": 8 << 10, "fold_bytes": 1 << 20}
     log = open_log(path, **options)
@@ -300,10 +279,7 @@ def test_a_frame_may_be_longer_than_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.promise(3)
 def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
-    """`ENOSPC` before the flush is `BusyError`: nothing of that batch is written.
-
-    The log goes on.
-    """
+    """`ENOSPC` before the flush raises `BusyError`, writes nothing, and the log goes on."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -324,7 +300,7 @@ def test_no_room_fails_the_batch_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, "late"])
 def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
-    """A commit that failed for want of room does not come back after a crash."""
+    """A commit that failed for lack of space does not reappear after a crash."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -338,7 +314,7 @@ def test_no_room_and_then_a_crash(tmp_path: Path, fault: object) -> None:
 
 
 def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
-    """A frame that another process wrote before it died is adopted, not overwritten."""
+    """The next writer adopts a frame that another process wrote before it died."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -357,12 +333,12 @@ def test_a_writer_that_died_before_it_could_say_so(tmp_path: Path) -> None:
 
 
 def test_no_room_for_the_next_file(tmp_path: Path) -> None:
-    """A batch fails while no further file can be made, and succeeds when there is room again."""
+    """A batch fails where no further file can be made, and succeeds once there is space."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition._spare_at = log._partition.journal.middle  # keeps the fold worker out
     io.faults = [("open", errno.ENOSPC)]
     with pytest.raises(BusyError):
         put(log, bytes(3000))
@@ -386,7 +362,7 @@ SWITCH = [
     [("sync_directory", errno.EMFILE)],
     [("sync_directory", errno.EIO)],
 ]
-"""Calls that make the next file ready, the last of each refused."""
+"""Calls that prepare the next file, the last of each refused."""
 
 
 @pytest.mark.promise(3)
@@ -395,18 +371,15 @@ SWITCH = [
 def test_a_refused_switch_fails_the_batch_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[tuple[str, int | None]], *, spare: bool
 ) -> None:
-    """Promise 3: any call refused while the next file is made ready fails that batch alone.
-
-    The log goes on, after a crash too.
-    """
+    """Promise 3: a refused call while the next file is prepared fails that batch alone."""
     probe_here(monkeypatch)
     if spare and len(faults) > 1:
-        faults = faults[1:]  # a spare is filled already
+        faults = faults[1:]  # a spare file is filled already
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition._spare_at = log._partition.journal.middle  # keeps the fold worker out
     if spare:
         log._partition.journal.make_spare()
     for tried in range(2):
@@ -427,7 +400,7 @@ def test_a_refused_switch_fails_the_batch_only(
 @pytest.mark.promise(3)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES])
 def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Path, code: int) -> None:
-    """Promise 3: a journal file that cannot be opened now fails only one batch, whole."""
+    """Promise 3: a journal file that cannot be opened fails that batch and writes nothing."""
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"one")
@@ -441,10 +414,7 @@ def test_a_journal_file_that_cannot_be_opened_fails_the_batch_only(tmp_path: Pat
 
 @pytest.mark.promise(3)
 def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 3: where the writers' lock cannot be asked for now, nothing is written.
-
-    The next batch goes in.
-    """
+    """Promise 3: a writers' lock that cannot be requested fails that batch, writes nothing."""
     log = open_log(tmp_path / "s")
     put(log, b"one")
 
@@ -462,10 +432,7 @@ def test_a_lock_that_the_system_refuses_fails_the_batch_only(tmp_path: Path, mon
 
 @pytest.mark.promise(1)
 def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
-    """Promise 1: no descriptor left at a switch is an error of one command.
-
-    The handle, the stream and its accepted deltas go on.
-    """
+    """Promise 1: without a descriptor at a file switch one command fails, the stream goes on."""
     io = FaultyIO()
     with Store(open_log(tmp_path / "s", io=io, journal_bytes=4 << 10), flush_interval=3600) as store:
         session = store.create_session(id="s")
@@ -481,7 +448,7 @@ def test_what_was_accepted_outlives_a_refused_switch(tmp_path: Path) -> None:
 
 
 def test_a_short_write_is_continued(tmp_path: Path) -> None:
-    """A write that takes only part of the bytes is continued, not given up."""
+    """A write that takes only part of the bytes is continued."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -494,10 +461,7 @@ def test_a_short_write_is_continued(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fault", [("fdatasync", errno.EIO), ("pwrite", errno.EIO), ("fdatasync", errno.ENOSPC)])
 def test_a_failed_write_poisons_the_log(tmp_path: Path, fault: tuple[str, int]) -> None:
-    """After a failed flush or write the outcome of the batch is unknown.
-
-    Nothing more is written until reopened.
-    """
+    """After a failed flush or write the outcome is unknown and writing stops until reopened."""
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io)
@@ -535,7 +499,7 @@ def write_elsewhere(path: Path, payload: bytes) -> None:
 @pytest.mark.parametrize("method", ["pread", "open"])
 @pytest.mark.parametrize(("code", "error"), [(errno.EIO, DamagedError), (errno.EMFILE, BusyError)])
 def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: int, error: type[Exception]) -> None:
-    """A refused read is a typed error with path and cause, not an empty session (promise 12)."""
+    """Promise 12: a refused read raises a typed error with path and cause."""
     path = tmp_path / "s"
     open_log(path).close()
     io = FaultyIO()
@@ -559,10 +523,7 @@ def test_what_cannot_be_read_is_not_missing(tmp_path: Path, method: str, code: i
 
 
 def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When catching up fails in the middle of a frame, the next read begins again.
-
-    Nothing is missing (promise 12).
-    """
+    """Promise 12: after a read that failed inside a frame the next read starts over."""
     path = tmp_path / "s"
     open_log(path).close()
     reader = open_log(path, read_only=True)
@@ -581,7 +542,7 @@ def test_what_failed_once_is_not_passed_over(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_damaged_file_header(tmp_path: Path) -> None:
-    """A journal file whose header is damaged, of another number, or newer, is a typed error."""
+    """A journal file whose header is damaged, newer or of another number is a typed error."""
     path = tmp_path / "s"
     data = unfolded(path)
     rewrite(path / FIRST, b"\xff", 20)
@@ -601,7 +562,7 @@ def test_a_damaged_file_header(tmp_path: Path) -> None:
 
 
 def test_a_missing_journal_file(tmp_path: Path) -> None:
-    """A journal file that is gone, the first or a later one, is damage and not an empty log."""
+    """A missing journal file, the first or a later one, is damage and no empty log."""
     path = tmp_path / "s"
     log = open_log(path, journal_bytes=8 << 10, fold_bytes=1 << 20)
     for number in range(40):
@@ -623,7 +584,7 @@ def test_a_missing_journal_file(tmp_path: Path) -> None:
 
 
 def test_frames_round_trip() -> None:
-    """A frame is decoded at its own offset and with its own salt only."""
+    """A frame decodes at its own offset and with its own salt only."""
     record = frames.CommitRecord(
         "s", 1, 2, 3, 4, b"payload", b"salt", b"leaf", 5, 6, 7, b"card", "r", b"d", [(bytes(32), b"b")]
     )
@@ -646,7 +607,7 @@ def test_frames_round_trip() -> None:
 
 
 def test_half_made_files_are_removed(tmp_path: Path) -> None:
-    """A half-filled file of a dead process is removed by the next one that opens the store."""
+    """A half-filled file left by a dead process is removed at the next opening."""
     path = tmp_path / "s"
     open_log(path).close()
     (path / "journal" / "spare-x.tmp").write_bytes(b"")
@@ -662,7 +623,7 @@ def append(journal: Journal, record: frames.CommitRecord, position: int) -> None
 
 
 def test_spares_are_made_ahead(tmp_path: Path) -> None:
-    """Once a file is half full the next one is filled in the background, and then used."""
+    """When a file is half full the next one is zero-filled in the background, then used."""
     io = JournalIO()
     journal = Journal(tmp_path, io, writable=True, file_bytes=4096)
     Journal.create(tmp_path, io, 4096)
@@ -681,10 +642,7 @@ def test_spares_are_made_ahead(tmp_path: Path) -> None:
 
 
 def test_files_grow_as_needed(tmp_path: Path) -> None:
-    """A store writes little ahead.
-
-    Files grow by steps, and are used again instead of being made anew.
-    """
+    """Journal files grow in steps and are reused instead of being made anew."""
     io = FaultyIO()
     log = open_log(tmp_path / "s", io=io, journal_bytes=4 << 20, fold_bytes=512 << 10)
     sizes: set[int] = set()
@@ -692,7 +650,7 @@ def test_files_grow_as_needed(tmp_path: Path) -> None:
         log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
         if number % 5 == 0:
             log.sync()
-            log._partition._prepare()  # as the housekeeper does, who may be late on a busy machine
+            log._partition._prepare()  # as the fold worker does, which may be late on a busy machine
             log._partition.fold()
             for entry in (tmp_path / "s" / "journal").glob("*.log"):
                 sizes.add(entry.stat().st_size)
@@ -712,10 +670,9 @@ def filled(path: Path, io: JournalIO) -> EmbeddedLog:
 
 
 def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Target 4: a folded journal continues in a file of a header, which grows on demand.
+    """A store closed fully folded leaves a journal of one header, which grows again on use.
 
-    A store that is closed like that is opened without a look at its structure, like any that was
-    closed in order.
+    It opens without a check of its structure, like every store that was closed in order.
     """
     path = tmp_path / "s"
     filled(path, JournalIO()).close()
@@ -735,7 +692,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
 
 
 def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
-    """Files that another process may be reading are not taken away when this one closes."""
+    """Files that another process may be reading are not removed when this one closes."""
     path = tmp_path / "s"
     log = filled(path, JournalIO())
     before = sorted(entry.name for entry in (path / "journal").iterdir())
@@ -752,7 +709,7 @@ def test_a_journal_that_others_use_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", [("pwrite", errno.ENOSPC), ("pwrite", "late"), ("open", errno.ENOSPC)])
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_journal_that_cannot_be_renewed_stays(tmp_path: Path, fault: tuple[str, object], after: int) -> None:
-    """Closing on a full disk folds, leaves the journal's files as they are, and loses nothing."""
+    """Closing on a full disk still folds, leaves the journal files as they are, loses nothing."""
     path = tmp_path / "s"
     io = FaultyIO()
     log = filled(path, io)
@@ -766,7 +723,7 @@ def test_a_journal_that_cannot_be_renewed_stays(tmp_path: Path, fault: tuple[str
 
 
 def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> None:
-    """A kill between any two steps of giving up journal files loses nothing."""
+    """After a kill between any two steps of journal renewal the next opening finds everything."""
     for step in ("renewed", "folded"):
         path = tmp_path / step
         log = filled(path, JournalIO())
@@ -784,7 +741,7 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
 
 
 class WatchingIO(JournalIO):
-    """Keeps what was in the files that are removed."""
+    """Journal I/O that records the contents of removed files."""
 
     def __init__(self) -> None:
         self.removed: list[bytes] = []
@@ -797,13 +754,13 @@ class WatchingIO(JournalIO):
         super().blank(path)
 
     def unlink(self, path: str) -> None:
-        """Look, and remove."""
+        """Record the contents, and remove the file."""
         self.removed.append(Path(path).read_bytes())
         super().unlink(path)
 
 
 def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
-    """Files that are removed are overwritten first: a scrub could not reach them any more."""
+    """Removed journal files are overwritten first, as a scrub could not reach them."""
     io = WatchingIO()
     log = filled(tmp_path / "s", io)
     io.removed.clear()
@@ -813,10 +770,7 @@ def test_files_that_are_given_up_are_overwritten(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_overwritten_is_not_given_up(tmp_path: Path) -> None:
-    """A file that cannot be overwritten stays where a scrub can reach it.
-
-    It stays until the store is closed again.
-    """
+    """A journal file that cannot be overwritten is retained until the store is closed again."""
     path = tmp_path / "s"
     io = WatchingIO()
     log = filled(path, io)

@@ -25,7 +25,7 @@ SMALL = {"map_bytes": 1 << 20, "journal_bytes": 32 << 10}
 
 
 def fill(path: Path) -> None:
-    """A store with a few pages in every tree."""
+    """Make a store with a few pages in every tree."""
     with_body = [(bytes(32), bytes(20_000))]
     log = open_log(path, **SMALL)
     for number in range(60):
@@ -72,7 +72,7 @@ def probed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> None:
-    """Promise 12: nothing is found in what was only written, and the probe changes no byte."""
+    """A store that was only written has no finding, and the probe changes no byte."""
     fill(tmp_path / "s")
     before = (tmp_path / "s" / "lmdb" / "data.mdb").read_bytes()
     assert probe(tmp_path / "s" / "lmdb", writing=writing) == []
@@ -80,10 +80,7 @@ def test_a_sound_store_has_nothing_wrong(tmp_path: Path, *, writing: bool) -> No
 
 
 def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path]) -> None:
-    """Promise 12: after a crash the pages are walked once.
-
-    After an orderly close, or beside others, they are not.
-    """
+    """The pages are probed once after a crash, and not after a clean close or beside others."""
     path = tmp_path / "s"
     fill(path)
     assert probed == []
@@ -103,7 +100,7 @@ def test_an_unclean_end_is_followed_by_a_probe(tmp_path: Path, probed: list[Path
 
 
 def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> None:
-    """An unfolded journal of a store that is in use is no unclean end."""
+    """An unfolded journal beside another open process is no unclean end and is not probed."""
     path = tmp_path / "s"
     fill(path)
     script = (
@@ -127,19 +124,19 @@ def test_beside_others_nothing_is_probed(tmp_path: Path, probed: list[Path]) -> 
 
 
 def cut(path: Path) -> None:
-    """Cut the file in the middle: reading behind that kills a process."""
+    """Truncate LMDB's file to its half: a process that reads beyond it is killed."""
     data = path / "lmdb" / "data.mdb"
     os.truncate(data, data.stat().st_size // 2 & ~4095)
 
 
 def hide(path: Path) -> None:
-    """The name of a tree is another one."""
+    """Give a tree another name."""
     data = path / "lmdb" / "data.mdb"
     data.write_bytes(data.read_bytes().replace(b"sessions", b"{essions"))
 
 
 def rename(path: Path) -> None:
-    """The key of a row is another one, in its place among the others."""
+    """Give a row another key, in its place among the others."""
     data = path / "lmdb" / "data.mdb"
     with lmdb.open(str(path / "lmdb"), max_dbs=16) as environment:
         tree = environment.open_db(b"sessions", create=False)
@@ -153,7 +150,7 @@ def rename(path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [cut, hide, rename])
 def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """Promise 12: pages that would kill the reader or hide entries are a typed error."""
+    """Pages that would kill the reader, or hide what there is, are a typed error instead."""
     path = tmp_path / "s"
     fill(path)
     damage(path)
@@ -166,14 +163,14 @@ def test_damaged_structure_is_found_by_the_child(tmp_path: Path, damage: Callabl
 
 
 def leave_a_mark(path: Path) -> None:
-    """As if the store had not been closed in order."""
+    """Leave the store as if it had not been closed in order."""
     mark = bytearray((path / "mark").read_bytes())
     mark[16:] = bytes(16)
     (path / "mark").write_bytes(mark)
 
 
 def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
-    """Promise 12: a damaged page kills the child, not its parent, and the error says how."""
+    """A store whose pages kill the probe's child process is refused with the signal's name."""
     path = tmp_path / "s"
     fill(path)
     cut(path)
@@ -182,7 +179,7 @@ def test_a_killed_child_is_named_by_its_signal(tmp_path: Path) -> None:
 
 
 def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
-    """Promise 12: a missing tree is not made anew and empty, also without a probe."""
+    """A missing tree is damage and is not made anew as an empty one, also without a probe."""
     path = tmp_path / "s"
     fill(path)
     hide(path)
@@ -191,10 +188,7 @@ def test_a_missing_tree_is_damage_not_a_new_one(tmp_path: Path) -> None:
 
 
 def test_a_frozen_program_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where `sys.executable` is not Python, no program is started in its name.
-
-    Nothing is refused.
-    """
+    """Where `sys.executable` is not Python, no child is started and no store refused."""
     fill(tmp_path / "s")
     hide(tmp_path / "s")
     monkeypatch.setattr(sys, "frozen", True, raising=False)
@@ -215,7 +209,7 @@ runpy.run_path({program!r}, run_name="__main__")
 def test_what_the_system_has_none_of_is_no_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, amount: int, said: str
 ) -> None:
-    """A sound file that cannot be mapped or opened now is not called damaged."""
+    """A sound file that cannot be mapped or opened for lack of resources is not damaged."""
     fill(tmp_path / "s")
     os.truncate(tmp_path / "s" / "lmdb" / "data.mdb", 3 << 30)
     program = tmp_path / "limited.py"
@@ -227,7 +221,7 @@ def test_what_the_system_has_none_of_is_no_damage(
 
 
 def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
-    """A last page number that asks for more address space than there is can only be damage."""
+    """A last page number beyond the address space is damage."""
     fill(tmp_path / "s")
     data = tmp_path / "s" / "lmdb" / "data.mdb"
     pages = bytearray(data.read_bytes())
@@ -238,7 +232,7 @@ def test_a_damaged_size_is_damage(tmp_path: Path) -> None:
 
 
 def test_a_child_that_was_killed_tells_of_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where memory is short the kernel kills the child, which says nothing about the pages."""
+    """A child killed for lack of memory says nothing about the pages: no damage."""
     fill(tmp_path / "s")
     program = tmp_path / "killed.py"
     program.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")

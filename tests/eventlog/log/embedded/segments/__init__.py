@@ -1,1 +1,1 @@
-"""Tests of what is folded."""
+"""Tests of the folded part."""

@@ -57,7 +57,7 @@ def stored(segments: Segments) -> int:
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Gets the place of every block that is read from here on."""
+    """The offsets of the blocks that are read from here on."""
     reads: list[tuple[int, int]] = []
     read = Blocks._read
 
@@ -83,7 +83,7 @@ def flip(segments: Segments, at: int) -> None:
 
 
 def test_pieces_of_every_size_come_back(segments: Segments) -> None:
-    """Bodies in a shared block, in one of their own, and across slots all come back."""
+    """Bodies of every size come back: in a shared block, in their own, and across slots."""
     chance = random.Random(1)
     packed = bodies_of([TEXT * (1 + number % 5) + str(number) for number in range(900)])
     for size in (0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES):
@@ -104,7 +104,7 @@ def test_pieces_of_every_size_come_back(segments: Segments) -> None:
 
 @pytest.mark.promise(14)
 def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
-    """Promise 14: bodies that are almost the same take a fifth of what each for itself would."""
+    """Promise 14: almost equal bodies take a fifth of their separate sizes."""
     packed = bodies_of([f"{number} {TEXT * 20} {number}" for number in range(200)])
     put_bodies(segments, packed)
     assert stored(segments) * 5 < sum(map(len, packed.values()))
@@ -112,7 +112,7 @@ def test_what_pieces_have_in_common_is_kept_once(segments: Segments) -> None:
 
 @pytest.mark.promise(14)
 def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
-    """Promise 14: tool outputs of some KB each take less room together than one by one."""
+    """Promise 14: tool outputs of a few KB take less space in a shared block than alone."""
     chance = random.Random(2)
     texts = [" ".join(chance.choices(TEXT.split(), k=1_000)) for _ in range(20)]
     apart = BlockBuilder()
@@ -125,7 +125,7 @@ def test_bodies_of_a_few_kilobytes_share_statistics(segments: Segments) -> None:
 
 
 def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None:
-    """A body's packed form may change; its content does not, and its hash is compared."""
+    """A body is compared with its hash when unpacked, however it was repacked on the way."""
     data = (TEXT * 30).encode()
     digest = sha256(data).digest()
     put_bodies(segments, {digest: pack(data)})
@@ -135,7 +135,7 @@ def test_a_body_is_given_back_as_what_its_hash_names(segments: Segments) -> None
 
 
 def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
-    """Cases: a name, a hash, and a packed form that may not belong to it."""
+    """Cases of (name, hash, packed bytes) that do not surely belong together."""
     data = (TEXT * 30).encode()
     whole = pack(data)
     yield "of another hash", bytes(32), whole
@@ -151,7 +151,7 @@ def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
 
 @pytest.mark.parametrize("case", list(loose_cases()), ids=lambda case: case[0])
 def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, bytes, bytes]) -> None:
-    """A body is repacked only if it is packed by us and matches its hash; else it stays."""
+    """A body is repacked only if its packed form surely matches its hash; else stored as is."""
     _, digest, packed = case
     assert plain_body(digest, packed, BLOCK_BYTES) == packed
 
@@ -159,7 +159,7 @@ def test_what_cannot_be_unpacked_for_sure_is_kept_as_it_is(case: tuple[str, byte
 @pytest.mark.promise(12)
 @pytest.mark.parametrize("at", [0, 5, 9, 13, 16, 17, 100])
 def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
-    """Promise 12: a changed byte of a block or its header is an error for each piece in it."""
+    """Promise 12: a changed byte in a block is a named error for every body in the block."""
     packed = bodies_of([f"{number} {TEXT * 3}" for number in range(30)])
     put_bodies(segments, packed)
     flip(segments, at)
@@ -169,10 +169,7 @@ def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
 
 
 def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading pieces one after the other reads each block once.
-
-    A thousand bodies later, no more than a few blocks are held.
-    """
+    """Sequential reads load each block once, and the block cache stays bounded."""
     chance = random.Random(2)
     texts = [chance.randbytes(3000).hex() for _ in range(400)]
     packed = bodies_of(texts)
@@ -185,7 +182,7 @@ def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.Mo
 
 
 def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions that took turns are read in the order of positions, each block once."""
+    """Following interleaved sessions reads each block once and yields position order."""
     log = open_log(tmp_path / "s")
     for number in range(600):
         round_, session = divmod(number, 200)
@@ -202,7 +199,7 @@ def test_following_reads_each_block_once(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
-    """A check finds damage to blocks that are cached."""
+    """A check reads the disk and finds damage in a block that memory holds intact."""
     log = open_log(tmp_path / "s")
     put(log, os.urandom(500), "a")
     log.close()
@@ -214,7 +211,7 @@ def test_checking_looks_at_the_disk(tmp_path: Path) -> None:
 
 
 def test_short_sessions_share_a_block(tmp_path: Path) -> None:
-    """A store with many short sessions does not pay for a block with each of them."""
+    """Many short sessions share blocks instead of having one each."""
     log = open_log(tmp_path / "s")
     for number in range(200):
         put(log, f"what is said in session {number} and in others".encode() * 3, f"session {number}")
@@ -223,12 +220,12 @@ def test_short_sessions_share_a_block(tmp_path: Path) -> None:
     segments = log._partition._segments
     assert [log.read(head.session).__next__().payload for head in log.heads()] != []
     assert len(segments._blocks._kept) == 1
-    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and all the rest
+    assert stored(segments) < 200 * (24 + 20 + 20)  # salt and leaf, id, and other columns
     log.close()
 
 
 def test_a_block_closes_in_time() -> None:
-    """No block of several pieces exceeds the bytes that may be read for one of them."""
+    """A block of several bodies never exceeds the bytes read for one of them."""
     filler = BlockBuilder()
     spots = [filler.add([bytes(20_000), bytes(10_000)]) for _ in range(9)]
     filler.limit = BLOCK_BYTES
@@ -255,6 +252,6 @@ def test_squeezed_values_come_back(value: bytes) -> None:
     "spoilt", [b"", b"\x07value", pack_value(b"value" * 1000)[:-2], pack_value(b"value" * 1000)[:3]]
 )
 def test_a_squeezed_value_that_is_none_is_damage(spoilt: bytes) -> None:
-    """Promise 12: bytes that cannot be a packed value are `DamagedError`."""
+    """Promise 12: an invalid compressed value is `DamagedError` and nothing else."""
     with pytest.raises(DamagedError):
         unpack_value(spoilt)

@@ -1,4 +1,4 @@
-"""The bytes of a chunk: commits as columns, which give back every payload byte for byte."""
+"""The bytes of a chunk: commits as columns, from which every payload comes back exactly."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Batch = tuple[int, list[tuple[int, ev.Event] | DeltaRun]]
 
 batches = items().map(lambda batch: encode(batch[1], batch[0]))
 ALIKE = b"\x94\x03\x00\xc2\x91\x98\x01\x00\x02\x91\x92\xa1p\xa1t\xc4\x00\xc4\x02ab\xc4\x04cdef\xa5texts"
-"""A batch with one run, as bytes: what is changed in it looks like one, and is none."""
+"""Bytes of a batch with one run, to be changed into something that only looks like one."""
 
 
 @st.composite
 def broken_batches(draw: st.DrawFn) -> bytes:
-    """Bytes that look like a batch with a run, with some of them changed, or cut off."""
+    """Bytes that look like a batch with a run, partly changed or cut off."""
     data = bytearray(draw(st.one_of(batches, st.just(ALIKE))))
     for _ in range(draw(st.integers(1, 4))):
         data[draw(st.integers(0, len(data) - 1))] = draw(st.integers(0, 255))
@@ -37,7 +37,7 @@ def broken_batches(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def commits(draw: st.DrawFn) -> list[Commit]:
-    """Consecutive commits of a session, with any payloads."""
+    """Successive commits of one session with the given payloads."""
     found: list[Commit] = []
     first, position = draw(st.integers(1, 2**40)), draw(st.integers(1, 2**40))
     for payload in draw(st.lists(st.one_of(batches, broken_batches(), st.binary(max_size=80)), min_size=1, max_size=8)):
@@ -57,7 +57,7 @@ def commits(draw: st.DrawFn) -> list[Commit]:
 @QUICK
 @given(commits())
 def test_every_commit_comes_back(known: list[Commit]) -> None:
-    """Every commit of a chunk comes back byte for byte, with its deltas' texts and times."""
+    """Every payload of a chunk comes back exactly, with the text and time of every delta."""
     assert decode_chunk(b"".join(encode_chunk("session", known)), "session", known[0].first) == known
 
 
@@ -65,7 +65,7 @@ def test_every_commit_comes_back(known: list[Commit]) -> None:
     "head", [b"\x94\x03\x00\xc2\x91", b"\x94\x03\x00\xc2\x91\x98\x01\x00\x01", b"\x94\x03\x00\xc2\xdd\xff\xff\xff\xff"]
 )
 def test_a_payload_of_any_depth_is_kept(head: bytes) -> None:
-    """A payload that nests too deep to be parsed is stored as it is, and stops no fold."""
+    """A payload nested too deeply to inspect is stored unchanged and stops no fold."""
     known = [Commit("s", 1, 1, 1, 0, 0, head + b"\x91" * 200_000 + b"\x98\x01", None, bytes(16), bytes(8))]
     assert decode_chunk(b"".join(encode_chunk("s", known)), "s", 1) == known
     table = b"\x9d" + b"\x91" * 200_000
@@ -75,7 +75,7 @@ def test_a_payload_of_any_depth_is_kept(head: bytes) -> None:
 
 @pytest.mark.parametrize("gap", [3, 300, 70_000, -5, 2**40])
 def test_gaps_of_every_width_come_back(gap: int) -> None:
-    """Times of one, two, four and eight bytes each come back as they were."""
+    """Time gaps of one, two, four and eight bytes come back exactly."""
     key = ("part", "text")
     flat = [
         slot for number in range(40) for slot in (key, f" word {number}", 10**12 + number * 7 + gap * (number > 20))
@@ -96,7 +96,7 @@ def test_gaps_of_every_width_come_back(gap: int) -> None:
     st.data(),
 )
 def test_what_is_no_chunk_is_damage(found: list[Batch], data: st.DataObject) -> None:
-    """Promise 12: a changed chunk is `DamagedError` with its place, or other commits."""
+    """Promise 12: a chunk with changed bytes raises `DamagedError` or yields other commits."""
     payloads = [encode(batch, time) for time, batch in found]
     known = [
         Commit("s", number, 1, number, 0, 0, payload, None, bytes(16), bytes(8))
@@ -115,7 +115,7 @@ def test_what_is_no_chunk_is_damage(found: list[Batch], data: st.DataObject) -> 
 
 
 def test_a_column_is_cut_out_of_every_run() -> None:
-    """Texts and times of every run are cut out of the payloads, into columns of their own."""
+    """A chunk groups the texts and the times of all its runs, and leaves none in payloads."""
     run = DeltaRun.from_flat([slot for number in range(90) for slot in (("p", "text"), "text", number)])
     payload = encode([run, replace(run, text="TEXT" * 90)], 0)
     rows, lengths, gaps, texts = encode_chunk("s", [Commit("s", 1, 180, 1, 0, 0, payload, None, bytes(16), bytes(8))])

@@ -1,0 +1,47 @@
+"""`events`: print every event of a session."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from projections.cli import output
+from projections.cli.exits import UsageFault
+from projections.cli.options import JSON, SESSION
+from projections.cli.store_option import reading_session
+from projections.reports.wording import moment
+
+__all__ = ["run"]
+
+
+def run(
+    context: typer.Context,
+    session: SESSION,
+    *,
+    first: Annotated[int, typer.Option("--from", min=1, metavar="V", help="First version.")] = 1,
+    last: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="V", help="Last version [default: the newest].")
+    ] = None,
+    json: JSON = False,
+) -> None:
+    """Print every event of a session in order.
+
+    Inherited events, and events that a rollback hides, are printed, too. With --json each event is
+    an object on a line of its own, so that a history of any length can be streamed.
+    """
+    from eventlog.errors import NotFoundError
+    from projections.reports.event_json import event_kind, event_record, event_summary
+
+    if last is not None and last < first:
+        raise UsageFault(f"--to {last} is before --from {first}: no version is in between")
+    with reading_session(context, session) as handle:
+        if first > handle.version:
+            raise NotFoundError("version", str(first), session=handle.id)
+        for recorded in handle.events(after=first - 1, upto=last):
+            if json:
+                output.document(event_record(recorded))
+                continue
+            event, time = recorded.event, moment(recorded.time)
+            summary = f"{event_kind(event):<25} {event_summary(event)}"
+            output.line(f"{recorded.version:>7}  {time}  {summary}".rstrip())

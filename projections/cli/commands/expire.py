@@ -1,0 +1,68 @@
+"""`expire`: erase the least recently used sessions."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from projections.cli import output, times
+from projections.cli.exits import UsageFault
+from projections.cli.options import DRY_RUN, JSON
+from projections.cli.store_option import reading, writing
+from projections.reports.wording import counted
+
+__all__ = ["run"]
+
+_FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def run(
+    context: typer.Context,
+    *,
+    age: Annotated[
+        str | None,
+        typer.Option("--age", metavar="TIME", help=f"Keep sessions with an event in this time: {times.DURATION}."),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=0, metavar="N", help="Keep N sessions; sub-sessions do not count.")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option("--size", metavar="BYTES", help="Keep so many bytes of events and texts, as in 500M (or K, G)."),
+    ] = None,
+    scope: Annotated[
+        str | None, typer.Option("--scope", metavar="SCOPE", help="Consider only the sessions of this scope.")
+    ] = None,
+    dry_run: DRY_RUN = False,
+    json: JSON = False,
+) -> None:
+    """Erase the least recently used sessions, down to given limits.
+
+    Whole sessions are erased until the store is within all limits given. Sub-sessions are erased
+    with their session; forks are kept with their history; a session that a program is running
+    stays.
+    """
+    with reading(context) if dry_run else writing(context) as store:
+        result = store.expire(
+            age=times.milliseconds("--age", age), count=count, size=_bytes(size), scope=scope, dry_run=dry_run
+        )
+    output.answer(
+        {"erased": list(result.erased), "running": list(result.running), "dry_run": dry_run},
+        *(f"{name} would be erased" if dry_run else f"{name} is erased" for name in result.erased),
+        f"{counted(len(result.erased), 'session')} {'would be erased' if dry_run else 'erased'}",
+        *(f"{name} is being run, and {'would stay' if dry_run else 'stays'}" for name in result.running),
+        json=json,
+    )
+
+
+def _bytes(text: str | None) -> int | None:
+    if text is None:
+        return None
+    matched = re.fullmatch(r"(\d{1,15})([kmg]?)b?", text.lower())
+    if matched is None:
+        from eventlog.errors import brief
+
+        raise UsageFault(f"--size {brief(text)} is no size; give a number, and K, M or G, as in 500M")
+    return int(matched[1]) * _FACTORS[matched[2]]

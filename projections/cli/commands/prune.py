@@ -1,0 +1,95 @@
+"""`prune`: clear old tool results from the view."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from projections.cli import output
+from projections.cli.options import DRY_RUN, JSON, SESSION
+from projections.cli.part_table import print_parts
+from projections.cli.store_option import reading_session, writing_session
+from projections.cli.window_options import (
+    INSIDE,
+    POLICY,
+    UNKNOWN,
+    WindowOptions,
+    window_of,
+    with_window_options,
+)
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from projections.window import ContextWindow
+    from projections.window.report import PrunePreview
+
+__all__ = ["run"]
+
+
+@with_window_options
+def run(
+    context: typer.Context,
+    session: SESSION,
+    *,
+    policy: POLICY = None,
+    dry_run: DRY_RUN = False,
+    inside: INSIDE = False,
+    window: WindowOptions,
+    json: JSON = False,
+) -> None:
+    """Clear old tool results from the view where that is worth it.
+
+    The full results stay in the session: `eventlog recall` prints them, `eventlog undo` returns
+    them to the view.
+    """
+    from projections.window.report import preview_prune
+
+    with ExitStack() as stack:
+        handle = stack.enter_context((reading_session if dry_run else writing_session)(context, session))
+        pruning = window_of(handle, window)
+        before = pruning.tokens
+        plan = preview_prune(pruning, policy=policy, inside=inside)
+        if plan.parts and not dry_run:
+            stack.enter_context(handle.lease())
+            pruning.catch_up()  # the lease has settled what a dead owner left open
+            plan = preview_prune(pruning, policy=policy, inside=inside)
+            pruning.prune(inside=inside, policy=policy)
+            pruning.catch_up()
+        if json:
+            output.document(_document(pruning, plan, before, dry_run=dry_run))
+        else:
+            _print(pruning, plan, dry_run=dry_run)
+
+
+def _document(window: ContextWindow, plan: PrunePreview, before: int, *, dry_run: bool) -> dict[str, Any]:
+    names = ("id", "message", "tool", "title", "tokens")
+    return {
+        "session": window.session.id,
+        "version": window.session.version,
+        "dry_run": dry_run,
+        "enabled": plan.enabled,
+        "policy": plan.policy,
+        "inside": plan.inside,
+        "usable": window.usable,
+        "freed": plan.freed,
+        "tokens_before": before,
+        "tokens_after": None if dry_run else window.tokens,
+        "parts": [{name: getattr(part, name) for name in names} for part in plan.parts],
+    }
+
+
+def _print(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -> None:
+    if not plan.enabled:
+        output.line("pruning is switched off, by the context policy or by EVENTLOG_PRUNE")
+        return
+    if not plan.parts:
+        because = f"; {UNKNOWN}" if window.limits is None else ""
+        output.line(f"nothing is worth pruning by the policy {plan.policy}{because}")
+        return
+    print_parts(plan.parts)
+    verb = "would be cleared" if dry_run else "cleared"
+    after = "" if dry_run else f"; the next request has {counted(window.tokens, 'token')}"
+    results, tokens = counted(len(plan.parts), "result"), counted(plan.freed, "token")
+    output.line(f"{results} of {tokens} {verb} by the policy {plan.policy}{after}")

@@ -1,0 +1,33 @@
+"""`scrub`: remove redacted and erased content from every file."""
+
+from __future__ import annotations
+
+import typer
+
+from projections.cli import output
+from projections.cli.options import JSON
+from projections.cli.store_option import writing
+from projections.reports.wording import counted
+
+__all__ = ["run"]
+
+
+def run(context: typer.Context, *, json: JSON = False) -> None:
+    """Remove redacted and erased content from every file.
+
+    The store is rewritten; no other program may have it open. `eventlog verify` still passes. The
+    next `eventlog backup` removes the content from a backup.
+
+    This is not the scrub of file systems, which reads everything to check its hashes: `eventlog
+    verify` does that.
+    """
+    from msgspec.structs import asdict
+
+    with writing(context) as store:
+        result = store.scrub()
+    output.answer(
+        asdict(result),
+        f"{counted(result.emptied, 'append')} emptied, {counted(result.erased, 'session')} erased; "
+        f"{counted(result.bytes_after, 'byte')} are left",
+        json=json,
+    )

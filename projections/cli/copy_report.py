@@ -1,0 +1,27 @@
+"""The result of copying a store; `backup` and `restore` print it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from projections.cli import output
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from eventlog.maintenance.backup import BackupResult
+
+__all__ = ["print_copy"]
+
+
+def print_copy(result: BackupResult, to: Path, *, json: bool) -> None:
+    """Print what was copied to a directory."""
+    from msgspec.structs import asdict
+
+    how = "whole" if result.whole else "what is new"
+    output.answer(
+        {"to": str(to), **asdict(result)},
+        f"{to}: {counted(result.events, 'event')} copied ({how}), "
+        f"{counted(result.sessions, 'session')} up to position {result.position}",
+        json=json,
+    )

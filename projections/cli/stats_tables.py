@@ -1,0 +1,61 @@
+"""The numbers of a session as tables for people; `stats` and `demo` print them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from projections.cli import output
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from eventlog import Session
+    from projections.reports.stats import SessionStats
+    from projections.reports.usage import UsageTotals
+    from projections.view.model_view import ModelView
+
+__all__ = ["print_session_stats"]
+
+
+def print_session_stats(session: Session) -> None:
+    """Print a session's numbers for people."""
+    from projections.reports.stats import session_stats
+    from projections.reports.usage import session_usage
+    from projections.view.model_view import ModelView
+
+    stats = session_stats(session)
+    view = ModelView.of(session)
+    output.table(["session", session.id], _session_rows(stats, view), numbers=[session.id])
+    if stats.tools:
+        columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
+        rows = [[getattr(tool, name) for name in columns] for tool in stats.tools]
+        output.table(columns, rows, numbers=columns[1:])
+    tree = session_usage(session).tree
+    whole = {"own": stats.usage, "inherited": stats.inherited_usage, "tree": tree if tree != stats.usage else []}
+    if any(whole.values()):
+        columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
+        rows = [
+            [whose, *(getattr(totals, name) for name in columns[:-1]), _cost(totals)]
+            for whose, by_model in whole.items()
+            for totals in by_model
+        ]
+        names = [name.replace("_", " ") for name in columns]
+        output.table(["spent", *names], rows, numbers=names[1:])
+
+
+def _cost(totals: UsageTotals) -> str:
+    if totals.unpriced == totals.calls:
+        return "unknown"
+    unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost" if totals.unpriced else ""
+    return f"${totals.cost}{unpriced}"
+
+
+def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:
+    parts = ", ".join(f"{count} {kind}" for kind, count in stats.parts.items())
+    return [
+        ("version", stats.version),
+        ("events", f"{stats.events} own, {stats.inherited} inherited, {stats.hidden} hidden by rollback"),
+        ("deltas", f"{stats.deltas} of {counted(stats.delta_characters, 'character')}"),
+        ("messages", f"{stats.user_messages} user, {stats.assistant_messages} assistant"),
+        ("parts", parts or "none"),
+        ("view", f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}"),
+    ]

@@ -1,0 +1,61 @@
+"""A view as text for people; `view` and `demo` print it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from projections.cli import output
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from projections.view.model_view import ModelView
+    from projections.view.neutral import File, NeutralPart
+
+__all__ = ["print_view", "shortened"]
+
+
+def print_view(view: ModelView, *, longest: int | None = None) -> None:
+    """Print a view for people, each part cut to `longest` characters."""
+    from projections.view.neutral import Result
+
+    for segment in view.system:
+        output.heading("system")
+        output.block(shortened(segment, longest))
+    for message in view.messages:
+        output.heading(message.role)
+        for part in message.parts:
+            if longest is None and isinstance(part, Result):
+                output.block(part.output, "<! " if part.error else "<- ")
+                for file in part.files:
+                    output.block("<- " + _file(file))
+            else:
+                output.block(shortened(_part_text(part), longest))
+    output.heading(f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}, version {view.version}")
+
+
+def shortened(text: str, longest: int | None) -> str:
+    """Return the text, cut with a note of its length if it is longer."""
+    if longest is None or len(text) <= longest:
+        return text
+    return f"{text[:longest]}… ({counted(len(text), 'character')})"
+
+
+def _part_text(part: NeutralPart) -> str:
+    from projections.view.neutral import Call, File, Reasoning, Result
+
+    match part:
+        case Reasoning():
+            return output.marked(part.text, "~ ")
+        case Call():
+            return output.safe(f"-> {part.tool}({part.input}) [{part.call}]", one_line=True)
+        case Result():
+            files = "".join("\n<- " + _file(file) for file in part.files)
+            return output.marked(part.output, "<! " if part.error else "<- ") + files
+        case File():
+            return _file(part)
+        case _:
+            return part.text
+
+
+def _file(file: File) -> str:
+    return output.safe(f"file {file.mime} {file.filename or ''}".rstrip(), one_line=True)

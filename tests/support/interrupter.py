@@ -1,0 +1,29 @@
+"""Throw an exception at the n-th place in the engine where a signal may arrive."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import eventlog
+
+ENGINE = str(Path(eventlog.__file__).parent)
+
+
+class Interrupter:
+    """A profiler that throws at the n-th place where a signal may arrive."""
+
+    def __init__(self, at: int, kind: type[BaseException]) -> None:
+        self.left = at
+        self.kind = kind
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        """Throw at this place, if it is the one in the engine."""
+        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(ENGINE):
+            return
+        self.left -= 1
+        if not self.left:
+            sys.setprofile(None)
+            raise self.kind

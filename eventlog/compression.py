@@ -51,8 +51,8 @@ def unpack(packed: bytes | memoryview) -> bytes:
 def decompress(data: bytes | memoryview, size: int) -> bytes:
     """Return the `size` bytes of one zstandard frame; ValueError if it does not hold as many.
 
-    A frame states its size, and zstandard allocates what the frame states: a frame that states another
-    size is refused before that.
+    A frame states its size, and zstandard allocates what the frame states: a frame that states
+    another size is refused before that.
     """
     import zstandard
 

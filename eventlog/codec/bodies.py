@@ -115,8 +115,7 @@ def _pieces(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:
 
 
 def _decompressed(body: Body, data: memoryview) -> Iterator[bytes]:
-    """Yield what a zstandard frame holds, piece by piece; a frame that states another size is
-    damage.
+    """Yield what a zstandard frame holds; a frame that states another size is damage.
 
     zstandard allocates what a frame states, so the sizes are compared first.
     """

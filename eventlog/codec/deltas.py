@@ -204,9 +204,7 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
         return DeltaRun.from_flat(flat) if flat else None
 
     def pieces(self, characters: int) -> list[DeltaRun]:
-        """Return the run cut into runs of at most so many characters each, or of one longer
-        delta.
-        """
+        """Cut the run into runs of at most so many characters each, or of one longer delta."""
         if len(self.text) <= characters:
             return [self]
         runs: list[DeltaRun] = []

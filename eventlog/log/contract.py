@@ -128,9 +128,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def emptied(self) -> bool:
-        """Whether redacted or erased content was removed, so that only the leaf's hash is
-        stored.
-        """
+        """Whether redacted or erased content was removed: only the leaf's hash is left."""
         return len(self.leaf) == _HASH_BYTES
 
     @property
@@ -262,8 +260,9 @@ class Log(BodyStore):
         return self
 
     def of(self, session: str) -> BodyStore:
-        """Return the bodies and derived values of a session, under its family's key if
-        encrypted.
+        """Return the bodies and derived values of a session, under its family's key.
+
+        Without encryption they are those of the log.
         """
         del session
         return self
@@ -328,8 +327,9 @@ class Log(BodyStore):
 
     @abstractmethod
     def wait_after(self, position: int, timeout: float) -> bool:
-        """Block until any writer commits an event after `position`; False after `timeout`
-        seconds.
+        """Block until any writer commits an event after `position`.
+
+        Returns False after `timeout` seconds.
         """
 
     @abstractmethod

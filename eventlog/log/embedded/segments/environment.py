@@ -169,9 +169,7 @@ class Environment:
                 size //= 2  # address space is limited here; the map grows when it is full
 
     def _open_trees(self, names: Sequence[str], *, read_only: bool) -> dict[str, Any]:
-        """Open the trees; another process may have grown the map since the environment was
-        opened.
-        """
+        """Open the trees, adopting a map that another process has grown."""
         while True:
             try:
                 if read_only:
@@ -218,7 +216,7 @@ class Environment:
                 time.sleep(1e-3)
 
     def writing(self, job: Callable[[lmdb.Transaction[bytes]], R]) -> R:
-        """Run a job in one synced write transaction, repeated if the map has to grow."""
+        """Run a job in one synced write transaction, repeated if the map must grow."""
         try:
             with self._writing:
                 self._env.reader_check()

@@ -1,4 +1,4 @@
-"""Zstandard for large texts: a byte for the method (0 plain, 1 zstandard), then the data; one pair of coders a thread."""
+"""Compressed values: one byte for the method (0 plain, 1 zstandard), then the data."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import threading
 from hashlib import sha256
 from typing import Any
 
-__all__ = ["loosened", "pack", "tightened"]
+__all__ = ["PLAIN", "ZSTANDARD", "coders", "compressed_body", "decompress", "pack", "plain_body", "unpack"]
 
-_PLAIN, _ZSTANDARD = 0, 1
-PLAIN_MARK, ZSTANDARD_MARK = bytes((_PLAIN,)), bytes((_ZSTANDARD,))
+PLAIN, ZSTANDARD = 0, 1
+PLAIN_MARK, ZSTANDARD_MARK = bytes((PLAIN,)), bytes((ZSTANDARD,))
 _LEVEL = 3
 _compressors = threading.local()
 
 
 def coders() -> tuple[Any, Any]:
-    """The thread's own compressor and decompressor: they are not safe to share."""
+    """Return the thread's own compressor and decompressor, which threads must not share."""
     pair = getattr(_compressors, "pair", None)
     if pair is None:
         import zstandard  # 8 ms that a program without large texts need not spend
@@ -25,32 +25,77 @@ def coders() -> tuple[Any, Any]:
     return pair
 
 
-def pack(data: bytes) -> bytes:
-    """The packed form of a body's bytes."""
-    packed: bytes = coders()[0].compress(data)
-    return ZSTANDARD_MARK + packed if len(packed) < len(data) else PLAIN_MARK + data
+def pack(data: bytes, *, least: int = 0, gain: int = 1) -> bytes:
+    """Return the packed form of some bytes.
+
+    They stay plain below `least` bytes, and where compression saves fewer than `gain`.
+    """
+    if len(data) >= least:
+        packed: bytes = coders()[0].compress(data)
+        if len(packed) + gain <= len(data):
+            return ZSTANDARD_MARK + packed
+    return PLAIN_MARK + data
 
 
-def tightened(packed: bytes) -> bytes:
-    """The smallest packed form of a body: for whoever keeps it where nothing compresses it any more."""
+def unpack(packed: bytes | memoryview) -> bytes:
+    """Return the bytes of a packed form; ValueError if it cannot be read."""
+    data = memoryview(packed)[1:]
+    method = packed[0] if packed else None
+    if method == PLAIN:
+        return bytes(data)
+    if method != ZSTANDARD:
+        raise ValueError("compressed by an unknown method")
+    return decompress(data, _frame_size(data))
+
+
+def decompress(data: bytes | memoryview, size: int) -> bytes:
+    """Return the `size` bytes of one zstandard frame; ValueError if it does not hold as many.
+
+    A frame states its size, and zstandard allocates what the frame states: a frame that states
+    another size is refused before that.
+    """
+    import zstandard
+
+    if _frame_size(data) != size:
+        raise ValueError("a zstandard frame of another size")
+    try:
+        plain: bytes = coders()[1].decompress(data, max_output_size=size)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    return plain
+
+
+def _frame_size(data: bytes | memoryview) -> int:
+    """Return the size that a zstandard frame states; ValueError if it states none."""
+    import zstandard
+
+    try:
+        size: int = zstandard.frame_content_size(data)
+    except zstandard.ZstdError as error:
+        raise ValueError(str(error)) from error
+    if size < 0:
+        raise ValueError("a zstandard frame that does not state its size")
+    return size
+
+
+def compressed_body(packed: bytes) -> bytes:
+    """Return the smallest packed form of a body, for a store that does not compress it again."""
     return pack(packed[1:]) if packed[:1] == PLAIN_MARK else packed
 
 
-def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
-    """The packed form by the method "plain" of a body of at most `most` bytes; `packed` itself of what is larger or is no such body.
+def plain_body(digest: bytes, packed: bytes, most: int) -> bytes:
+    """Return the plain packed form of a body, for a store that compresses bodies together.
 
-    For whoever compresses many bodies together.
+    A body of `most` bytes or more, or one that is damaged, is returned as it is.
     """
     if packed[:1] != ZSTANDARD_MARK:
         return packed
-    import zstandard
-
-    data = packed[1:]
+    data = memoryview(packed)[1:]
     try:
-        size: int = zstandard.frame_content_size(data)
-        if not 0 <= size < most:
+        size = _frame_size(data)
+        if size >= most:
             return packed
-        plain: bytes = coders()[1].decompress(data, max_output_size=size)
-    except zstandard.ZstdError:
+        plain = decompress(data, size)
+    except ValueError:
         return packed
     return PLAIN_MARK + plain if sha256(plain).digest() == digest else packed

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import CallError, DamagedError, KeyMissingError, KeysError, StorageError, TooNewError
-from eventlog.log.contract import Commit, Log
+from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
+from eventlog.log.contract import Log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
     from eventlog.encryption.keys import KeySource
-    from eventlog.encryption.log import EncryptedLog
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["LOST_NOTE", "forget_keys", "may_lose_key", "of_what_is_stored", "open_log", "place_of", "require_keys"]
+__all__ = ["LOST_NOTE", "open_log", "place_of"]
 
 LOST_NOTE = "1"
 """What a store notes whose own key is not known any more."""
@@ -149,41 +148,3 @@ def _own(path: Path, note: str, ring: KeyRing) -> Family | None:
     if own is None or own.check() != check:
         raise KeysError(f"these are not the keys of {path}")
     return own
-
-
-def forget_keys(log: Log) -> None:
-    """Destroy the keys of all families of which everything is erased."""
-    encrypted = _as_encrypted(log)
-    if encrypted is not None:
-        encrypted.forget()
-
-
-def require_keys(log: Log) -> None:
-    """Raise `KeyMissingError` for an encrypted log that was opened without keys."""
-    encrypted = _as_encrypted(log)
-    if encrypted is not None and encrypted.locked:
-        raise KeyMissingError("the store is encrypted, and was opened without its keys")
-
-
-def may_lose_key(log: Log, parent: str) -> bool:
-    """Whether a fork that was just committed may lose its key, because its parent was erased in the same moment."""
-    encrypted = _as_encrypted(log)
-    return encrypted is not None and encrypted.erased(parent)
-
-
-def _as_encrypted(log: Log) -> EncryptedLog | None:
-    if log.engine is log:
-        return None
-    from eventlog.encryption.log import EncryptedLog
-
-    return log if isinstance(log, EncryptedLog) else None
-
-
-def of_what_is_stored(
-    log: Log, changes: Mapping[str, Callable[[Commit], Commit]]
-) -> Mapping[str, Callable[[Commit], Commit]]:
-    """Changes of commits as they were appended as changes of commits as they are stored."""
-    encrypted = _as_encrypted(log)
-    if encrypted is not None:
-        return encrypted.reencrypt(changes)
-    return changes

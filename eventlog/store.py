@@ -42,12 +42,12 @@ from eventlog.errors import (
     giving_way_to,
 )
 from eventlog.history.catalog import SessionInfo, entry_of, info_of
-from eventlog.history.lineage import END, Stream
+from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import head_of
 from eventlog.integrity.fork_anchor import prefix_head
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
-from eventlog.open_log import may_lose_key, open_log
+from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.inputs import model_of
 from eventlog.session.owner import Owner
@@ -296,20 +296,20 @@ class Store(Keeping):
         if id is not None:
             require(str, id, "an id is a str")
         session = ids.check_id("session", id or self.new_id("ses_"))
-        streams: list[Stream] = []
+        streams: list[StreamRange] = []
         state = State()
         if isinstance(first, ev.SessionForked):
             streams, state = self.session(first.parent).inherited(first.at)
             first = msgspec.structs.replace(first, parent_head=prefix_head(self.log, streams, first.at))
         writer = self._writer(session)
         base = state.version
-        writer.committed.begin([*streams, Stream(session, base + 1, END)], state)
+        writer.committed.begin([*streams, StreamRange(session, base + 1, END)], state)
         try:
             writer.commit([(self.clock() if time is None else time, first)], creates_at=base)
         except AlreadyExistsError:
             head_of(self.log, session)  # an erased session is not there, and its id is not used again
             raise
-        if isinstance(first, ev.SessionForked) and may_lose_key(self.log, first.parent):
+        if isinstance(first, ev.SessionForked) and self.log.may_lose_key(first.parent):
             self.erase(session, reason="its parent was erased while it began")
             raise ErasedError(first.parent)
         with self._lock:

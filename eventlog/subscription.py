@@ -67,7 +67,7 @@ class Subscription:
 
     def look(self) -> Iterator[Recorded]:
         """What there is now, at most `BATCH` commits of it and what is accepted beyond them."""
-        commits = self.log.follow(self.position, BATCH)
+        commits = self.log.commits_after(self.position, BATCH)
         self.behind = self.stirred = bool(commits)
         session = self._session
         erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
@@ -81,7 +81,7 @@ class Subscription:
                         continue
                     if self._kinds is None or isinstance(recorded.event, self._kinds):
                         yield recorded
-            self.position = commit.position + commit.count - 1
+            self.position = commit.last_position
         if self._ahead is not None and len(commits) < BATCH:
             for recorded in _provisional(self._ahead(), session, self._told):
                 self.stirred = True
@@ -90,7 +90,7 @@ class Subscription:
 
     def may_find(self) -> bool:
         """Whether a look may find something.  Takes microseconds, as any command that is decided in an event loop does: it may ask."""
-        if self.log.wait_beyond(self.position, 0.0):
+        if self.log.wait_after(self.position, 0.0):
             return True
         return self._ahead is not None and any(
             writer.is_ahead for writer in self._ahead() if self._session in {None, writer.session}
@@ -112,7 +112,7 @@ def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Rec
         left = longest if deadline is None else min(longest, deadline - time.monotonic())
         if left <= 0:
             return
-        subscription.log.wait_beyond(subscription.position, left)
+        subscription.log.wait_after(subscription.position, left)
 
 
 def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:

@@ -64,7 +64,6 @@ OUTSIDE = {
     "zstandard": (
         "eventlog.codec.bodies",
         "eventlog.compression",
-        "eventlog.encryption.family",
         "eventlog.log.embedded.segments",
         "eventlog.state.archive",
         "projections.tokens.vocabulary",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from eventlog.append.pending import count_of
 from eventlog.append.writer import SessionWriter
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 
 __all__ = ["recent", "uncommitted"]
@@ -42,7 +42,7 @@ def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
         return [span._replace(position=0) for span in beyond if span is not None]
 
 
-def recent(writer: SessionWriter, after: int) -> list[Stretch] | None:
+def recent(writer: SessionWriter, after: int) -> list[DecodedCommit] | None:
     """The appends beyond version `after`, if this writer made all of them and not long ago.
 
     None: they are to be read.
@@ -56,13 +56,15 @@ def recent(writer: SessionWriter, after: int) -> list[Stretch] | None:
             if not writer.backlog.sent.is_done():
                 return None
             writer.catch_up()
-        found: list[Stretch] = []
+        found: list[DecodedCommit] = []
         version = writer.committed.certain
         for sent in reversed(writer.backlog.landed):
             if sent.last != version or version <= after or len(sent.append.payload) > KEPT_BYTES:
                 break
             version = sent.first - 1
-            found.append(Stretch(writer.session, sent.first, sent.last, sent.position, sent.append.epoch, sent.batch))
+            found.append(
+                DecodedCommit(writer.session, sent.first, sent.last, sent.position, sent.append.epoch, sent.batch)
+            )
         if not found or version != after:
             return None
         newest = found[0]

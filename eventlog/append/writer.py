@@ -37,7 +37,7 @@ from eventlog.errors import (
     RefusedError,
     StopError,
 )
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Committed, Log
 from eventlog.state.committed import CommittedState
@@ -522,7 +522,7 @@ class SessionWriter:
             self.catch_up()
         return self.committed.state
 
-    def ancestry(self) -> list[Stream]:
+    def ancestry(self) -> list[StreamRange]:
         """The streams of the session's history; nothing else is looked at."""
         with self.lock:
             return self.committed.ancestry()

@@ -1,1 +1,1 @@
-"""Events as bytes, and bytes as events."""
+"""Events to bytes and back."""

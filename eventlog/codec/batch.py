@@ -1,13 +1,13 @@
 """Events to bytes and back: the canonical encoding of one append.
 
-A batch is the MessagePack array `[schema, time, escaped, entries]`; `time` is UTC milliseconds, and each
-entry is `[0, milliseconds after time, event]` or a run of deltas (`deltas.py`, tag 1).  The encoding of a
-schema version never changes (golden files hold it), because digests are taken over it.
+A batch is the MessagePack array `[schema, time, escaped, entries]`; `time` is UTC milliseconds, and
+each entry is `[0, milliseconds after time, event]` or a run of deltas (`deltas.py`, tag 1). The
+encoding of a schema version never changes (golden files hold it), because digests are taken over
+it.
 
-Text with lone surrogates cannot be UTF-8.  A batch that has some is `escaped`: in every string of it, U+10FFFF stands
-for an escape, followed by four hexadecimal digits for a lone surrogate, or by U+10FFFF for itself.
-
-Not here: compression (the log's business) and meaning (`state/state.py`, `projections`).
+Text with lone surrogates cannot be UTF-8. A batch that has some is `escaped`: in each of its
+strings, U+10FFFF stands for an escape, followed by four hexadecimal digits for a lone surrogate, or
+by U+10FFFF for itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One append's events as they are stored."""
+    """The events of one append, as stored."""
 
     schema: int
     time: int
@@ -59,7 +59,7 @@ _TAGS = frozenset(cast("str", kind.__struct_config__.tag) for kind in KINDS)
 
 
 def encode(items: Iterable[Item], time: int) -> bytes:
-    """The canonical bytes of one append; `time` is the batch's time."""
+    """Return the canonical bytes of one append; `time` is the batch's time."""
     return encode_batch(batch_of(items, time))
 
 
@@ -71,20 +71,23 @@ os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, aft
 
 @cache
 def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
-    """Made when it is first needed: finding out the types of all events takes a quarter as long as the rest of the import."""
+    """Return the decoder of a type, made when it is first needed.
+
+    Inspecting the types of all events takes a quarter as long as the rest of the import.
+    """
     with _making:
         return msgspec.msgpack.Decoder(kind)
 
 
 def batch_of(items: Iterable[Item], time: int) -> Batch:
-    """The batch that `decode` will find in the bytes of these items."""
+    """Return the batch of these items, equal to what `decode` returns for its bytes."""
     return Batch(
         SCHEMA, time, False, [item if isinstance(item, DeltaRun) else Entry(item[0] - time, item[1]) for item in items]
     )
 
 
 def encode_batch(batch: Batch) -> bytes:
-    """The canonical bytes of a batch that this program made."""
+    """Return the canonical bytes of a batch of the current schema."""
     try:
         return _ENCODER.encode(batch)
     except UnicodeEncodeError:
@@ -95,7 +98,7 @@ def encode_batch(batch: Batch) -> bytes:
 def validate(event: Event) -> None:
     """Raise `CallError` unless every field of the event is of its type.
 
-    Structs are not checked when they are made, and what cannot be read back must not be written.
+    Structs are not validated when they are created, and what cannot be read must not be written.
     """
     try:
         try:
@@ -119,12 +122,15 @@ def _misfit(event: Event) -> str:
 
 
 def decode(payload: bytes) -> Batch:
-    """The batch in `payload`; `TooNewError`, `UnknownEventError` or `DamagedError` if that cannot be."""
+    """Decode a payload.
+
+    `TooNewError`, `UnknownEventError` or `DamagedError` if it cannot be read.
+    """
     return decode_sized(payload)[0]
 
 
 def decode_sized(payload: bytes) -> tuple[Batch, int]:
-    """The batch in `payload`, and how many events it holds."""
+    """Decode a payload; return the batch and its number of events."""
     try:
         batch: Batch = _decoder(Batch).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
@@ -144,7 +150,7 @@ def decode_sized(payload: bytes) -> tuple[Batch, int]:
 
 
 def _decode_slowly(payload: bytes) -> Batch:
-    """Escaped and older batches, and a typed error for what is neither."""
+    """Decode escaped and older batches; raise a typed error for other bytes."""
     if is_encrypted(payload):
         raise KeyMissingError("it is encrypted, and its key is not there")
     try:
@@ -182,7 +188,7 @@ V = TypeVar("V")
 
 
 def pack(value: msgspec.Struct) -> bytes:
-    """The bytes of a small value that is kept beside the events, lone surrogates included."""
+    """Return the bytes of a small value stored beside the events, lone surrogates included."""
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:
@@ -190,7 +196,7 @@ def pack(value: msgspec.Struct) -> bytes:
 
 
 def unpack(data: bytes, kind: type[V]) -> V:
-    """The value of `pack`; `DamagedError` if it cannot be read."""
+    """Return the value of `pack`; `DamagedError` if it cannot be read."""
     try:
         decoder = _decoder(cast("Any", kind))
         if data.startswith(_MARK):

@@ -1,8 +1,8 @@
 """Large texts by content: when a text becomes a body, its hash, and its packed bytes.
 
-A text over `INLINE` characters is stored once under the SHA-256 of its UTF-8 bytes and referred to by a `Body`; shorter
-ones stay inside the event, where a reference would not pay.  The packed form is one byte for the method (0 plain,
-1 zstandard) and the data.  Where the packed bytes lie is the log's business.
+A text over `INLINE` characters is stored once under the SHA-256 of its UTF-8 bytes and referred to
+by a `Body`; a shorter one stays inside the event, where a reference would not pay. The packed form
+is that of `compression.py`. Where the packed bytes lie is the log's business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from eventlog.values import Body, Content
 __all__ = ["INLINE", "MAX_BODY_BYTES", "digests_in", "from_file", "to_content", "to_file", "unpack"]
 
 INLINE = 1024
-"""Longest text, in characters, that is kept inside its event."""
+"""Longest text, in characters, that stays inside its event."""
 MAX_BODY_BYTES = 512 * 1024 * 1024
 """Largest body, in bytes of UTF-8."""
 
@@ -28,12 +28,18 @@ CHUNK = 1 << 20
 """Bytes read or written at a time when a body is streamed."""
 
 SMALL = 32 * 1024
-"""Largest body, in bytes, that is handed over plain: the log compresses small ones together when it folds them, which takes
-less room, and nobody has to wait for it."""
+"""Largest body, in bytes, that is appended plain.
+
+The log compresses small bodies together when it folds them, which takes less room and delays no
+caller.
+"""
 
 
 def to_content(text: str, bodies: dict[bytes, bytes]) -> Content:
-    """Return `text` itself, or a `Body` for it, whose packed bytes are added to `bodies`; `CallError` for what is no str."""
+    """Return `text` itself, or a `Body` for it, whose packed bytes are added to `bodies`.
+
+    `CallError` for what is no str.
+    """
     if type(text) is not str:
         require(str, text, "a text is a str")
     if len(text) <= INLINE:
@@ -48,7 +54,7 @@ def to_content(text: str, bodies: dict[bytes, bytes]) -> Content:
 
 
 def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
-    """Read UTF-8 text from a file object into a body, packed piece by piece; only the packed bytes are held.
+    """Read UTF-8 text from a file object into a body, holding only the packed bytes.
 
     `LimitError` over `MAX_BODY_BYTES`; ValueError if it is not UTF-8.
     """
@@ -70,73 +76,61 @@ def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
 
 
 def to_file(body: Body, packed: bytes, file: BinaryIO) -> None:
-    """Write a body's bytes to a file object piece by piece; `DamagedError` if they are not the ones it names.
+    """Write a body's bytes to a file object; `DamagedError` if they are not the ones it names.
 
-    What was written before the damage was seen is wrong, so the caller discards it.
+    Bytes may be written before the damage is found; the caller discards them.
     """
-    if packed[:1] == PLAIN_MARK:
-        file.write(unpack(body, packed).encode("utf-8", "surrogatepass"))
-        return
-    file.writelines(_unpacked(body, packed))
-
-
-def _unpacked(body: Body, packed: bytes) -> Iterator[bytes]:
-    """The bytes of a body that is compressed, piece by piece; `DamagedError`, at the latest at their end, if they are others."""
-    digest, size = sha256(), 0
-    with coders()[1].stream_reader(memoryview(packed)[1:]) as reader:
-        while True:
-            try:
-                piece: bytes = reader.read(CHUNK)
-            except Exception as error:
-                raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
-            size += len(piece)
-            if not piece or size > body.size:
-                break
-            digest.update(piece)
-            yield piece
-    if size != body.size or digest.digest() != body.digest:
-        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
+    file.writelines(_pieces(body, packed))
 
 
 def unpack(body: Body, packed: bytes) -> str:
-    """The text of a body; `DamagedError` if the bytes are not the ones it names."""
-    data = memoryview(packed)[1:]
-    if packed[:1] == ZSTANDARD_MARK:
-        try:
-            _refuse_bomb(body, data)
-            if body.size > CHUNK:
-                return _unpack_long(body, packed)
-            data = coders()[1].decompress(data, max_output_size=body.size)
-        except DamagedError:
-            raise
-        except Exception as error:
-            raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
-    elif packed[:1] != PLAIN_MARK:
-        raise DamagedError(f"body {body.digest.hex()} is packed by an unknown method")
-    if len(data) != body.size or sha256(data).digest() != body.digest:
-        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
-    return str(data, "utf-8", "surrogatepass")
+    """Return the text of a body; `DamagedError` if the bytes are not the ones it names.
 
-
-def _unpack_long(body: Body, packed: bytes) -> str:
-    """The same of a long body, piece by piece: never are all of its bytes there beside all of its text."""
+    The bytes are decoded piece by piece, so they are never all in memory beside all of the text.
+    """
     decode = codecs.getincrementaldecoder("utf-8")("surrogatepass").decode
     text = ""
     try:
-        for piece in _unpacked(body, packed):
+        for piece in _pieces(body, packed):
             text += decode(piece)  # grows in place, for nothing else refers to it
     except UnicodeDecodeError as error:
         raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
     return text
 
 
-def _refuse_bomb(body: Body, data: memoryview) -> None:
-    """Raise if a frame says that it unpacks to another size: zstandard makes room for what a frame says, whatever the limit."""
+def _pieces(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:
+    """Yield the bytes of a body piece by piece; `DamagedError`, at their end at the latest."""
+    method, data = packed[:1], memoryview(packed)[1:]
+    if method not in {PLAIN_MARK, ZSTANDARD_MARK}:
+        raise DamagedError(f"body {body.digest.hex()} is packed by an unknown method")
+    digest, size = sha256(), 0
+    for piece in _decompressed(body, data) if method == ZSTANDARD_MARK else (data,):
+        size += len(piece)
+        if size > body.size:
+            break
+        digest.update(piece)
+        yield piece
+    if size != body.size or digest.digest() != body.digest:
+        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
+
+
+def _decompressed(body: Body, data: memoryview) -> Iterator[bytes]:
+    """Yield what a zstandard frame holds; a frame that states another size is damage.
+
+    zstandard allocates what a frame states, so the sizes are compared first.
+    """
     import zstandard
 
-    said: int = zstandard.frame_content_size(data)
-    if body.size > MAX_BODY_BYTES or said not in {-1, body.size}:
-        raise ValueError(f"{said} bytes are not the {body.size} that were stored")
+    try:
+        stated: int = zstandard.frame_content_size(data)
+        if stated == body.size <= CHUNK:
+            yield coders()[1].decompress(data, max_output_size=stated)
+        elif body.size <= MAX_BODY_BYTES and stated in {-1, body.size}:
+            with coders()[1].stream_reader(data) as reader:
+                while piece := reader.read(CHUNK):
+                    yield piece
+    except (zstandard.ZstdError, ValueError) as error:
+        raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
 
 
 _DIGEST_BYTES = 32
@@ -145,10 +139,10 @@ _DIGEST = b"\xc4\x20"
 
 
 def digests_in(payload: bytes) -> set[bytes]:
-    """What may be hashes of bodies in a payload: all that are, and by chance others."""
-    found: set[bytes] = set()
+    """Return the 32-byte binaries of a payload: all hashes of bodies, and by chance others."""
+    candidates: set[bytes] = set()
     at = payload.find(_DIGEST)
     while at >= 0:
-        found.add(payload[at + 2 : at + 34])
+        candidates.add(payload[at + 2 : at + 34])
         at = payload.find(_DIGEST, at + 1)
-    return {digest for digest in found if len(digest) == _DIGEST_BYTES}
+    return {digest for digest in candidates if len(digest) == _DIGEST_BYTES}

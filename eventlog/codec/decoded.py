@@ -1,4 +1,4 @@
-"""Committed events in their place: one event, a run of deltas, an append."""
+"""Committed events with their versions, positions and times, as they are read."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from eventlog.errors import DamagedError, DataError
 from eventlog.events import Event
 from eventlog.log.contract import Commit
 
-__all__ = ["Recorded", "Span", "Stretch", "events_of", "spans_of", "stretch_of"]
+__all__ = ["DecodedCommit", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """An event in its place: what `Session.events()` and projections are given."""
+    """An event with its version and position: what `Session.events()` yields to projections."""
 
     session: str
     version: int
@@ -30,16 +30,19 @@ class Recorded(msgspec.Struct, frozen=True, gc=False):
 
 
 class Span(NamedTuple):
-    """One or more consecutive versions in their place: a single event, or a whole run of deltas.
+    """Consecutive versions: a single event, or a whole run of deltas.
 
-    `first` and `position` are those of the first; a run of n deltas has versions `first .. first + n - 1`.
+    `first` and `position` are those of the first event; a run of n deltas has versions `first ..
+    first + n - 1`.
     """
 
     session: str
     first: int
     position: int
     time: int
-    """UTC milliseconds of the first event; a run's later times are `item.times(time - item.start)`."""
+    """UTC milliseconds of the first event; a run's later times are `item.times(time -
+    item.start)`.
+    """
     epoch: int
     item: Event | DeltaRun
 
@@ -49,7 +52,7 @@ class Span(NamedTuple):
         return self.first + self.item.count - 1 if isinstance(self.item, DeltaRun) else self.first
 
     def events(self) -> list[Recorded]:
-        """The events one by one."""
+        """Return the events one by one."""
         session, first, position, time, epoch, item = self
         if not isinstance(item, DeltaRun):
             return [Recorded(session, first, position, time, epoch, item)]
@@ -57,7 +60,7 @@ class Span(NamedTuple):
         return list(map(Recorded, repeat(session), count(first), count(position), times, repeat(epoch), deltas))
 
     def cut(self, after: int, upto: int | None) -> Span | None:
-        """The part of the span in versions `after + 1 .. upto`, or None."""
+        """Return the part of the span in versions `after + 1 .. upto`, or None."""
         start = max(after + 1 - self.first, 0)
         count = self.last - self.first + 1
         stop = count if upto is None else min(count, upto + 1 - self.first)
@@ -72,37 +75,37 @@ class Span(NamedTuple):
         )
 
 
-class Stretch(msgspec.Struct, frozen=True, gc=False):
-    """Consecutive events of one append in their place, as they are decoded: for whoever takes in many of them at once."""
+class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
+    """The decoded events of one commit, or of a part of it, with their versions and positions."""
 
     session: str
     first: int
-    """Version of the first event …"""
+    """Version of the first event."""
     last: int
-    """… and of the last."""
+    """Version of the last event."""
     position: int
     """Position of the first event."""
     epoch: int
     batch: Batch
 
     def spans(self) -> list[Span]:
-        """The same piece by piece."""
+        """Return the events as spans, with runs of deltas whole."""
         session, version, position, epoch, batch = self.session, self.first, self.position, self.epoch, self.batch
         base = batch.time
-        found: list[Span] = []
+        spans: list[Span] = []
         for entry in batch.entries:
             if isinstance(entry, DeltaRun):
-                found.append(Span(session, version, position, base + entry.start, epoch, entry))
+                spans.append(Span(session, version, position, base + entry.start, epoch, entry))
                 length = entry.count
             else:
-                found.append(Span(session, version, position, base + entry.after, epoch, entry.event))
+                spans.append(Span(session, version, position, base + entry.after, epoch, entry.event))
                 length = 1
             version += length
             position += length
-        return found
+        return spans
 
-    def cut(self, after: int, upto: int | None) -> Stretch | None:
-        """The part of it in versions `after + 1 .. upto`, or None."""
+    def cut(self, after: int, upto: int | None) -> DecodedCommit | None:
+        """Return the part in versions `after + 1 .. upto`, or None."""
         first = max(self.first, after + 1)
         last = self.last if upto is None else min(self.last, upto)
         if first > last:
@@ -116,37 +119,41 @@ class Stretch(msgspec.Struct, frozen=True, gc=False):
                 entries.append(entry.cut(start, stop) if isinstance(entry, DeltaRun) else entry)
             version += length
         batch = Batch(self.batch.schema, self.batch.time, False, entries)
-        return Stretch(self.session, first, last, self.position + first - self.first, self.epoch, batch)
+        return DecodedCommit(self.session, first, last, self.position + first - self.first, self.epoch, batch)
 
 
-def stretch_of(commit: Commit, after: int = 0, upto: int | None = None) -> Stretch | None:
-    """The events of a commit that have versions `after + 1 .. upto`; None if it has none, or was erased.
+def decode_commit(commit: Commit, after: int = 0, upto: int | None = None) -> DecodedCommit | None:
+    """Decode the events of a commit that have versions `after + 1 .. upto`.
 
-    Errors as `decode`, with the place, and `DamagedError` if there are not as many events as the commit says.
+    None if it has none, or was erased. Errors as in `decode`, with the place, and `DamagedError` if
+    there are not as many events as the commit says.
     """
     payload, first, length = commit.payload, commit.first, commit.count
     if not payload and commit.emptied:
         return None
     try:
-        batch, found = decode_sized(payload)
-        if found != length:
-            raise DamagedError(f"a commit of {length} events holds {found}")
+        batch, decoded_count = decode_sized(payload)
+        if decoded_count != length:
+            raise DamagedError(f"a commit of {length} events holds {decoded_count}")
     except DataError as error:
         raise type(error)(error.message, session=commit.session, version=first, position=commit.position) from error
     last = first + length - 1
-    stretch = Stretch(commit.session, first, last, commit.position, commit.epoch, batch)
+    decoded = DecodedCommit(commit.session, first, last, commit.position, commit.epoch, batch)
     if first > after and (upto is None or last <= upto):
-        return stretch
-    return stretch.cut(after, upto)
+        return decoded
+    return decoded.cut(after, upto)
 
 
 def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> list[Span]:
-    """The spans of a commit that hold versions `after + 1 .. upto`, with runs of deltas whole; none if it was erased."""
-    stretch = stretch_of(commit, after, upto)
-    return [] if stretch is None else stretch.spans()
+    """Return the spans of a commit in versions `after + 1 .. upto`; none if it was erased.
+
+    Runs of deltas are whole where the range holds them whole.
+    """
+    decoded = decode_commit(commit, after, upto)
+    return [] if decoded is None else decoded.spans()
 
 
 def events_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
-    """The events of a commit one by one."""
+    """Yield the events of a commit one by one."""
     for span in spans_of(commit, after, upto):
         yield from span.events()

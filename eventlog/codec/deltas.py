@@ -1,13 +1,12 @@
-"""A run of deltas: many `PartDelta` events of one session kept as columns instead of objects.
+"""A run of deltas: many `PartDelta` events of one session as columns instead of objects.
 
-A run is what streaming leaves behind between two other events.  Each delta of it is an event with its own
-version and its own time, and comes back exactly; but nothing here makes an object per delta unless
-asked to.  Not here: the buffer that collects deltas (`append/delta_buffer.py`), and the bytes of a batch (`batch.py`).
+Streaming leaves a run behind between two other events. Each delta of it is an event with its own
+version and its own time, and comes back exactly; an object per delta is made only on request.
 
-Columns: `keys` are the (part, field) pairs in order of first use; `which` gives each delta's key (empty: all the
-first); `lengths` their lengths in characters, `gaps` the milliseconds to the delta before (the first's is 0).
-Integer columns are unsigned, little-endian, of the smallest width of 1, 2 or 4 bytes; `gaps` may be
-8 bytes wide and is then signed, for clocks that were set back.
+Columns: `keys` are the (part, field) pairs in order of first use; `which` gives each delta's key
+(empty: all the first); `lengths` their lengths in characters, `gaps` the milliseconds to the delta
+before (the first's is 0). Integer columns are unsigned, little-endian, of the smallest width of 1,
+2 or 4 bytes; `gaps` may be 8 bytes wide and is then signed, for clocks that were set back.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ Key = tuple[str, str]
 """(part id, field)"""
 
 _DENSE = 8
-"""Times to a millisecond from which on looking for the milliseconds is quicker than looking at the times."""
+"""Deltas per millisecond from which on searching for the milliseconds is quicker than a loop."""
 _NARROW = 256
-"""Values that a column of one byte can hold."""
+"""Number of values of one byte."""
 _SIGNED = 8
 _FEW = 256
-"""Bytes whose sum is below the modulus of Adler-32, 65,521, whatever they are."""
+"""Most bytes whose sum is always below the modulus of Adler-32, 65,521."""
 _WIDTHS = {1: "B", 2: "H", 4: "I", _SIGNED: "q"}
 
 
 def pack_column(values: Sequence[int]) -> bytes:
-    """Integers as the narrowest column."""
+    """Return integers as the narrowest column."""
     try:
         return bytes(values)
     except ValueError:
@@ -55,11 +54,11 @@ def pack_column(values: Sequence[int]) -> bytes:
 
 
 def unpack_column(column: bytes, count: int) -> Sequence[int]:
-    """The integers of a column of `count` values."""
+    """Return the integers of a column of `count` values."""
     if len(column) == count:
         return column
-    width, rest = divmod(len(column), count)
-    if rest or width not in _WIDTHS:
+    width, remainder = divmod(len(column), count)
+    if remainder or width not in _WIDTHS:
         raise ValueError(f"a column of {len(column)} bytes cannot hold {count} values")
     unpacked = array(_WIDTHS[width], column)
     if byteorder == "big":  # pragma: no cover
@@ -68,7 +67,11 @@ def unpack_column(column: bytes, count: int) -> Sequence[int]:
 
 
 def sum_column(column: Sequence[int]) -> int:
-    """The sum of a column's integers.  Of bytes the lower half of an Adler-32 is that and 1, if they are few: four times as quick."""
+    """Return the sum of a column's integers.
+
+    For bytes the lower half of an Adler-32 is that sum and 1, up to 256 of them: four times as
+    quick as adding.
+    """
     if type(column) is not bytes:
         return sum(column)
     if len(column) <= _FEW:
@@ -77,11 +80,14 @@ def sum_column(column: Sequence[int]) -> int:
 
 
 def _gaps_of(times: list[int], unit: int) -> bytes:
-    """The milliseconds from each time to the next, as a column; the times are in milliseconds times `unit`."""
+    """Return the milliseconds from each time to the next, as a column.
+
+    The times are in milliseconds times `unit`.
+    """
     count = len(times)
     first, last = times[0] // unit, times[-1] // unit
     if 0 <= last - first < min(count // _DENSE, _NARROW) and sorted(times) == times:
-        # Many in each millisecond, as when a text comes at full speed: look for where a millisecond ends, not at each time.
+        # Many deltas in each millisecond, as at full speed: search for the end of each millisecond.
         gaps = bytearray(count)
         place = 0
         while first < last:
@@ -92,13 +98,13 @@ def _gaps_of(times: list[int], unit: int) -> bytes:
         return bytes(gaps)
     if unit != 1:
         times = [time // unit for time in times]
-    found = list(map(sub, times[1:], times))
-    found.insert(0, 0)
-    return pack_column(found)
+    differences = list(map(sub, times[1:], times))
+    differences.insert(0, 0)
+    return pack_column(differences)
 
 
 class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """`count` consecutive deltas.  `start` is the time of the first, in milliseconds after the batch's time."""
+    """`count` consecutive deltas; `start` is the time of the first, after the batch's time."""
 
     start: int
     count: int
@@ -143,37 +149,37 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
         )
 
     def times(self, base: int = 0) -> list[int]:
-        """The deltas' times in UTC milliseconds, when `base` is the batch's time."""
+        """Return the deltas' times in UTC milliseconds, when `base` is the batch's time."""
         gaps = unpack_column(self.gaps, self.count)
         times = accumulate(gaps, initial=base + self.start)
         next(times)  # the first gap is that to itself
         return list(times)
 
     def last_time(self, base: int = 0) -> int:
-        """The time of the last delta."""
+        """Return the time of the last delta."""
         return base + self.start + sum_column(unpack_column(self.gaps, self.count))
 
     def texts(self) -> list[str]:
-        """The deltas' texts."""
+        """Return the deltas' texts."""
         text, end = self.text, 0
         return [text[end : (end := end + length)] for length in unpack_column(self.lengths, self.count)]
 
     def key_column(self) -> list[Key]:
-        """Each delta's key."""
+        """Return each delta's key."""
         if not self.which:
             return [self.keys[0]] * self.count
         keys = self.keys
         return [keys[number] for number in unpack_column(self.which, self.count)]
 
     def deltas(self) -> list[PartDelta]:
-        """The deltas as events, in order."""
+        """Return the deltas as events, in order."""
         if not self.which:
             part, field = self.keys[0]
             return list(map(PartDelta, repeat(part), repeat(field), self.texts()))
         return [PartDelta(key[0], key[1], text) for key, text in zip(self.key_column(), self.texts(), strict=True)]
 
     def joined(self) -> dict[Key, str]:
-        """What the run adds to each key, whole: all a fold needs that does not ask for single deltas."""
+        """Return the whole text that the run adds to each key."""
         if len(self.keys) == 1:
             return {self.keys[0]: self.text}
         pieces: dict[Key, list[str]] = {key: [] for key in self.keys}
@@ -182,7 +188,7 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
         return {key: "".join(parts) for key, parts in pieces.items()}
 
     def cut(self, start: int, stop: int) -> DeltaRun:
-        """The run of deltas `start:stop` alone (indexes into this run, at least one delta)."""
+        """Return the run of deltas `start:stop` alone, at least one."""
         if start <= 0 and stop >= self.count:
             return self
         times = self.times()
@@ -192,26 +198,29 @@ class DeltaRun(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
         return DeltaRun.from_flat(list(flat))
 
     def without(self, keys: Collection[Key]) -> DeltaRun | None:
-        """The run without the deltas of these keys; None if nothing is left."""
+        """Return the run without the deltas of these keys; None if no delta is left."""
         columns = zip(self.key_column(), self.texts(), self.times(), strict=True)
-        kept = [slot for column in columns if column[0] not in keys for slot in column]
-        return DeltaRun.from_flat(kept) if kept else None
+        flat = [slot for column in columns if column[0] not in keys for slot in column]
+        return DeltaRun.from_flat(flat) if flat else None
 
     def pieces(self, characters: int) -> list[DeltaRun]:
-        """The run cut into runs of at most so many characters each, or of one longer delta."""
+        """Cut the run into runs of at most so many characters each, or of one longer delta."""
         if len(self.text) <= characters:
             return [self]
-        found: list[DeltaRun] = []
+        runs: list[DeltaRun] = []
         start = size = 0
         for index, text in enumerate(self.texts()):
             if index > start and size + len(text) > characters:
-                found.append(self.cut(start, index))
+                runs.append(self.cut(start, index))
                 start, size = index, 0
             size += len(text)
-        return [*found, self.cut(start, self.count)]
+        return [*runs, self.cut(start, self.count)]
 
     def validate(self) -> None:
-        """Raise ValueError unless the columns fit together (a stored run is checked once, when it is read)."""
+        """Raise ValueError unless the columns fit together.
+
+        A stored run is validated once, when it is read.
+        """
         if self.count < 1 or not self.keys:
             raise ValueError("an empty run of deltas")
         lengths = unpack_column(self.lengths, self.count)

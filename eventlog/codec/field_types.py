@@ -1,9 +1,8 @@
-"""A quick look at the types of an event's fields.
+"""A quick test of the types of an event's fields, compiled from their annotations.
 
-It is compiled from the annotations when a kind is first seen.
-It is certain of the types that nearly all fields have: text, whole numbers, truth values, bytes, None, literals, and
-structs and tuples of these.  Of anything else it is not certain: then `batch.validate` compares the event with what is read
-back from its bytes.
+It is certain of the types that nearly all fields have: text, whole numbers, truth values, bytes,
+None, literals, and structs and tuples of these. It is not certain of any other type: then
+`batch.validate` compares the event with what is decoded from its bytes.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ __all__ = ["SOUND"]
 
 _EXACT: frozenset[object] = frozenset((str, bool, bytes, NoneType))
 _WHOLE = f"-{1 << 63} <= {{0}} < {1 << 64}"
-"""The whole numbers that MessagePack has."""
+"""The range of MessagePack's integers."""
 
 
 class _Tests(dict[type, Callable[[Any], bool]]):
-    """A test of each struct, compiled when it is asked for."""
+    """The test of each struct, compiled when it is first asked for."""
 
     def __missing__(self, kind: type[msgspec.Struct]) -> Callable[[Any], bool]:
         test = self[kind] = _compiled(kind)
@@ -30,11 +29,11 @@ class _Tests(dict[type, Callable[[Any], bool]]):
 
 
 SOUND = _Tests()
-"""By kind, whether every field of a value is certainly of its type; False says only that it is not certain."""
+"""By struct: return whether every field is certainly of its type; False means not certain."""
 
 
 def _compiled(kind: type[msgspec.Struct]) -> Callable[[Any], bool]:
-    """One expression over all fields: a loop over them takes three times as long."""
+    """Compile one expression over all fields: a loop over them takes three times as long."""
     names: dict[str, Any] = {"SOUND": SOUND, "NoneType": NoneType}
     hints = get_type_hints(kind)
     tests = [_test(f"value.{field}", hints[field], names) for field in kind.__struct_fields__]
@@ -42,9 +41,9 @@ def _compiled(kind: type[msgspec.Struct]) -> Callable[[Any], bool]:
 
 
 def _test(value: str, hint: Any, names: dict[str, Any]) -> str:
-    """The expression that tests whether `value` is of the type `hint`.
+    """Return the expression that tests whether `value` is of the type `hint`.
 
-    What else it needs goes into `names`.
+    Other objects that the expression uses are added to `names`.
     """
     choices = get_args(hint) if get_origin(hint) in {Union, UnionType} else (hint,)
     exact = [choice.__name__ for choice in choices if choice in _EXACT]

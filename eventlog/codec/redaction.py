@@ -1,7 +1,8 @@
-"""What is left of an event when the part it speaks of is redacted: ids and shape, and nothing that was said.  Pure.
+"""Removal of a redacted part's content from events, leaving ids and shape.  Pure.
 
-Versions, times, kinds and the state machine stay as they were.  A step's digest goes, too, if it covers what was redacted: whoever
-has all the rest of a view could guess a short secret from it.  Nothing here reads or writes; `maintenance/scrub.py` does.
+Versions, times, kinds and the state machine stay as they were. A step's digest is removed, too, if
+it covers redacted content: with the rest of the view, a short secret could be guessed from it.
+`maintenance/scrub.py` applies this to a store.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ from eventlog.values import Agent, Body, Content, File, PartKind, Patch, Reasoni
 __all__ = ["NO_DIGEST", "blank", "contents", "part_of"]
 
 NO_DIGEST = b""
-"""In place of the digest of a view that had something in it that is gone."""
+"""Replaces the digest of a view that had redacted content."""
 
 
 def part_of(event: ev.Event) -> str | None:
-    """The part that an event speaks of, if it may hold anything of its content."""
+    """Return the part that an event belongs to, if the event may hold content of it."""
     if isinstance(event, ev.ForeignKept):
         return event.of
     return event.part if isinstance(event, _BLANKS) else None
 
 
 def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -> ev.Event | DeltaRun:
-    """The item without what it holds of these parts, itself if that is nothing; `digests`: and without those of views."""
+    """Return the item without the content of these parts; the item itself if it has none.
+
+    `digests` removes the digests of views, too.
+    """
     if isinstance(item, DeltaRun):
         return _blank_run(item, parts)
     if digests and isinstance(item, ev.StepStarted) and (item.view_digest or item.patch):
@@ -105,7 +109,7 @@ def _blank_run(run: DeltaRun, parts: Collection[str]) -> DeltaRun:
 
 
 def contents(value: Any) -> Iterator[Content]:
-    """Every text in an event, by reference or not, ids included."""
+    """Yield every text in an event, inline or by reference, ids included."""
     if isinstance(value, (str, Body)):
         yield value
     elif isinstance(value, DeltaRun):
@@ -114,5 +118,5 @@ def contents(value: Any) -> Iterator[Content]:
         for name in value.__struct_fields__:
             yield from contents(getattr(value, name))
     elif isinstance(value, (tuple, list)):
-        for one in value:  # pyright: ignore[reportUnknownVariableType]  # whatever it is, it is looked into
+        for one in value:  # pyright: ignore[reportUnknownVariableType]  # elements of any type are searched
             yield from contents(one)

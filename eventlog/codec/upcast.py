@@ -1,10 +1,11 @@
-"""Older schema versions, brought up to this one.  The only place that knows what events used to be.
+"""Upcasters: events of older schema versions, brought up to the current one.
 
-An upcaster takes one event as plain lists (`[tag, field, …]`), of schema version N, and returns it as of
-version N + 1.  It must keep one event one event: versions are part of history.
+An upcaster takes one event as plain lists (`[tag, field, …]`), of schema version N, and returns it
+as of version N + 1. One event stays one event: versions are part of history. No other module knows
+older schemas.
 
 Schema versions:
-    1  the first prototype: `SessionStarted` had `format` and `foreign_id` as two fields instead of `origin`
+    1  the first prototype: `SessionStarted` had `format` and `foreign_id` instead of `origin`
     2  queued messages were seen at once; steps, compactions and user messages had fewer fields
     3  this program
 """
@@ -20,14 +21,17 @@ Plain = list[object]
 
 def _from_1(event: Plain) -> Plain:
     if event[0] == "ss" and len(event) >= 9:
-        known, (format_name, foreign_id) = event[:7], event[7:9]
+        fields, (format_name, foreign_id) = event[:7], event[7:9]
         origin = [format_name, foreign_id] if format_name else None
-        return [*known, origin]
+        return [*fields, origin]
     return event
 
 
 def _from_2(event: Plain) -> Plain:
-    """Fields that are not there have their defaults, but what was queued was seen at once: it was a steering message."""
+    """Turn queued messages into steering ones, because they were seen at once.
+
+    Missing fields have their defaults.
+    """
     if event[0] == "mu" and len(event) >= 10 and event[9] == "queue":
         return [*event[:9], "steer", *event[10:]]
     return event

@@ -27,7 +27,7 @@ from eventlog.codec.payload import (
     is_encrypted,
 )
 from eventlog.codec.redaction import contents
-from eventlog.compression import tightened
+from eventlog.compression import compressed_body
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry
 from eventlog.integrity.scrub_ledger import is_record
@@ -81,7 +81,10 @@ def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Com
         FORMAT, family.id, append.creates_at, append.messages, entry, tuple(sorted(names)), b""
     )  # fmt: skip
     bodies = [
-        (given[digest], EncryptedValue(FORMAT, family.id, b"", family.encrypt_body(given[digest], tightened(packed))))
+        (
+            given[digest],
+            EncryptedValue(FORMAT, family.id, b"", family.encrypt_body(given[digest], compressed_body(packed))),
+        )
         for digest, packed in append.bodies
     ]
     return replace(

@@ -17,26 +17,22 @@ from __future__ import annotations
 
 import hmac
 import os
-import threading
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import NoReturn
 
-import zstandard
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from eventlog.compression import PLAIN_MARK, pack, unpack
 from eventlog.errors import DamagedError
 
 __all__ = ["Family"]
 
 NONCE_BYTES = 12
-_PLAIN, _ZSTANDARD = b"\0", b"\1"
 _WORTH = 128
 """Bytes below which nothing is compressed."""
-_LEVEL = 3
 _SESSIONS = 1024
 """Sessions whose keys are cached."""
-_own = threading.local()
 
 
 class Family:
@@ -122,32 +118,15 @@ class Family:
 
 
 def _encrypt(cipher: AESGCM, data: bytes, bound: bytes, *, worth: bool = True) -> bytes:
-    method = _PLAIN
-    if worth and len(data) >= _WORTH:
-        packed: bytes = _zstandard()[0].compress(data)
-        if len(packed) < len(data):
-            method, data = _ZSTANDARD, packed
+    packed = pack(data, least=_WORTH) if worth else PLAIN_MARK + data
     nonce = os.urandom(NONCE_BYTES)
-    return nonce + cipher.encrypt(nonce, method + data, bound)
+    return nonce + cipher.encrypt(nonce, packed, bound)
 
 
 def _decrypt(cipher: AESGCM, data: bytes, bound: bytes) -> bytes:
     try:
-        found = cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound)
+        return unpack(cipher.decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound))
     except (InvalidTag, ValueError):  # ValueError: too short for a nonce
         raise DamagedError(
             "what was encrypted is damaged, lies where it does not belong, or its key is another"
         ) from None
-    if found.startswith(_ZSTANDARD):
-        opened: bytes = _zstandard()[1].decompress(found[1:])
-        return opened
-    return found[1:]
-
-
-def _zstandard() -> tuple[Any, Any]:
-    """Return the thread's own compressor and decompressor, which are not safe to share."""
-    pair = getattr(_own, "pair", None)
-    if pair is None:
-        pair = (zstandard.ZstdCompressor(level=_LEVEL, write_checksum=False), zstandard.ZstdDecompressor())
-        _own.pair = pair
-    return pair

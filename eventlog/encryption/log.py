@@ -67,7 +67,7 @@ _MAX_ENTRIES = 1024
 """Sessions whose catalog entry is cached."""
 
 
-class EncryptedLog:
+class EncryptedLog(Log):
     """An engine and the keys to its content; `own` is the store's own key, None without keys."""
 
     def __init__(self, engine: Log, ring: KeyRing, own: Family | None) -> None:
@@ -177,9 +177,9 @@ class EncryptedLog:
         """Yield the decrypted commits of a session; see `contract.Log`."""
         return map(self.decrypt, self._engine.read(session, after, upto, reverse=reverse))
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Return the decrypted commits after a position; see `contract.Log`."""
-        return [self.decrypt(commit) for commit in self._engine.follow(after, limit)]
+        return [self.decrypt(commit) for commit in self._engine.commits_after(after, limit)]
 
     def head(self, session: str) -> Head | None:
         """Return the session's head; its catalog entry is decrypted once and cached."""
@@ -217,9 +217,9 @@ class EncryptedLog:
         """See `contract.Log`."""
         return self._engine.last_position()
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """See `contract.Log`."""
-        return self._engine.wait_beyond(position, timeout)
+        return self._engine.wait_after(position, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """See `contract.Log`."""
@@ -256,10 +256,6 @@ class EncryptedLog:
             if found is not None:
                 return found
         return None
-
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """Return the packed bytes of some bodies, None for those that are missing."""
-        return [self.body(digest) for digest in digests]
 
     def body_of(self, family: Family, digest: bytes) -> bytes | None:
         """Return the packed bytes of a family's body, or None."""
@@ -314,10 +310,10 @@ class EncryptedLog:
 
     # -- keys that go, and content that does -------------------------------------------------------
 
-    def forget(self) -> None:
+    def forget_keys(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `erased`. What a
+        Tombstones are committed before anybody looks here for who is left; see `may_lose_key`. What a
         service confirmed is noted among the derived values, so that it is not asked again; it is
         where the note was lost, which does no harm.
         """
@@ -344,12 +340,14 @@ class EncryptedLog:
         if failure is not None:
             raise failure
 
-    def erased(self, session: str) -> bool:
+    def may_lose_key(self, parent: str) -> bool:
         """Whether a session is erased; a fork may still have begun from it."""
-        head = self._engine.head(session)
-        return head is not None and not is_record(session, head.entry) and _is_tombstone(entry_of(head))
+        head = self._engine.head(parent)
+        return head is not None and not is_record(parent, head.entry) and _is_tombstone(entry_of(head))
 
-    def reencrypt(self, changes: Mapping[str, Callable[[Commit], Commit]]) -> dict[str, Callable[[Commit], Commit]]:
+    def stored_changes(
+        self, changes: Mapping[str, Callable[[Commit], Commit]]
+    ) -> dict[str, Callable[[Commit], Commit]]:
         """Turn changes of appended commits into changes of stored ones."""
         return {session: partial(self._reencrypt, change) for session, change in changes.items()}
 
@@ -382,10 +380,10 @@ class EncryptedLog:
                 wrong.append(str(error))
         return wrong
 
-    @property
-    def locked(self) -> bool:
-        """Whether there are no keys at all."""
-        return self._ring.empty
+    def require_keys(self) -> None:
+        """Raise `KeyMissingError` if the store was opened without keys."""
+        if self._ring.empty:
+            raise KeyMissingError("the store is encrypted, and was opened without its keys")
 
     def missing(self, session: str) -> KeyMissingError:
         """Return the error for a session that cannot be read or written."""
@@ -402,7 +400,7 @@ def _is_tombstone(entry: EncryptedValue) -> bool:
     return not entry.data and is_tombstone(entry.clear)
 
 
-class SessionBodies:
+class SessionBodies(BodyStore):
     """Bodies and derived values of one session; fulfils `log.contract.BodyStore`."""
 
     def __init__(self, log: EncryptedLog, session: str) -> None:
@@ -429,10 +427,6 @@ class SessionBodies:
             raise type(error)(f"body {digest.hex()}: {error.message}", session=self._session) from error
         # It may belong to another session, as a sub-session's does.
         return self._log.body(digest) if found is None else found
-
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """Return the packed bytes of some bodies, None for those that are missing."""
-        return [self.body(digest) for digest in digests]
 
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a derived value, or None."""

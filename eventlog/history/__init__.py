@@ -1,1 +1,1 @@
-"""Reading what is committed: lineage, streams, the catalog of sessions, checkpoints."""
+"""Reading what was committed."""

@@ -1,4 +1,4 @@
-"""A session's catalog entry, and what a list of sessions shows of it without reading an event."""
+"""A session's catalog entry: the facts that a list of sessions shows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
         ev.PartRedacted,
     )
 )
-"""The events that `evolve_entry` takes in."""
+"""The events that change a catalog entry."""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -45,24 +45,28 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     forked_at: int = 0
     erased: bool = False
     calls: int = 0
-    """Model calls whose usage was recorded here, and below what they used, every kind of token counted once."""
+    """Model calls whose usage was recorded here."""
     tokens: int = 0
+    """Tokens of these calls, every kind counted once."""
     cost: Decimal = Decimal(0)
     """US dollars, of the calls whose price is known."""
     unpriced: int = 0
     """Calls whose price is not known."""
     reason: str = ""
-    """Why it was erased."""
+    """The reason of its erasure."""
     redacted: tuple[str, ...] = ()
-    """Parts of this session that were redacted: in its forks, too, which look here (`Handle.inherited_redactions`)."""
+    """Redacted parts of this session, also for its forks, which read them here."""
 
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
-"""The whole numbers that a catalog entry can hold: a sum beyond stays there."""
+"""The range of a catalog entry's integers: a sum stays within it."""
 
 
 def entry_of(head: Head) -> CatalogEntry:
-    """The session's catalog entry; of one that is encrypted what is in clear.  `DamagedError` if it cannot be read."""
+    """Return the session's catalog entry; of an encrypted one the clear part.
+
+    `DamagedError` if it cannot be read.
+    """
     data = head.entry
     try:
         if is_encrypted(data):
@@ -74,7 +78,7 @@ def entry_of(head: Head) -> CatalogEntry:
 
 
 def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
-    """Return the catalog entry after an event: the same object for the many that do not change it."""
+    """Return the catalog entry after an event; the same object if nothing changes."""
     if type(event) not in CATALOG_EVENTS:
         return entry
     if isinstance(event, ev.SessionStarted):
@@ -102,25 +106,25 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
 
 
 def _all(tokens: Tokens) -> int:
-    """What the provider called the total; without that the sum (reasoning is part of the output)."""
+    """Return the provider's total, else the sum (reasoning is part of the output)."""
     if tokens.total is not None:
         return tokens.total
     return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """What a list of sessions shows; times are UTC milliseconds."""
+    """The listed facts of a session; times are UTC milliseconds."""
 
     id: str
     title: str
     parent: str | None
-    """The session this one is a sub-session of."""
+    """The session that this is a sub-session of."""
     scope: str
     created: int
     updated: int
     version: int
     events: int
-    """Events of its own; what a fork inherited is not counted."""
+    """Its own events; a fork's inherited ones are not counted."""
     messages: int
     """Messages ever added to it, inherited ones not counted."""
     archived: bool
@@ -130,25 +134,25 @@ class SessionInfo(msgspec.Struct, frozen=True):
     fork_of: str | None = None
     forked_at: int | None = None
     tokens: int = 0
-    """Tokens that were spent in it, on every branch; what a fork inherited is not counted."""
+    """Tokens spent in it, on every branch; a fork's inherited ones are not counted."""
     cost: Decimal = Decimal(0)
     """US dollars, of the calls whose price is known; see `spent`."""
     unpriced: int = 0
     """Model calls whose price is not known."""
     erased: bool = False
     locked: bool = False
-    """Whether it is encrypted and its key is not there: of what it says nothing is known."""
+    """Whether it is encrypted and its key is missing, so that its content is unknown."""
     calls: int = 0
     """Model calls whose usage was recorded in it."""
 
     @property
     def spent(self) -> Decimal | None:
-        """US dollars that were spent in it, of the calls whose price is known; None if no call has one."""
+        """US dollars of the calls whose price is known; None if no call has one."""
         return self.cost if self.calls > self.unpriced else None
 
 
 def info_of(head: Head) -> SessionInfo:
-    """What the list shows of the session with this head."""
+    """Return the listed facts of the session with this head."""
     entry = entry_of(head)
     return SessionInfo(
         id=head.session,

@@ -1,11 +1,11 @@
-"""Checkpoints: derived state at a version of a session, kept in the log's derived values, never trusted blindly (spec §6).
+"""Checkpoints: derived state at a version of a session, stored as derived values.
 
-Disposable: any of them may be missing, damaged or deleted, and nothing but time is lost.  A checkpoint whose checksum does
-not fit is passed over for the one before it.  What is in it is the business of whoever saves it: command state
-(`state/loader.py`) and projections.
+Disposable: any of them may be missing, damaged or deleted, and only time is lost. None is trusted
+blindly: one with a wrong checksum is passed over for the one before it. The caller that saves it
+knows its content: command state (`state/loader.py`) or a projection.
 
-Key: `checkpoint`, 0, kind, 0, 16 bytes of BLAKE2b of the session id, version (8 bytes).  Value: 16 bytes of BLAKE2b of the state, keyed
-with that of the key, then the state.
+Key: `checkpoint`, 0, kind, 0, 16 bytes of BLAKE2b of the session id, version (8 bytes). Value: 16
+bytes of BLAKE2b of the state, keyed with that of the key, then the state.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from eventlog.log.contract import Log
 __all__ = ["PREFIX", "forget", "name_in_keys", "newest", "save", "sound", "valid", "versions"]
 
 PREFIX = b"checkpoint\0"
-"""How the keys of all checkpoints begin."""
+"""First bytes of the keys of all checkpoints."""
 CHECKSUM = 16
 
 
 def valid(log: Log, kind: str, session: str, upto: int) -> Iterator[tuple[int, bytes]]:
-    """The sound checkpoints of a kind at versions up to `upto`, newest first, each with its version."""
+    """Yield the sound checkpoints of a kind at versions up to `upto`, newest first.
+
+    Each comes with its version.
+    """
     for version in reversed(versions(log, kind, session)):
         state = sound(log, kind, session, version) if 0 < version <= upto else None
         if state is not None:
@@ -31,7 +34,7 @@ def valid(log: Log, kind: str, session: str, upto: int) -> Iterator[tuple[int, b
 
 
 def sound(log: Log, kind: str, session: str, version: int) -> bytes | None:
-    """The checkpoint of a kind at a version, None if there is none that is sound."""
+    """Return the checkpoint of a kind at a version, None if there is no sound one."""
     key = _prefix(kind, session) + version.to_bytes(8, "big")
     value = log.of(session).get_derived(key)
     if value is None:
@@ -41,24 +44,27 @@ def sound(log: Log, kind: str, session: str, version: int) -> bytes | None:
 
 
 def versions(log: Log, kind: str, session: str) -> list[int]:
-    """The versions that have a checkpoint of this kind, sound or not, ascending."""
+    """Return the versions that have a checkpoint of this kind, sound or not, ascending."""
     return [int.from_bytes(key[-8:], "big") for key in log.derived_keys(_prefix(kind, session))]
 
 
 def save(
     log: Log, kind: str, session: str, version: int, state: bytes, *, surplus: Callable[[list[int]], Iterable[int]]
 ) -> None:
-    """Keep a checkpoint; of all versions there are then, ascending, those that `surplus` names are let go of."""
+    """Store a checkpoint, and delete those at versions that `surplus` returns.
+
+    `surplus` gets all versions with a checkpoint, ascending, the new one included.
+    """
     prefix = _prefix(kind, session)
     key = prefix + version.to_bytes(8, "big")
-    known = sorted({*versions(log, kind, session), version})
-    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(known) if other != version]
+    stored = sorted({*versions(log, kind, session), version})
+    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(stored) if other != version]
     log.of(session).put_derived([(key, _checksum(key, state) + state), *dropped])
 
 
 def newest(count: int) -> Callable[[list[int]], list[int]]:
-    """A `surplus` that keeps the newest `count`."""
-    return lambda known: known[:-count]
+    """Return a `surplus` that retains the newest `count` checkpoints."""
+    return lambda stored: stored[:-count]
 
 
 def forget(log: Log, kind: str, session: str) -> None:
@@ -67,7 +73,7 @@ def forget(log: Log, kind: str, session: str) -> None:
 
 
 def name_in_keys(session: str) -> bytes:
-    """What the keys of all checkpoints of a session have in common."""
+    """Return the part of a checkpoint's key that names the session."""
     return blake2b(session.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

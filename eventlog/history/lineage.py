@@ -1,10 +1,12 @@
-"""Effective history: which versions count, after rollbacks, and in which stream each of them lies, after forks.
+"""Effective history: the versions that count after rollbacks, and the stream of each.
 
-A fork's own first version follows the version it forked at, so along an ancestry a version number names exactly one event:
-the pair (ancestry, set of effective versions) says everything.  Commands and projections both need it, so it lives here.
+A fork's own first version follows the version it forked at, so along an ancestry a version number
+names exactly one event: the pair (ancestry, set of effective versions) says everything. Commands
+and projections both need it. Nothing here reads a log.
 
-`rolled back (to v)` at version r makes effective(r) = effective(v) + {r}, whatever v was.  It is a redo only if v is the version
-right before the newest rollback that was not redone; any other rollback waits to be redone itself.  Nothing here reads a log.
+`rolled back (to v)` at version r makes effective(r) = effective(v) + {r}, for any v. It is a redo
+only if v is the version right before the newest rollback that was not redone; any other rollback
+can be redone itself.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ import msgspec
 
 from eventlog.values import Lineage
 
-__all__ = ["END", "History", "Stream", "lineage_of"]
+__all__ = ["END", "History", "StreamRange", "lineage_of"]
 
 END = (1 << 63) - 1
-"""A last version that has not come yet."""
+"""Last version of a stream that still grows."""
 
 
-class Stream(NamedTuple):
-    """Versions `first..last` of an ancestry lie in the stream of the session `session`."""
+class StreamRange(NamedTuple):
+    """Versions `first..last` of an ancestry, in the stream of `session`."""
 
     session: str
     first: int
@@ -32,16 +34,17 @@ class Stream(NamedTuple):
 
 
 class History(msgspec.Struct, array_like=True):
-    """The effective versions of one session, kept up to date event by event.
+    """The effective versions of one session, updated event by event.
 
-    A tree: node 0 is the beginning, node i the i-th rollback; a node's parent is the node whose stretch holds the
-    rollback's target.  What counts now is the newest node's stretch up to now, its parent's up to the target, and so on.
-    Jump pointers (Myers, 1983: an ancestor is found in O(log n) steps) keep `holds` and `roll_back` fast after any number of
-    rollbacks.  Every list only grows, so the newest rollback can be taken back.
+    A tree: node 0 is the beginning, node i the i-th rollback; a node's parent is the node whose
+    range holds the rollback's target. Effective are the newest node's range up to now, its parent's
+    up to the target, and so on. Jump pointers (Myers, 1983: an ancestor is found in O(log n) steps)
+    keep `holds` and `roll_back` fast after any number of rollbacks. Every list only grows, so the
+    newest rollback can be undone.
     """
 
     starts: list[int] = msgspec.field(default_factory=lambda: [1])
-    """First version of each node's stretch: the rollback itself."""
+    """First version of each node's range: the rollback itself."""
     targets: list[int] = msgspec.field(default_factory=lambda: [0])
     parents: list[int] = msgspec.field(default_factory=lambda: [0])
     jumps: list[int] = msgspec.field(default_factory=lambda: [0])
@@ -50,7 +53,7 @@ class History(msgspec.Struct, array_like=True):
     """The newest rollback, as of each node, that was not redone (0: none)."""
 
     def holds(self, version: int) -> bool:
-        """Whether a version is in the effective history."""
+        """Return whether a version is in the effective history."""
         if version >= self.starts[-1]:
             return True
         if version < 1:
@@ -58,7 +61,7 @@ class History(msgspec.Struct, array_like=True):
         return version <= self.targets[self._child_above(version)]
 
     def roll_back(self, version: int, to: int) -> None:
-        """Take in the rollback event `version`; `to` is less than it."""
+        """Add the rollback event `version`; `to` is less than it."""
         parent = bisect_right(self.starts, to) - 1
         jump = self.jumps[parent]
         level = self.depths[parent] - self.depths[jump] == self.depths[jump] - self.depths[self.jumps[jump]]
@@ -72,17 +75,17 @@ class History(msgspec.Struct, array_like=True):
         self.depths.append(self.depths[parent] + 1)
 
     def undo_last(self) -> None:
-        """Forget the newest rollback."""
+        """Remove the newest rollback."""
         for column in (self.starts, self.targets, self.parents, self.jumps, self.depths, self.undone):
             column.pop()
 
     def to_redo(self) -> int | None:
-        """The version of the newest rollback that was not redone, None if there is none."""
+        """Return the version of the newest rollback that was not redone, None if there is none."""
         node = self.undone[-1]
         return self.starts[node] if node else None
 
     def at(self, version: int) -> list[tuple[int, int]]:
-        """The effective ranges right after `version` (closed, ascending)."""
+        """Return the effective ranges right after `version` (closed, ascending)."""
         ranges: list[tuple[int, int]] = []
         for first, last in self.newest_first(version):
             if ranges and ranges[-1][0] == last + 1:
@@ -93,16 +96,17 @@ class History(msgspec.Struct, array_like=True):
         return ranges
 
     def newest_first(self, version: int = END) -> Iterator[tuple[int, int]]:
-        """The stretches that make up the effective history right after `version`, one by one."""
+        """Yield the ranges of the effective history right after `version`, newest first."""
         node = bisect_right(self.starts, version) - 1
         while version > 0:
             yield self.starts[node], version
             node, version = self.parents[node], self.targets[node]
 
     def lost(self, to: int) -> list[tuple[int, int]]:
-        """The effective ranges now that would not be effective right after version `to` (closed, ascending).
+        """Return the ranges that are effective now and would not be right after version `to`.
 
-        Costs what differs: both ways towards the beginning are followed only to where they meet.
+        Closed, ascending. Costs what differs: both ways towards the beginning are walked only to
+        where they meet.
         """
         ranges: list[tuple[int, int]] = []
         node, version = len(self.starts) - 1, END
@@ -119,7 +123,7 @@ class History(msgspec.Struct, array_like=True):
         return ranges
 
     def _child_above(self, version: int) -> int:
-        """The last node, on the way from the newest one to the beginning, that starts after `version`."""
+        """Return the last node on the way from the newest to the beginning that starts later."""
         starts, parents, jumps = self.starts, self.parents, self.jumps
         node = len(starts) - 1
         while True:
@@ -131,8 +135,8 @@ class History(msgspec.Struct, array_like=True):
                 return node
 
 
-def lineage_of(streams: list[Stream], ranges: list[tuple[int, int]]) -> list[Lineage]:
-    """Return the ranges cut at the borders of the streams they lie in, oldest first."""
+def lineage_of(streams: list[StreamRange], ranges: list[tuple[int, int]]) -> list[Lineage]:
+    """Return the ranges cut at the borders of their streams, oldest first."""
     return [
         Lineage(stream.session, max(first, stream.first), min(last, stream.last))
         for first, last in ranges

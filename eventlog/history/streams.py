@@ -1,6 +1,6 @@
-"""Reading a session through its ancestry: inherited versions lie in other streams, and nobody else needs to know.
+"""Reads of a session through its ancestry: inherited versions lie in other streams.
 
-Reading never writes.  Not here: folding (`projections`), deciding (`state/rules.py`).
+Reading never writes.
 """
 
 from __future__ import annotations
@@ -10,57 +10,60 @@ from itertools import chain, islice
 from typing import Protocol
 
 from eventlog.codec.bodies import unpack
-from eventlog.codec.decoded import Span, Stretch, spans_of, stretch_of
+from eventlog.codec.decoded import DecodedCommit, Span, decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import END, Stream
+from eventlog.history.lineage import END, StreamRange
 from eventlog.log.contract import Head, Log
 from eventlog.values import Body
 
-__all__ = ["ancestry", "continued", "head_of", "history_spans", "spans", "stream_spans", "stretches", "texts"]
+__all__ = ["ancestry", "continued", "decoded_commits", "head_of", "history_spans", "spans", "stream_spans", "texts"]
 
 TEXTS_AT_ONCE = 64
-"""Bodies that are read together: some hundred KB."""
+"""Bodies read together: some hundred KB."""
 
 
-class HeadSource(Protocol):
-    """Whoever knows the heads of sessions."""
+class HeadReader(Protocol):
+    """A source of session heads, such as a log."""
 
     def head(self, session: str) -> Head | None:
-        """See `log.contract.Log`."""
+        """Return the session's head; see `log.contract.Log`."""
         ...
 
 
-def head_of(log: HeadSource, session: str) -> Head:
-    """The session's head; `NotFoundError` if there is no such session, `ErasedError` if there is none any more."""
+def head_of(log: HeadReader, session: str) -> Head:
+    """Return the session's head.
+
+    `NotFoundError` if there is no such session, `ErasedError` if it was erased.
+    """
     head = _head_of(log, session)
     if head.entry and entry_of(head).erased:
         raise ErasedError(session)
     return head
 
 
-def _head_of(log: HeadSource, session: str) -> Head:
+def _head_of(log: HeadReader, session: str) -> Head:
     head = log.head(session)
     if head is None or is_foreign(head):
         raise NotFoundError("session", session)
     return head
 
 
-def ancestry(log: HeadSource, session: str) -> list[Stream]:
-    """The streams that hold a session's versions, oldest first; the last is its own, open-ended.
+def ancestry(log: HeadReader, session: str) -> list[StreamRange]:
+    """Return the streams of a session's versions, oldest first; its own is last, open-ended.
 
-    An ancestor may be erased: what a fork inherited is the fork's, too.
+    An ancestor may be erased: what a fork inherited belongs to the fork, too.
     """
-    streams: list[Stream] = []
+    streams: list[StreamRange] = []
     last = END
     name: str | None = session
     while name is not None:
         head = head_of(log, name) if name == session else _head_of(log, name)
         if last > head.base:
-            streams.append(Stream(name, head.base + 1, last))
+            streams.append(StreamRange(name, head.base + 1, last))
             last = head.base
         elif head.base:
             last = min(last, head.base)
@@ -72,8 +75,8 @@ def ancestry(log: HeadSource, session: str) -> list[Stream]:
     return streams
 
 
-def continued(log: HeadSource, head: Head) -> Head | None:
-    """The head of the session whose stream holds the version that a fork continues; None for what is no fork."""
+def continued(log: HeadReader, head: Head) -> Head | None:
+    """Return the head of the stream that holds the version a fork continues; else None."""
     above = head
     while above.base >= head.base > 0:
         name = entry_of(above).fork_of
@@ -83,42 +86,48 @@ def continued(log: HeadSource, head: Head) -> Head | None:
     return None if above is head else above
 
 
-def stretches(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-    """Every event of versions `after + 1 .. upto`, oldest first, append by append."""
+def decoded_commits(
+    log: Log, streams: Sequence[StreamRange], after: int = 0, upto: int | None = None
+) -> Iterator[DecodedCommit]:
+    """Yield every event of versions `after + 1 .. upto`, oldest first, commit by commit."""
     for stream in streams:
         last = stream.last if upto is None else min(stream.last, upto)
         expected = max(stream.first, after + 1)
         if expected > last:
             continue
         for commit in log.read(stream.session, expected - 1, last):
-            stretch = stretch_of(commit, expected - 1, last)
-            if stretch is None:
+            decoded = decode_commit(commit, expected - 1, last)
+            if decoded is None:
                 continue
-            if stretch.first != expected:
+            if decoded.first != expected:
                 raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
-            expected = stretch.last + 1
-            yield stretch
+            expected = decoded.last + 1
+            yield decoded
         if expected <= last < END:
             raise DamagedError(f"version {expected} is missing", session=stream.session, version=expected)
 
 
-def spans(log: Log, streams: Sequence[Stream], after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """The same, a single event or a whole run of deltas at a time."""
-    return chain.from_iterable(map(Stretch.spans, stretches(log, streams, after, upto)))
+def spans(log: Log, streams: Sequence[StreamRange], after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    """Yield every event of versions `after + 1 .. upto`, runs of deltas as one span."""
+    return chain.from_iterable(map(DecodedCommit.spans, decoded_commits(log, streams, after, upto)))
 
 
 def stream_spans(log: Log, session: str, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-    """What is there of one stream in versions `after + 1 .. upto`: for whoever searches it and does not ask for all of it."""
+    """Yield the spans of one stream in versions `after + 1 .. upto`, without its ancestry.
+
+    For a search: missing versions are no error.
+    """
     for commit in log.read(session, after, upto):
         yield from spans_of(commit, after, upto)
 
 
 def history_spans(
-    log: Log, streams: Sequence[Stream], ranges: list[tuple[int, int]], at: int, after: int = 0
+    log: Log, streams: Sequence[StreamRange], ranges: list[tuple[int, int]], at: int, after: int = 0
 ) -> Iterator[Span]:
-    """The effective history right after version `at`, whose ranges are `ranges`, from version `after + 1` on.
+    """Yield the effective history right after version `at`, from version `after + 1` on.
 
-    What a rollback hid is left out, except events that a rollback does not undo.
+    `ranges` are its effective ranges. What a rollback hid is left out, except events that a
+    rollback does not undo.
     """
     if len(ranges) == 1 and ranges[0][0] <= after + 1:
         yield from spans(log, streams, after, at)
@@ -141,11 +150,14 @@ def history_spans(
 
 
 def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
-    """The texts of many bodies of a session, in their order; `DamagedError` for one that is missing or not what was stored."""
+    """Yield the texts of many bodies of a session, in their order.
+
+    `DamagedError` for a body that is missing or not what was stored.
+    """
     own = log.of(session)
-    left = iter(bodies)
-    while wanted := list(islice(left, TEXTS_AT_ONCE)):
-        for body, packed in zip(wanted, own.several_bodies([body.digest for body in wanted]), strict=True):
+    remaining = iter(bodies)
+    while wanted := list(islice(remaining, TEXTS_AT_ONCE)):
+        for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
             yield unpack(body, packed)

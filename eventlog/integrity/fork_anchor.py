@@ -21,13 +21,13 @@ from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
 from eventlog.history.streams import continued
 from eventlog.log.merkle import HASH_BYTES, TAG_BYTES, grow, leaf_of, peak_sizes
-from eventlog.log.merkle_check import Fault, Grown, prefix_fault
+from eventlog.log.merkle_check import Mismatch, TreeState, prefix_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from eventlog.events import Event
-    from eventlog.history.lineage import Stream
+    from eventlog.history.lineage import StreamRange
     from eventlog.log.contract import Head, Log
 
 __all__ = ["anchor_of", "inherited_fault", "portable", "prefix_head", "read_prefix", "unchanged"]
@@ -35,7 +35,7 @@ __all__ = ["anchor_of", "inherited_fault", "portable", "prefix_head", "read_pref
 _FIELDS = Struct("<QQ")
 
 
-def prefix_head(log: Log, streams: Sequence[Stream], at: int) -> bytes:
+def prefix_head(log: Log, streams: Sequence[StreamRange], at: int) -> bytes:
     """Return the head of the last of these streams as of version `at`; b"" if it lacks `at`.
 
     Costs nothing where `at` is the newest version, else a read of the stream up to there.
@@ -54,13 +54,13 @@ def prefix_head(log: Log, streams: Sequence[Stream], at: int) -> bytes:
     return _FIELDS.pack(version, appends) + peaks if version >= at else b""
 
 
-def read_prefix(data: bytes) -> Grown:
+def read_prefix(data: bytes) -> TreeState:
     """Decode an anchor; `DamagedError` if the bytes are none."""
     if len(data) >= _FIELDS.size:
         version, appends = _FIELDS.unpack_from(data)
         peaks = data[_FIELDS.size :]
         if 0 < appends <= version < 1 << 63 and len(peaks) == HASH_BYTES * len(peak_sizes(appends)):
-            return Grown(version, appends, peaks)
+            return TreeState(version, appends, peaks)
     raise DamagedError("the head of what was forked is none")
 
 
@@ -72,7 +72,7 @@ def portable(event: Event) -> Event:
     return replace(event, parent_head=b"") if isinstance(event, SessionForked) and event.parent_head else event
 
 
-def anchor_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
+def anchor_of(log: Log, head: Head) -> tuple[Head, TreeState] | Mismatch | None:
     """Return the parent's head today and the fork's anchor of it.
 
     None for a session that is no fork, or that keeps no such head.  What cannot be read raises.
@@ -85,26 +85,26 @@ def anchor_of(log: Log, head: Head) -> tuple[Head, Grown] | Fault | None:
         return None
     kept = read_prefix(event.parent_head)
     if kept.version < event.at:
-        return Fault("what it was forked from is not there", above.base + 1)
+        return Mismatch("what it was forked from is not there", above.base + 1)
     return above, kept
 
 
-def inherited_fault(log: Log, above: Head, kept: Grown) -> Fault | None:
+def inherited_fault(log: Log, above: Head, kept: TreeState) -> Mismatch | None:
     """Return the first inherited append that differs from the fork's anchor, or None.
 
     The arguments are those that `anchor_of` returned.
     """
     commits = () if above.gone else log.read(above.session, 0, kept.version)
-    return prefix_fault(above, commits, kept, "the head that the fork keeps")
+    return prefix_mismatch(above, commits, kept, "the head that the fork keeps")
 
 
-def unchanged(log: Log, above: Head, kept: Iterable[Grown]) -> set[Grown]:
+def unchanged(log: Log, above: Head, kept: Iterable[TreeState]) -> set[TreeState]:
     """Return the anchors that the stream above agrees with, in one reading of it.
 
     `inherited_fault` says where one of the others differs.
     """
     wanted = set(kept)
-    found: set[Grown] = set()
+    found: set[TreeState] = set()
     if above.gone or not wanted:
         return found
     appends, peaks, version = 0, b"", above.base
@@ -114,5 +114,5 @@ def unchanged(log: Log, above: Head, kept: Iterable[Grown]) -> set[Grown]:
             break
         peaks = grow(appends, peaks, leaf)
         appends, version = appends + 1, commit.last
-        found |= wanted & {Grown(version, appends, peaks)}
+        found |= wanted & {TreeState(version, appends, peaks)}
     return found

@@ -30,7 +30,7 @@ from eventlog.errors import CallError
 from eventlog.history.catalog import entry_of
 from eventlog.log.contract import Head
 from eventlog.log.merkle import HASH_BYTES, grow, leaf_hash, peak_sizes, root_of
-from eventlog.log.merkle_check import Grown
+from eventlog.log.merkle_check import TreeState
 
 __all__ = ["SessionHead", "StoreHead", "session_head", "store_head"]
 
@@ -55,9 +55,9 @@ class SessionHead(msgspec.Struct, frozen=True):
         return root_of(self.peaks)
 
     @property
-    def grown(self) -> Grown:
+    def grown(self) -> TreeState:
         """State of its hash tree, for comparison."""
-        return Grown(self.version, self.appends, self.peaks)
+        return TreeState(self.version, self.appends, self.peaks)
 
     def leaf(self) -> bytes:
         """Return the session's leaf in the store's tree."""

@@ -27,7 +27,7 @@ from eventlog.codec.payload import REMAINS
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Append
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash
-from eventlog.log.merkle_check import Fault, Grown, differing
+from eventlog.log.merkle_check import Mismatch, TreeState, compare_tree
 from eventlog.log.rules import commit_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class RecordSource(Protocol):
         """See `log.contract.Log`."""
         ...
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
         """See `log.contract.Log`."""
         ...
 
@@ -130,23 +130,23 @@ def is_record(session: str, data: bytes) -> bool:
     return session.startswith(NAME) and data.startswith(REMAINS)
 
 
-def read_ledger(source: RecordSource) -> dict[str, Grown]:
+def read_ledger(source: RecordSource) -> dict[str, TreeState]:
     """Return the newest ledger by session, {} if there is none; `DamagedError` if damaged."""
-    return {name: Grown(row.version, row.appends, row.peaks) for name, row in _newest(source).items()}
+    return {name: TreeState(row.version, row.appends, row.peaks) for name, row in _newest(source).items()}
 
 
-def scrub_fault(known: Grown | None, emptied: Sequence[Commit]) -> Fault | None:
+def scrub_fault(known: TreeState | None, emptied: Sequence[Commit]) -> Mismatch | None:
     """Return the first emptied append that differs from the ledger, or None.
 
     `known` is the ledger's state for the session.
     """
     if known is None:
-        return Fault("no record says what was left of the append", emptied[0].first) if emptied else None
+        return Mismatch("no record says what was left of the append", emptied[0].first) if emptied else None
     for commit in emptied:
         if len(commit.salt) != SALT_BYTES:
-            return Fault("what was left of the append is not what was recorded", commit.first)
+            return Mismatch("what was left of the append is not what was recorded", commit.first)
     starts = [*(commit.first for commit in emptied), emptied[-1].last + 1 if emptied else known.version + 1]
-    return differing(known, [_leaf(commit) for commit in emptied], starts, "the record of what was left")
+    return compare_tree(known, [_leaf(commit) for commit in emptied], starts, "the record of what was left")
 
 
 def _leaf(commit: Commit) -> bytes:
@@ -167,7 +167,9 @@ def _newest(source: RecordSource) -> dict[str, _Row]:
     head = next((head for _, head in _names(source) if head is not None and head.entry == REMAINS), None)
     if head is None:
         return {}
-    payloads = [commit.payload for commit in source.follow(head.position - 1, 1) if commit.session == head.session]
+    payloads = [
+        commit.payload for commit in source.commits_after(head.position - 1, 1) if commit.session == head.session
+    ]
     try:
         _, rows = _decode(b"".join(payloads).removeprefix(REMAINS))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

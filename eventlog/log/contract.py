@@ -1,50 +1,56 @@
-"""The contract of a log: append, read, head, follow, lease, body, derived.  No engine lives here.
+"""The contract of a log: appends, reads, heads, leases, bodies and derived values.
 
-A log keeps *commits*: one commit is one append of one session, written whole or not at all.  It
-does not look inside: a payload is the canonical bytes of the append's events (`codec/batch.py`), a body
-is a packed large value (`codec/bodies.py`), a catalog entry is what a list of sessions shows.  Versions count a
-session's events from 1 without gaps; positions count the events of the partition in commit order.
+A log stores *commits*.  A commit is one append of one session, written whole or not at all.  The
+log does not look inside: a payload is the canonical bytes of the append's events
+(`codec/batch.py`), a body is a packed large value (`codec/bodies.py`), a catalog entry is what a
+list of sessions shows. Versions count a session's events from 1 without gaps.  Positions count the
+events of the partition in commit order.
 
-What every engine promises, and `tests/eventlog/log/test_contract.py` checks:
+Every engine promises this, and `tests/eventlog/log/test_contract.py` checks it:
 
-* `submit` checks, in this order, inside the commit: the request id (a known one with the same
-  content digest gives the first result back, with other content `RequestReusedError`), the
-  session's existence (`creates_at`), the lease (`FencedError`: its epoch, or what the append
-  `replaces`), the expected version (`ConflictError`), then `check` with the commits others made since `seen`.  A request that fails
-  is rejected alone; the others of its batch go in.
-* Requests submitted by one thread are committed in the order of submission.
-* What is submitted is committed when a caller waits: for its ticket or a later one, in `sync`, in `close`; or when more is queued than the
-  queue may hold, by the one who submits then.  Until then nothing happens to it.  (The memory engine commits at once.)
-* The caller who waits may be the one whose thread commits, the appends of others included.  A wait from inside a commit of the same
-  thread (in a signal handler, a finalizer, a `check`) is `BusyError`, and its append withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
-  or its like leaves a wait as what it is: what was submitted is committed by the caller who waits next.
-* A committed append is on disk and survives power loss (the memory engine: as long as the process).
-* If the write itself fails, every request of the batch gets the error; after a failed sync the log
-  is poisoned: it can be read, and written when it is opened again, also while the poisoned handle is held.  `ENOSPC` before the sync fails that batch only.
-* A full queue blocks the producer (`BusyError` after the configured time), who commits what is in it if no other does; it never drops.
-* A call that is wrong in itself (a type, a range, a length) is `CallError` before anything is queued.
+* An append is accepted or rejected inside the commit.  The log compares, in this order: the request
+  id (a repeated one with the same content digest returns the first result, with other content it is
+  `RequestReusedError`), the session's existence (`creates_at`), the lease (`FencedError`: its
+  epoch, or the lease that the append `replaces`), the expected version (`ConflictError`), and last
+  it calls `check` with the commits of other writers since `seen`.  A rejected append is rejected
+  alone; the others of its batch are committed.
+* Appends submitted by one thread are committed in the order of submission.
+* A queued append is committed when a caller waits: for its ticket or a later one, in `sync`, in
+  `close`, or in `submit` when the queue is full.  Nothing happens to it before.  (The memory engine
+  commits at once.)
+* The waiting caller's thread may be the one that commits, the appends of other callers included.  A
+  wait from inside a commit of the same thread (a signal handler, a finalizer, a `check`) is
+  `BusyError`, and its append is withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
+  leaves a wait unchanged, and the next waiting caller commits what is queued.
+* A committed append is on disk and survives power loss.  (The memory engine: as long as the
+  process.)
+* If the write fails, every append of the batch gets the error.  After a failed sync the log is
+  poisoned: it can be read, and it can be written again once it is reopened, also while the poisoned
+  handle is still open.  `ENOSPC` before the sync fails that batch only.
+* A full queue blocks the caller (`BusyError` after the configured time).  It never drops an append.
+* An argument of a wrong type, range or length is `CallError` before anything is queued.
 * Every commit is a leaf of its session's hash tree (`merkle.py`), whose peaks are in the head.
-* Reading never writes, and never returns part of a commit.  What cannot be an id is not there; what is there and
-  cannot be read is an error (`DamagedError`, or `BusyError` where waiting helps), and no error is told only once.
-
-`Undivided` is the part of `Log` in which an engine keeps all sessions alike; a log in front of another one, which encrypts, has its own.
+* Reading never writes and never returns part of a commit.  A text that cannot be an id is not
+  found. A stored value that cannot be read is an error (`DamagedError`, or `BusyError` where
+  waiting helps), and the error is raised again on every try.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Any, Protocol, Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Append", "BodyStore", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket", "Undivided"]
+__all__ = ["Append", "BodyStore", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket"]
 
 _HASH_BYTES = 32
 """As in `merkle.py`."""
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):
-    """Who may run a session.  `owner` is opaque to the log; `until` is UTC milliseconds, 0 = released."""
+    """The lease of a session.  `owner` is opaque; `until` is UTC milliseconds, 0 = released."""
 
     epoch: int = 0
     owner: bytes = b""
@@ -52,7 +58,7 @@ class LeaseState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Append(msgspec.Struct, frozen=True, kw_only=True):
-    """What a writer asks for.  `payload` holds `count` events; the rest says under which conditions."""
+    """A request to append `count` events to a session, and the conditions it is made under."""
 
     session: str
     payload: bytes
@@ -60,34 +66,46 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     time: int
     """UTC milliseconds of the last event: the session's last activity."""
     messages: int = 0
-    """How many messages this append adds, for the totals in `Head`."""
+    """Number of messages this append adds, for the total in `Head`."""
     entry: bytes | None = None
-    """Replaces the session's catalog entry when given."""
+    """The session's new catalog entry, None to leave it."""
     bodies: Sequence[tuple[bytes, bytes]] = ()
-    """(32-byte hash, packed bytes) of large values the payload refers to; known hashes are skipped."""
+    """(32-byte hash, packed bytes) of large values the payload refers to; stored hashes are
+    skipped.
+    """
     creates_at: int | None = None
-    """Begin the session: its first version is `creates_at + 1` (a fork begins after its parent's)."""
+    """Begin the session: its first version is `creates_at + 1` (a fork begins after its
+    parent's).
+    """
     expected: int | None = None
     """Exact version the session must have, for optimistic concurrency."""
     seen: int | None = None
-    """Version up to which the writer knew the session; see `check`."""
+    """Version up to which the writer has read the session; see `check`."""
     check: Callable[[Sequence[Commit]], None] | None = None
-    """Called inside the commit with what *others* committed after `seen` (commits of the writer's own
-    epoch are left out if it has one); raises an `Exception` to reject this append.  It must not block or append."""
+    """Called inside the commit with the commits of *other* writers after `seen`.
+
+    Commits of the writer's own epoch are left out if it has one. It raises an `Exception` to reject
+    this append, and must not block or append.
+    """
     epoch: int = 0
-    """Lease epoch the writer holds, 0 for a command that needs no lease."""
+    """Lease epoch of the writer, 0 for a command that needs no lease."""
     lease: LeaseState | None = None
-    """The lease record to write in the same commit, of the writer's own `epoch`: taken if `replaces` is given, else kept or given
-    back.  It is written with the append or not at all; a known request id writes neither."""
+    """The lease to write in the same commit, with the writer's own `epoch`.
+
+    It is acquired if `replaces` is given, else renewed or released. It is written with the append
+    or not at all; a repeated request id writes neither.
+    """
     replaces: LeaseState | None = None
-    """The session's lease that `lease` takes the place of, one epoch before it; `FencedError` if it is another one by now."""
+    """The lease that `lease` replaces, one epoch before it; `FencedError` if another one is
+    stored.
+    """
     request: str | None = None
     digest: bytes = b""
-    """Digest of the request's content, compared when the request id is seen again."""
+    """Digest of the request's content, compared when the request id is repeated."""
 
 
 class Commit(msgspec.Struct, frozen=True, gc=False):
-    """One committed append, as read back."""
+    """One committed append, as it is read."""
 
     session: str
     first: int
@@ -100,15 +118,17 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     payload: bytes
     request: str | None = None
     salt: bytes = b""
-    """The random bytes that its leaf in the session's hash tree is hashed with (`merkle.py`); other ones if it was `emptied`."""
+    """Random bytes hashed into its leaf (`merkle.py`); replaced by others if it was `emptied`."""
     leaf: bytes = b""
-    """The first bytes of the hash of that leaf, as it was committed; all of them if the append was `emptied`."""
+    """The first bytes of its leaf's hash as committed; the whole hash if it was `emptied`."""
     stored: bytes = b""
-    """What its leaf covers in place of the payload: an encrypted log keeps other bytes than it was given."""
+    """The bytes its leaf covers instead of the payload, where an encrypted log stores
+    ciphertext.
+    """
 
     @property
     def emptied(self) -> bool:
-        """Whether what was redacted or erased is gone from it: then its leaf cannot be hashed again, and was kept."""
+        """Whether redacted or erased content was removed: only the leaf's hash is left."""
         return len(self.leaf) == _HASH_BYTES
 
     @property
@@ -116,11 +136,16 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
         """Version of the last event."""
         return self.first + self.count - 1
 
+    @property
+    def last_position(self) -> int:
+        """Position of the last event."""
+        return self.position + self.count - 1
+
 
 class Committed(msgspec.Struct, frozen=True, gc=False):
     """The result of an append: versions `first..last`, `position` of the first event.
 
-    `repeated` is true when the request id was known and nothing was written now.
+    `repeated` is true when the request id was used before and nothing was written now.
     """
 
     session: str
@@ -131,7 +156,7 @@ class Committed(msgspec.Struct, frozen=True, gc=False):
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """The little that is known of a session without reading its events."""
+    """The summary of a session: version, totals, catalog entry, lease and hash tree."""
 
     session: str
     version: int
@@ -146,167 +171,194 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     entry: bytes
     lease: LeaseState = LeaseState()
     appends: int = 0
-    """How many appends the session holds: the size of its hash tree."""
+    """Number of appends of the session: the size of its hash tree."""
     peaks: bytes = b""
     """The peaks of that tree (`merkle.py`)."""
     gone: bool = False
-    """Whether nothing is left of the session but this head: it was erased, and its space given back."""
+    """Whether the session was erased and its events removed, so that only this head is left."""
 
 
 class Ticket(Protocol):
     """A submitted append.  Accepted when it exists; `wait()` returns when it is durable."""
 
     def done(self) -> bool:
-        """Whether the outcome is known; asking does not bring it about."""
+        """Return whether the outcome is known, without waiting or committing."""
         ...
 
     def wait(self, timeout: float | None = None) -> Committed:
-        """Block until the outcome is known; raises what the append raised.
+        """Block until the outcome is known; raise what the append raised.
 
-        `UnknownOutcomeError` when `timeout` (seconds) runs out first.  A wait without one is the quicker one: it commits in this thread.
+        `UnknownOutcomeError` when `timeout` (seconds) runs out first. A wait without a timeout is
+        the quicker one: it commits in this thread.
         """
         ...
 
     def __await__(self) -> Generator[Any, Any, Committed]:
-        """The same for asyncio: `committed = await ticket`.  Cancelling it leaves the append alone."""
+        """Wait in asyncio: `committed = await ticket`.  Cancelling it leaves the append alone."""
         ...
 
 
-class BodyStore(Protocol):
-    """The bodies and derived values of a log, or of one session: `Log.of`."""
+class BodyStore(ABC):
+    """Bodies and derived values of a log, or of one session (`Log.of`)."""
 
     @property
+    @abstractmethod
     def read_only(self) -> bool:
-        """Whether `submit`, leases and `put_derived` are refused with `ReadOnlyError`."""
-        ...
+        """Whether `submit`, leases and `put_derived` raise `ReadOnlyError`."""
 
+    @abstractmethod
     def name(self, digest: bytes) -> bytes:
-        """What to call a body in keys of derived values: its hash, or 32 bytes that do not tell it."""
-        ...
+        """Return the name of a body in keys of derived values: its hash, or a keyed hash of it."""
 
+    @abstractmethod
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None; how it is packed may have changed, never what it unpacks to."""
-        ...
+        """Return the packed bytes of a body, or None.
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies, in their order: quicker than one by one."""
-        ...
+        The packing may differ from that of the append; the unpacked bytes do not.
+        """
 
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """Return `body` of each digest, in order; quicker than one call each in most engines."""
+        return [self.body(digest) for digest in digests]
+
+    @abstractmethod
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value (checkpoint, token count): disposable, never a source of truth."""
-        ...
+        """Return a derived value (checkpoint, token count), or None.
 
+        Derived values are disposable, never a source of truth.
+        """
+
+    @abstractmethod
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values (None deletes).  Atomic; not necessarily durable.  Keys: 1..200 bytes."""
-        ...
+        """Write derived values (None deletes), with keys of 1 to 200 bytes.
 
+        Atomic; not necessarily durable.
+        """
+
+    @abstractmethod
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`, in order; no value is read, so one may turn out to be none."""
-        ...
+        """Return the keys of derived values that begin with `prefix`, in order.
 
+        No value is read, so `get_derived` may return None for one of them.
+        """
+
+    @abstractmethod
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values by key order."""
-        ...
+        """Return the derived values whose key begins with `prefix`, in key order."""
 
 
-class Log(BodyStore, Protocol):
-    """One partition of events.  Every method may be called from any thread."""
+class Log(BodyStore):
+    """One partition of events.  Every method may be called from any thread.
+
+    The methods with a body say what holds for a log that stores all sessions alike. A log in front
+    of another one, which encrypts, overrides them.
+    """
 
     @property
     def engine(self) -> Log:
-        """The log that keeps the files: this one, or the one that it stands before."""
-        ...
-
-    def of(self, session: str) -> BodyStore:
-        """The same bodies and derived values as those of a session: an encrypted log keeps them under its family's key."""
-        ...
-
-    @property
-    def stopped(self) -> bool:
-        """Whether nothing more is written through this handle: it is closed, or a write failed."""
-        ...
-
-    def submit(self, append: Append) -> Ticket:
-        """Queue an append; what is queued is committed when a caller waits.
-
-        Outcomes come through the ticket.
-        """
-        ...
-
-    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
-        """The commits that hold versions `after + 1 .. upto`, oldest first, or newest first.
-
-        The outermost commits may hold versions beyond the range; the caller cuts them.  Only the
-        session's own stream is read, not what a fork inherited.  The iterator is a snapshot: it may be held
-        open without holding a transaction.  An unknown session has no commits.
-        """
-        ...
-
-    def head(self, session: str) -> Head | None:
-        """The session's head, or None if there is no such session."""
-        ...
-
-    def heads(self, after: str = "") -> Iterator[Head]:
-        """All heads by session id, from the first id greater than `after`."""
-        ...
-
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
-        ...
-
-    def last_position(self) -> int:
-        """Position of the newest committed event of the partition, 0 if there is none."""
-        ...
-
-    def wait_beyond(self, position: int, timeout: float) -> bool:
-        """Block until an event beyond `position` is committed, by anyone; False after `timeout` seconds."""
-        ...
-
-    def request(self, session: str, request: str) -> Committed | None:
-        """What became of a request id."""
-        ...
-
-    def bodies(self) -> Iterator[bytes]:
-        """The hashes of all stored bodies."""
-        ...
-
-    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
-        """Write the lease record if it still equals `replaces`; True if it was written.  Durable."""
-        ...
-
-    def sync(self) -> None:
-        """Wait until everything submitted so far has its outcome."""
-        ...
-
-    def probe(self) -> list[str]:
-        """Whether the storage underneath can be read without harm, found out at no risk; a line for each fault."""
-        ...
-
-    def check(self) -> list[str]:
-        """Read every commit and body; a line for each thing that is wrong."""
-        ...
-
-    def close(self) -> None:
-        """Commit what is queued, fold, release everything.  Calling it twice is harmless.
-
-        Raises, once, why the last fold failed: everything is released, and nothing that was committed is lost.
-        """
-        ...
-
-
-class Undivided:
-    """Every session has the same bodies and derived values, under the names that they are given."""
-
-    @property
-    def engine(self) -> Self:
-        """This log keeps its own."""
+        """The log that stores the files: this one, or the one behind it."""
         return self
 
-    def of(self, session: str) -> Self:
-        """What is one session's here is everybody's."""
+    def of(self, session: str) -> BodyStore:
+        """Return the bodies and derived values of a session, under its family's key.
+
+        Without encryption they are those of the log.
+        """
         del session
         return self
 
     def name(self, digest: bytes) -> bytes:
-        """A body is called by its hash."""
+        """Return the name of a body in keys of derived values: its hash, or a keyed hash of it."""
         return digest
+
+    def require_keys(self) -> None:
+        """Raise `KeyMissingError` if the log is encrypted and was opened without keys."""
+
+    def forget_keys(self) -> None:
+        """Destroy the keys of the families whose sessions are all erased."""
+
+    def may_lose_key(self, parent: str) -> bool:
+        """Return whether a fork of `parent` may lose its key: its parent was erased meanwhile."""
+        del parent
+        return False
+
+    def stored_changes(
+        self, changes: Mapping[str, Callable[[Commit], Commit]]
+    ) -> Mapping[str, Callable[[Commit], Commit]]:
+        """Turn changes of commits as appended, by session, into changes of commits as stored."""
+        return changes
+
+    @property
+    @abstractmethod
+    def stopped(self) -> bool:
+        """Whether this handle writes nothing more: it is closed, or a write failed."""
+
+    @abstractmethod
+    def submit(self, append: Append) -> Ticket:
+        """Queue an append; it is committed when a caller waits.
+
+        The outcome comes through the ticket.
+        """
+
+    @abstractmethod
+    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
+        """Return the commits that hold versions `after + 1 .. upto`, oldest or newest first.
+
+        The outermost commits may hold versions beyond the range; the caller cuts them. Only the
+        session's own stream is read, not what a fork inherited. The iterator is a snapshot: holding
+        it open holds no transaction. An unknown session has no commits.
+        """
+
+    @abstractmethod
+    def head(self, session: str) -> Head | None:
+        """Return the session's head, or None if there is no such session."""
+
+    @abstractmethod
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """Return all heads by session id, from the first id greater than `after`."""
+
+    @abstractmethod
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
+        """Return at most `limit` commits whose last position is greater than `after`, in order."""
+
+    @abstractmethod
+    def last_position(self) -> int:
+        """Return the position of the partition's newest committed event, 0 if there is none."""
+
+    @abstractmethod
+    def wait_after(self, position: int, timeout: float) -> bool:
+        """Block until any writer commits an event after `position`.
+
+        Returns False after `timeout` seconds.
+        """
+
+    @abstractmethod
+    def request(self, session: str, request: str) -> Committed | None:
+        """Return the result of a request id, or None if the session never used it."""
+
+    @abstractmethod
+    def bodies(self) -> Iterator[bytes]:
+        """Return the hashes of all stored bodies."""
+
+    @abstractmethod
+    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
+        """Write the lease if the stored one equals `replaces`; return whether it was.  Durable."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Wait until everything submitted so far has its outcome."""
+
+    @abstractmethod
+    def probe(self) -> list[str]:
+        """Find out without risk whether the files can be read; return a line for each fault."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """Read every commit and body; return a line for each fault."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Commit what is queued, fold, release everything.  A second call does nothing.
+
+        Raises the error of a failed last fold, once: everything is released, and no commit is lost.
+        """

@@ -1,6 +1,7 @@
-"""The whole contract in memory: for tests, for trying things, and to read first.
+"""The whole contract of a log in memory: for tests, for experiments, and to read first.
 
-Nothing survives the process.  One lock orders everything; an append has its outcome when `submit` returns.
+Nothing survives the process.  One lock orders everything; an append has its outcome when `submit`
+returns.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
+from operator import attrgetter
 from threading import Condition
 from typing import TYPE_CHECKING
 
@@ -15,10 +17,10 @@ import msgspec
 
 from eventlog import os_fork
 from eventlog.errors import ClosedError, DamagedError
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket, Undivided
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Ticket
 from eventlog.log.merkle import SALT_BYTES
-from eventlog.log.merkle_check import first_fault
-from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
+from eventlog.log.merkle_check import first_mismatch
+from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -28,10 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["MemoryLog"]
 
 
-class MemoryLog(Undivided):
+class MemoryLog(Log):
     """A log that lives as long as the object."""
-
-    read_only = False
 
     def __init__(self) -> None:
         self._changed = Condition()  # over an RLock: `check` may read
@@ -39,46 +39,48 @@ class MemoryLog(Undivided):
         self._commits: list[Commit] = []
         self._sessions: dict[str, list[Commit]] = {}
         self._heads: dict[str, Head] = {}
-        self._requests: dict[tuple[str, str], Seen] = {}
+        self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
         self._position = 0
         self._entering: tuple[Append, Commit, Head] | None = None
-        """What is appended, until it is in everywhere: an interrupt may come between."""
+        """The append being stored, until every index has it: an interrupt may come between."""
         os_fork.follow(self)
 
     def fork_off(self) -> None:
-        """This is a child process, which has what is here for itself."""
+        """Use a lock of its own in a child process, which has a copy of the log."""
         self._changed = Condition()
 
     @property
+    def read_only(self) -> bool:
+        return False
+
+    @property
     def stopped(self) -> bool:
-        """Whether it is closed."""
         return self._closed
 
     def submit(self, append: Append) -> Ticket:
-        """Append at once; the ticket that comes back is done."""
         size_of(append)
         ticket: QueuedTicket[Append, Committed] = QueuedTicket(append)
         with self._changed:
             self._usable()
             try:
                 ticket.succeed(self._append(append))
-            except Exception as error:  # noqa: BLE001 - whatever `check` raises is the outcome
+            except Exception as error:  # noqa: BLE001 - any error of `check` is the outcome
                 ticket.fail(error)
         return ticket
 
     def _append(self, append: Append) -> Committed:
-        head = admit(self, append, self._heads.get(append.session))
+        head = accept(self, append, self._heads.get(append.session))
         if isinstance(head, Committed):
             return head
         commit, grown = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
-        self._entering = append, commit, grown  # from here on it is in
+        self._entering = append, commit, grown  # from here on it is committed
         self._enter()
         return Committed(append.session, commit.first, commit.last, commit.position)
 
     def _enter(self) -> None:
-        """Put what is appended into each place, the head's last; once more if an interrupt came between."""
+        """Store the append in each index, the head's last; again if an interrupt came between."""
         if self._entering is None:
             return
         append, commit, head = self._entering
@@ -87,101 +89,90 @@ class MemoryLog(Undivided):
             if not commits or commits[-1] is not commit:
                 commits.append(commit)
         if append.request is not None:
-            seen = Seen(append.digest, commit.first, commit.last, commit.position)
-            self._requests[session, append.request] = seen
+            result = RequestResult(append.digest, commit.first, commit.last, commit.position)
+            self._requests[session, append.request] = result
         for digest, packed in append.bodies:
             self._bodies.setdefault(digest, packed)
-        self._position = commit.position + commit.count - 1
+        self._position = commit.last_position
         self._heads[session] = head
         self._changed.notify_all()
         self._entering = None
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
-        """The commits that hold versions `after + 1 .. upto`, as of now."""
-        found = self._range(session, after, upto)
-        return reversed(found) if reverse else iter(found)
+        commits = self._range(session, after, upto)
+        return reversed(commits) if reverse else iter(commits)
 
-    def commits_after(self, session: str, version: int) -> list[Commit]:
-        """See `rules.Past`."""
+    def commits_since(self, session: str, version: int) -> list[Commit]:
+        """Return the commits after a version; see `rules.PriorCommits`."""
         return self._range(session, version, None)
 
     def _range(self, session: str, after: int, upto: int | None) -> list[Commit]:
         with self._changed:
             self._usable()
             commits = self._sessions.get(session, [])
-            start = bisect_right(commits, after, key=lambda commit: commit.last)
+            start = bisect_right(commits, after, key=attrgetter("last"))
             if upto is None:
                 return commits[start:]
-            return commits[start : bisect_right(commits, upto, key=lambda commit: commit.first)] if after < upto else []
+            return commits[start : bisect_right(commits, upto, key=attrgetter("first"))] if after < upto else []
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """See `rules.Past`."""
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id; see `rules.PriorCommits`."""
         with self._changed:
             self._usable()
             return self._requests.get((session, request))
 
     def head(self, session: str) -> Head | None:
-        """The session's head, or None if there is no such session."""
         with self._changed:
             self._usable()
             return self._heads.get(session)
 
     def heads(self, after: str = "") -> Iterator[Head]:
-        """All heads by session id, as of now."""
         with self._changed:
             self._usable()
             return iter([self._heads[session] for session in sorted(self._heads) if session > after])
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         with self._changed:
             self._usable()
-            start = bisect_right(self._commits, after, key=lambda commit: commit.position + commit.count - 1)
+            start = bisect_right(self._commits, after, key=attrgetter("last_position"))
             return self._commits[start : start + limit]
 
     def last_position(self) -> int:
-        """Position of the newest event, 0 if there is none."""
         with self._changed:
             self._usable()
             return self._position
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
-        """Block until an event beyond `position` is committed; False after `timeout` seconds."""
+    def wait_after(self, position: int, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
                 self._usable()
                 if self._position > position:
                     return True
-                if (left := deadline - time.monotonic()) <= 0:
+                if (remaining := deadline - time.monotonic()) <= 0:
                     return False
-                self._changed.wait(left)
+                self._changed.wait(remaining)
 
     def request(self, session: str, request: str) -> Committed | None:
-        """What became of a request id."""
-        seen = self.seen(session, request)
-        return None if seen is None else seen.repeat(session)
+        result = self.request_result(session, request)
+        return None if result is None else result.repeat(session)
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None."""
         with self._changed:
             self._usable()
             return self._bodies.get(digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies."""
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         with self._changed:
             self._usable()
             return [self._bodies.get(digest) for digest in digests]
 
     def bodies(self) -> Iterator[bytes]:
-        """The hashes of all stored bodies."""
         with self._changed:
             self._usable()
             return iter(list(self._bodies))
 
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
-        """Write the lease record if it still equals `replaces`."""
         size_of_lease(session, state, replaces)
         with self._changed:
             self._usable()
@@ -192,13 +183,11 @@ class MemoryLog(Undivided):
             return True
 
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value, or None."""
         with self._changed:
             self._usable()
             return self._derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Write derived values; None deletes."""
         validate_derived_keys(items)
         with self._changed:
             self._usable()
@@ -209,46 +198,44 @@ class MemoryLog(Undivided):
                     self._derived[key] = value
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`, in order."""
         with self._changed:
             self._usable()
             return sorted(key for key in self._derived if key.startswith(prefix))
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Derived values whose key begins with `prefix`, by key order."""
         with self._changed:
             self._usable()
             return sorted((key, value) for key, value in self._derived.items() if key.startswith(prefix))
 
     def sync(self) -> None:
-        """Everything submitted has its outcome already."""
+        """Return at once: everything submitted has its outcome."""
         with self._changed:
             self._usable()
 
     def probe(self) -> list[str]:
-        """There is nothing underneath."""
+        """Return no fault: there are no files."""
         with self._changed:
             self._usable()
         return []
 
     def check(self) -> list[str]:
-        """Versions and positions without gaps, and the hash trees; memory has nothing else that could be wrong."""
-        wrong: list[str] = []
+        """Find gaps in versions and positions, and compare the hash trees."""
+        faults: list[str] = []
         with self._changed:
             self._usable()
             position = 1
             for commit in self._commits:
                 if commit.position != position:
-                    wrong.append(f"session {commit.session}: position {commit.position} where {position} belongs")
+                    faults.append(f"session {commit.session}: position {commit.position} where {position} belongs")
                 position = commit.position + commit.count
             for session, commits in self._sessions.items():
-                fault = first_fault(self._heads[session], commits)
-                if fault is not None:
-                    wrong.append(str(DamagedError(fault.problem, session=session, version=fault.version)))
-        return wrong
+                mismatch = first_mismatch(self._heads[session], commits)
+                if mismatch is not None:
+                    faults.append(str(DamagedError(mismatch.problem, session=session, version=mismatch.version)))
+        return faults
 
     def close(self) -> None:
-        """Forget everything; waiters wake up with `ClosedError`."""
+        """Drop everything; waiting callers get `ClosedError`."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

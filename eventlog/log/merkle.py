@@ -1,20 +1,14 @@
-"""The hash tree of a session: what its leaves are, how it grows, and what proves that something is in it.  Pure.
+"""The hash tree of a session: leaves, growth and proofs.  Pure.
 
-It is the tree of RFC 6962 (certificate transparency) with SHA-256: a leaf is hashed behind a zero byte, two children
-behind a one byte, and a tree of n leaves splits at the largest power of two below n.  There is one leaf for each append
-of the session, in the order of versions.  What is hashed is logical, so folding, sealing and merging change no digest:
+It is the tree of RFC 6962 (certificate transparency) with SHA-256: a leaf is hashed behind a zero
+byte, two children behind a one byte, and a tree of n leaves splits at the largest power of two
+below n. There is one leaf for each append of the session, in the order of versions. What is hashed
+is logical, so folding and copying change no digest. `embedded/FORMAT.md` has the bytes of a leaf,
+and why there is a salt.
 
-    salt 16  |  first version u64  |  number of events u64  |  time of the last i64  |  lease epoch u64
-    bytes of the session id u16  |  bytes of the request id u16, 65535 if there is none
-    session id  |  request id  |  payload: the canonical bytes of the events (`codec/batch.py`), or what is stored of them encrypted
-
-with little-endian integers and ids in UTF-8.  Large bodies enter by the SHA-256 that the payload names them by.  The
-salt is random, new for each append, and kept beside the payload: whoever has only the leaf's hash cannot guess a short
-secret from it.  So an append can lose payload and salt, and keep its hash in the tree.  Positions are left out: they say
-where in a store, and a copy may give others.
-
-A tree that only grows is known by its *peaks*, the roots of its complete subtrees, largest first: at most one for each
-bit of its size.  They lie in the session's head, and an append costs the hash of the leaf and one more on average.
+A tree that only grows is stored as its *peaks*, the roots of its complete subtrees, largest first:
+at most one for each bit of its size. They are in the session's head, and an append costs the hash
+of the leaf and one more on average.
 """
 
 from __future__ import annotations
@@ -50,7 +44,7 @@ __all__ = [
 SALT_BYTES = 16
 HASH_BYTES = 32
 TAG_BYTES = 8
-"""Bytes of a leaf's hash that are kept beside its append: enough to name the first append that was changed."""
+"""Bytes of a leaf's hash stored beside its append: enough to name the first changed append."""
 
 _FIELDS = Struct("<x16sQQqQHH")
 """The zero byte that a leaf is hashed behind, and the fields of fixed length."""
@@ -58,7 +52,10 @@ _NO_REQUEST = 0xFFFF
 
 
 def leaf_data(commit: Commit) -> bytes:
-    """The bytes of a commit's leaf, as above; `DamagedError` if something of it cannot be what was committed."""
+    """Return the bytes of a commit's leaf.
+
+    `DamagedError` if a field cannot be one that was committed.
+    """
     name = commit.session.encode()
     request = b"" if commit.request is None else commit.request.encode()
     try:
@@ -74,35 +71,35 @@ def leaf_data(commit: Commit) -> bytes:
 
 
 def new_leaf(append: Append, first: int, salt: bytes) -> bytes:
-    """The hash of the leaf of an append that is being committed: its numbers are known to be in range."""
+    """Return the hash of the leaf of an append whose numbers were validated."""
     name = append.session.encode()
     request = append.request
     if request is None:
-        said, length = b"", _NO_REQUEST
+        encoded, length = b"", _NO_REQUEST
     else:
-        said = request.encode()
-        length = len(said)
+        encoded = request.encode()
+        length = len(encoded)
     fields = _FIELDS.pack(salt, first, append.count, append.time, append.epoch, len(name), length)
-    return sha256(fields + name + said + append.payload).digest()
+    return sha256(fields + name + encoded + append.payload).digest()
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """The hash of a leaf."""
+    """Return the hash of a leaf."""
     return sha256(b"\0" + data).digest()
 
 
 def leaf_of(commit: Commit) -> bytes:
-    """The hash of a commit's leaf; of one whose salt died with what was redacted or erased, the hash that was kept."""
+    """Return the hash of a commit's leaf: computed, or the stored one if it was emptied."""
     return commit.leaf if commit.emptied else leaf_hash(leaf_data(commit))
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """The hash of two subtrees."""
+    """Return the hash of two subtrees."""
     return sha256(b"\1" + left + right).digest()
 
 
 def grow(size: int, peaks: bytes, leaf: bytes) -> bytes:
-    """The peaks of a tree of `size` leaves once the leaf of this hash is added."""
+    """Return the peaks of a tree of `size` leaves after the leaf of this hash is added."""
     if not size & 1:
         return peaks + leaf
     end = len(peaks)
@@ -115,7 +112,7 @@ def grow(size: int, peaks: bytes, leaf: bytes) -> bytes:
 
 
 def root_of(peaks: bytes) -> bytes:
-    """The root of the tree with these peaks; of an empty one the hash of nothing."""
+    """Return the root of the tree with these peaks; of an empty one the hash of nothing."""
     if not peaks:
         return sha256().digest()
     root = peaks[-HASH_BYTES:]
@@ -125,12 +122,15 @@ def root_of(peaks: bytes) -> bytes:
 
 
 def peak_sizes(size: int) -> list[int]:
-    """How many leaves lie below each peak of a tree of `size` leaves, in their order."""
+    """Return the number of leaves below each peak of a tree of `size` leaves, in their order."""
     return [1 << bit for bit in range(size.bit_length() - 1, -1, -1) if size >> bit & 1]
 
 
 def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """The hashes that lead from leaf `index` to the root (RFC 6962, 2.1.1), the leaf's neighbour first."""
+    """Return the hashes from leaf `index` to the root, the leaf's neighbour first.
+
+    RFC 6962, 2.1.1.
+    """
     if len(leaves) == 1:
         return []
     split = _split(len(leaves))
@@ -140,9 +140,9 @@ def inclusion_path(leaves: Sequence[bytes], index: int) -> list[bytes]:
 
 
 def consistency_path(leaves: Sequence[bytes], size: int) -> list[bytes]:
-    """The hashes that prove that the tree of the first `size` leaves is the beginning of this one (RFC 6962, 2.1.2).
+    """Return the hashes that prove that the first `size` leaves are the beginning of the tree.
 
-    `size` is at least 1 and at most the number of leaves.
+    RFC 6962, 2.1.2. `size` is at least 1 and at most the number of leaves.
     """
     return _subproof(leaves, size, whole=True)
 

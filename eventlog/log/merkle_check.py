@@ -1,8 +1,9 @@
-"""Rebuilding a session's hash tree from what can be read, to find the first version that is not what was committed.
+"""Comparison of a session's commits with its hash tree, to find the first changed version.
 
-Pure; the same for every engine.  Each commit is compared with the piece of its leaf's hash that is kept beside it, which
-names the version; then the tree with the session's head, and with a head that was kept elsewhere, which no forger can have
-changed.  Where only a tree differs, what differs lies below the first peak that does: all that can be named is a range.
+Pure; the same for every engine. Each commit is compared with the leaf tag stored beside it, which
+names the version. Then the tree is compared with the session's head, and with a head that was kept
+elsewhere, which a forger cannot have changed. Where only a tree differs, the difference lies below
+its first peak that differs: then only a range of versions can be named.
 """
 
 from __future__ import annotations
@@ -16,62 +17,74 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Commit, Head
 
-__all__ = ["Fault", "Grown", "differing", "first_fault", "prefix_fault"]
+__all__ = ["Mismatch", "TreeState", "compare_tree", "first_mismatch", "prefix_mismatch"]
 
 
-class Fault(NamedTuple):
-    """What is wrong, and the first version that may be."""
+class Mismatch(NamedTuple):
+    """A problem, and the first version that may be affected."""
 
     problem: str
     version: int
 
 
-class Grown(NamedTuple):
-    """A session's tree as it was: after so many appends, which ended with this version."""
+class TreeState(NamedTuple):
+    """A session's hash tree after `appends` appends, the last of which ended with `version`."""
 
     version: int
     appends: int
     peaks: bytes
 
 
-def first_fault(head: Head, commits: Iterable[Commit], kept: Grown | None = None) -> Fault | None:
-    """The first thing that is wrong with the commits of a whole session, or None; what cannot be read raises.
+def first_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState | None = None) -> Mismatch | None:
+    """Return the first mismatch of a whole session's commits, or None.
 
-    `kept` is an earlier state of the session, known from elsewhere.
+    `kept` is an earlier state of the session, known from elsewhere. Errors of reading pass.
     """
     if head.gone:
-        return None if kept is None else _grown_apart(head, kept, "the kept head")
-    found = _walked(head, commits)
-    if isinstance(found, Fault):
-        return found
-    leaves, starts = found
+        return None if kept is None else _gone_mismatch(head, kept, "the kept head")
+    leaves_or_mismatch = _leaves(head, commits)
+    if isinstance(leaves_or_mismatch, Mismatch):
+        return leaves_or_mismatch
+    leaves, starts = leaves_or_mismatch
     version = starts[-1] - 1
     if version != head.version:
-        return Fault(f"the head says version {head.version}, the last event is version {version}", version + 1)
-    if kept is not None and (fault := differing(kept, leaves, starts, "the kept head")):
-        return fault
-    return differing(Grown(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
+        return Mismatch(f"the head says version {head.version}, the last event is version {version}", version + 1)
+    if kept is not None and (mismatch := compare_tree(kept, leaves, starts, "the kept head")):
+        return mismatch
+    return compare_tree(TreeState(version, head.appends, head.peaks), leaves, starts, "the session's hash tree")
 
 
-def prefix_fault(head: Head, commits: Iterable[Commit], kept: Grown, whose: str) -> Fault | None:
-    """The same for the first commits of a session, as far as they are known from elsewhere; `whose` names what knows them."""
+def prefix_mismatch(head: Head, commits: Iterable[Commit], kept: TreeState, whose: str) -> Mismatch | None:
+    """Compare the first commits of a session with a tree state that is kept elsewhere.
+
+    `whose` names that place in the message.
+    """
     if head.gone:
-        return _grown_apart(head, kept, whose)
-    found = _walked(head, commits)
-    return found if isinstance(found, Fault) else differing(kept, *found, whose)
+        return _gone_mismatch(head, kept, whose)
+    leaves_or_mismatch = _leaves(head, commits)
+    return (
+        leaves_or_mismatch
+        if isinstance(leaves_or_mismatch, Mismatch)
+        else compare_tree(kept, *leaves_or_mismatch, whose)
+    )
 
 
-def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Fault:
-    """The leaves of commits that begin a session, and the first version of each and of what would come next."""
+def _leaves(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[int]] | Mismatch:
+    """Return the leaves of a session's first commits, and the first version of each.
+
+    The versions have one entry more: the first version after the commits.
+    """
     starts: list[int] = []
     leaves: list[bytes] = []
     version = head.base
     for commit in commits:
         if commit.first != version + 1 or commit.session != head.session:
-            return Fault(f"version {commit.first} of session {commit.session} follows version {version}", version + 1)
+            return Mismatch(
+                f"version {commit.first} of session {commit.session} follows version {version}", version + 1
+            )
         leaf = leaf_of(commit)
         if leaf[:TAG_BYTES] != commit.leaf and not commit.emptied:
-            return Fault("the append is not the one that was committed", commit.first)
+            return Mismatch("the append is not the one that was committed", commit.first)
         starts.append(commit.first)
         leaves.append(leaf)
         version = commit.last
@@ -79,8 +92,8 @@ def _walked(head: Head, commits: Iterable[Commit]) -> tuple[list[bytes], list[in
     return leaves, starts
 
 
-def _grown_apart(head: Head, kept: Grown, whose: str) -> Fault | None:
-    """Where the head of a session of which nothing else is left cannot have grown from the kept one.
+def _gone_mismatch(head: Head, kept: TreeState, whose: str) -> Mismatch | None:
+    """Compare the head of a session without events with an earlier state of its tree.
 
     Only the subtrees that both have a root of can be compared.
     """
@@ -90,39 +103,41 @@ def _grown_apart(head: Head, kept: Grown, whose: str) -> Fault | None:
         if size != now:
             break
         if head.peaks[place] != kept.peaks[place]:
-            return Fault(f"something in appends {begin + 1} to {begin + size} is not what {whose} has", head.base + 1)
+            return Mismatch(
+                f"something in appends {begin + 1} to {begin + size} is not what {whose} has", head.base + 1
+            )
         begin += size
     if kept.appends > head.appends:
-        return Fault(f"{whose} goes on to version {kept.version}", head.version + 1)
+        return Mismatch(f"{whose} goes on to version {kept.version}", head.version + 1)
     return None
 
 
-def differing(told: Grown, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Fault | None:
-    """Where the leaves differ from the tree that was told of, or end before it; `starts` has one version more, where they end.
+def compare_tree(state: TreeState, leaves: Sequence[bytes], starts: Sequence[int], whose: str) -> Mismatch | None:
+    """Compare leaves with a tree state; `starts` has one version more, where the leaves end.
 
-    Of the last subtree that they do not fill nothing can be said: only its root is known.
+    A subtree that the leaves do not fill cannot be compared: only its root is known.
     """
     begin = 0
-    for number, size in enumerate(peak_sizes(told.appends)):
+    for number, size in enumerate(peak_sizes(state.appends)):
         end = begin + size
         if end > len(leaves):
-            return Fault(
-                f"{whose} goes on to version {told.version}, and what there is from version {starts[begin]} on"
+            return Mismatch(
+                f"{whose} goes on to version {state.version}, and what there is from version {starts[begin]} on"
                 " cannot be compared",
                 starts[-1],
             )
-        if told.peaks[number * HASH_BYTES : (number + 1) * HASH_BYTES] != _root(leaves[begin:end]):
-            return Fault(
+        if state.peaks[number * HASH_BYTES : (number + 1) * HASH_BYTES] != _root(leaves[begin:end]):
+            return Mismatch(
                 f"something in versions {starts[begin]} to {starts[end] - 1} is not what {whose} has", starts[begin]
             )
         begin = end
-    if starts[begin] != told.version + 1:
-        return Fault(f"{whose} ends its {told.appends} appends with version {told.version}", starts[begin])
+    if starts[begin] != state.version + 1:
+        return Mismatch(f"{whose} ends its {state.appends} appends with version {state.version}", starts[begin])
     return None
 
 
 def _root(leaves: Sequence[bytes]) -> bytes:
-    """The root of a complete tree."""
+    """Return the root of a complete tree."""
     peaks = b""
     for number, leaf in enumerate(leaves):
         peaks = grow(number, peaks, leaf)

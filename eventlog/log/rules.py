@@ -1,7 +1,7 @@
-"""When an append is accepted, and what it makes of a session's head.  Pure; the same for every engine.
+"""Acceptance of an append, and the session's head after it.  Pure; shared by all engines.
 
-The order of the checks is the contract's (`contract.py`): request id, existence, lease epoch, expected
-version, and at last the writer's own `check`.
+The order of the comparisons is the contract's (`contract.py`): request id, existence, lease epoch,
+expected version, and last the writer's own `check`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Past", "Seen", "admit", "commit_of", "head_after", "may_replace_lease"]
+__all__ = ["PriorCommits", "RequestResult", "accept", "commit_of", "head_after", "may_replace_lease"]
 
 
 _NO_LEASE = LeaseState()
 
 
-class Seen(NamedTuple):
-    """A request id that was used: the digest of its content, and what became of it."""
+class RequestResult(NamedTuple):
+    """A used request id: the digest of its content, and the versions it was given."""
 
     digest: bytes
     first: int
@@ -36,32 +36,33 @@ class Seen(NamedTuple):
     position: int
 
     def repeat(self, session: str) -> Committed:
-        """The first result once more."""
+        """Return the first result again."""
         return Committed(session, self.first, self.last, self.position, repeated=True)
 
 
-class Past(Protocol):
-    """What has been committed before this append, the earlier ones of its batch included."""
+class PriorCommits(Protocol):
+    """The commits before an append, the earlier ones of its batch included."""
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id."""
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id, or None."""
         ...
 
-    def commits_after(self, session: str, version: int) -> Sequence[Commit]:
-        """The commits that hold versions greater than `version`, oldest first."""
+    def commits_since(self, session: str, version: int) -> Sequence[Commit]:
+        """Return the commits that hold versions greater than `version`, oldest first."""
         ...
 
 
-def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | None:
-    """Decide on an append, the session's head being this; raise if it is refused.
+def accept(past: PriorCommits, append: Append, head: Head | None) -> Committed | Head | None:
+    """Decide on an append to the session with this head; raise if it is rejected.
 
-    Returns `Committed` if the request is known, else that head, which is None before the session begins.
+    Returns `Committed` if the request id is repeated, else the head, which is None before the
+    session begins.
     """
     session = append.session
-    if append.request is not None and (seen := past.seen(session, append.request)) is not None:
-        if seen.digest and seen.digest != append.digest:  # without one, what was said then was redacted
+    if append.request is not None and (first := past.request_result(session, append.request)) is not None:
+        if first.digest and first.digest != append.digest:  # without a digest, the request's content was redacted
             raise RequestReusedError(session, append.request)
-        return seen.repeat(session)
+        return first.repeat(session)
     if append.creates_at is not None:
         if head is not None:
             raise AlreadyExistsError("session", session)
@@ -76,7 +77,7 @@ def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | N
         raise ConflictError(session, append.expected, version)
     if append.check is not None:
         seen_version = append.seen or 0
-        others: Sequence[Commit] = past.commits_after(session, seen_version) if seen_version < version else ()
+        others: Sequence[Commit] = past.commits_since(session, seen_version) if seen_version < version else ()
         if append.epoch and others:
             others = [commit for commit in others if commit.epoch != append.epoch]
         append.check(others)
@@ -84,7 +85,7 @@ def admit(past: Past, append: Append, head: Head | None) -> Committed | Head | N
 
 
 def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> tuple[Commit, Head]:
-    """The commit that an admitted append becomes at a position, and the session's head after it."""
+    """Return the commit that an accepted append becomes, and the session's head after it."""
     if head is None:
         base = append.creates_at or 0
         first = base + 1
@@ -111,7 +112,10 @@ def head_after(
     base: int,
     lease: LeaseState | None = None,
 ) -> Head:
-    """The session's head once `commit` is in, whose leaf has this hash; `base` counts only where there was no head."""
+    """Return the session's head after `commit`, whose leaf has this hash.
+
+    `base` counts only where there was no head.
+    """
     count = commit.count
     last = commit.position + count - 1
     if head is None:
@@ -136,7 +140,7 @@ def head_after(
 
 
 def may_replace_lease(session: str, head: Head | None, replaces: LeaseState) -> Head | None:
-    """The session's head if its lease may be replaced; None if that is another one by now."""
+    """Return the session's head if its lease equals `replaces`, else None."""
     if head is None:
         raise NotFoundError("session", session)
     return head if head.lease == replaces else None

@@ -1,9 +1,10 @@
-"""A submitted request, and how its waiters learn the outcome.
+"""A submitted request, and how waiting callers learn its outcome.
 
-A waiting thread has a plain lock of its own, which costs one futex wake; the asyncio waiters of one batch are
-woken by one `call_soon_threadsafe` per event loop.  No lock guards a ticket: a waiter enters its lock or future
-first and looks at the outcome second, the leader sets the outcome first and looks at the waiters second, so
-one of them always sees the other.  Setting an outcome, and waking, may be repeated.
+A waiting thread has a plain lock of its own, which costs one futex wake. The asyncio waiters of one
+batch are woken by one `call_soon_threadsafe` per event loop. No lock guards a ticket: a waiter
+enters its lock or future first and reads the outcome second, the leader sets the outcome first and
+reads the waiters second, so one of them always sees the other. Setting an outcome, and waking, may
+be repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 class Commits(Protocol):
-    """Where the outcome of a ticket comes from, once a caller waits for it."""
+    """The source of a ticket's outcome, once a caller waits for it."""
 
     def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
         """Return when the ticket has its outcome.
@@ -32,7 +33,7 @@ class Commits(Protocol):
         ...
 
     def hasten(self) -> None:
-        """Have everything that is queued settled, by another thread."""
+        """Have another thread commit everything that is queued."""
         ...
 
 
@@ -43,7 +44,7 @@ class QueuedTicket(Generic[R, T]):
 
     def __init__(self, request: R, size: int = 0, commits: Commits | None = None) -> None:
         self.request: R | None = request
-        """Dropped with the outcome: a ticket that is kept does not keep what was written."""
+        """None once the outcome is set, so that a stored ticket does not hold the payload."""
         self.size = size
         self.settled = False
         self.waiters: list[Any] = []
@@ -65,7 +66,7 @@ class QueuedTicket(Generic[R, T]):
         self.settled = True
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
         return self.settled
 
     def wait(self, timeout: float | None = None) -> T:
@@ -90,7 +91,7 @@ class QueuedTicket(Generic[R, T]):
 
 
 def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
-    """Wake everyone who waits for these tickets, which all have their outcome."""
+    """Wake every caller that waits for these tickets, all of which have their outcome."""
     futures: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
     for ticket in tickets:
         if ticket.waiters:
@@ -104,7 +105,7 @@ def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
                     except RuntimeError:  # it was woken before
                         continue
     for loop, waiting in futures.items():
-        with suppress(RuntimeError):  # the loop was closed; none waits there any more
+        with suppress(RuntimeError):  # the loop was closed, so no task waits there
             loop.call_soon_threadsafe(_finish, waiting)
 
 

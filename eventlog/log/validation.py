@@ -1,7 +1,8 @@
-"""Whether a call is right in itself, whatever the log holds: types, ranges, lengths.  The same for every engine.
+"""Validation of a call's arguments: types, ranges and lengths.  The same for every engine.
 
-A value of a wrong type must not get as far as the disk: what is acknowledged has to be read back.  So types are
-compared exactly (a `bool` is no version, an `IntEnum` no time), and sums of what is admitted stay below 64 bits.
+A value of a wrong type must not reach the disk: what is acknowledged has to be readable. So types
+are compared exactly (a `bool` is no version, an `IntEnum` no time), and sums of accepted numbers
+stay below 64 bits.
 """
 
 from __future__ import annotations
@@ -19,26 +20,29 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ID_BYTES", "MAX_REQUEST_BYTES", "is_id", "size_of", "size_of_lease", "validate_derived_keys"]
 
 MAX_ID_BYTES = 256
-"""Longest session id and longest request id, in UTF-8 (spec §3)."""
+"""Longest session id and longest request id, in UTF-8."""
 MAX_REQUEST_BYTES = 512 << 20
-"""Most that one append may carry, bodies and catalog entry included."""
+"""Largest append, bodies and catalog entry included."""
 MAX_DERIVED_KEY_BYTES = 200
 MAX_ADDEND = (1 << 32) - 1
 """Most events, and most messages, of one append."""
 MAX_NUMBER = (1 << 63) - 1
 """Largest version and epoch, and end of a lease."""
 MAX_TIME = 1 << 62
-"""Furthest time from 1970, before or after: what lies between two of them has 64 bits (`embedded/segments/chunk.py`)."""
+"""Largest distance of a time from 1970: the difference of two times then has 64 bits."""
 MAX_BASE = 1 << 62
-"""Largest version that a session begins after: half of the versions are left for it."""
+"""Largest version that a session may begin after: half of the versions are left for it."""
 HASH_BYTES = 32
 _OVERHEAD = 200
 
 
 def size_of(append: Append) -> int:
-    """Bytes an append takes in a queue; `CallError` if the call itself is wrong, whatever the session's state."""
+    """Return the bytes that an append takes in a queue; `CallError` for a wrong argument.
+
+    The session's state plays no part.
+    """
     session, count, messages, time, epoch = append.session, append.count, append.messages, append.time, append.epoch
-    # What is right is seen here; only what is not is looked at again, to say what is wrong.
+    # Correct values pass here; only a wrong one is inspected again, for the message.
     if type(session) is not str or not session.isascii() or not 0 < len(session) <= MAX_ID_BYTES:
         _check_id("session id", session)
     if append.request is not None:
@@ -77,7 +81,7 @@ def size_of(append: Append) -> int:
 
 
 def _lease_of(append: Append) -> int:
-    """Bytes of the lease that an append takes, keeps or gives back."""
+    """Return the bytes of the lease that an append acquires, renews or releases."""
     lease, replaces, epoch = append.lease, append.replaces, append.epoch
     if lease is None:
         raise CallError("an append that replaces a lease has a lease to put in its place")
@@ -114,7 +118,7 @@ def _bodies(bodies: Any) -> int:
 
 
 def size_of_lease(session: str, state: LeaseState, replaces: LeaseState) -> int:
-    """The same for a lease record."""
+    """Return the bytes that a lease record takes in a queue; `CallError` for a wrong argument."""
     _check_id("session id", session)
     size = _OVERHEAD + _lease(state) + _lease(replaces)
     if size > MAX_REQUEST_BYTES:
@@ -134,7 +138,7 @@ def _lease(lease: Any) -> int:
 
 
 def is_id(value: str) -> bool:
-    """Whether this can be a session id or a request id; of one that cannot there is nothing to be found."""
+    """Return whether a text can be a session id or a request id."""
     try:
         _check_id("id", value)
     except CallError:
@@ -143,7 +147,7 @@ def is_id(value: str) -> bool:
 
 
 def validate_derived_keys(items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    """Refuse a derived key that is empty or too long, and what is not bytes."""
+    """Raise unless every key has 1 to 200 bytes, and every value is bytes or None."""
     for key, value in items:
         size = _length("a derived key", key)
         if not size:

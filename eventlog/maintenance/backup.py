@@ -218,7 +218,7 @@ def _continues(log: EmbeddedLog, copy: BulkWriter) -> bool | None:
     copied = copy.last_commit()
     if copied is None:
         return None
-    found = log.follow(copied.position - 1, 1)
+    found = log.commits_after(copied.position - 1, 1)
     return bool(found) and _is_same_append(found[0], copied)
 
 

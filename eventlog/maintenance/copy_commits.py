@@ -30,7 +30,7 @@ from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.filesystem import NO_ROOM
 from eventlog.log.merkle import leaf_of
-from eventlog.log.rules import Seen, head_after
+from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ _FOLLOWED = 1000
 class CommitSource(Protocol):
     """Source of commits in the order of positions."""
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
         """See `log.contract.Log`."""
         ...
 
@@ -68,7 +68,7 @@ class CopySource(CommitSource, Protocol):
         """See `log.contract.Log`."""
         ...
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, with the digest of its content."""
         ...
 
@@ -149,7 +149,7 @@ def copy_commits(
         if new is not None:
             batch.add(new)
             events += new.count
-        batch.position = old.position + old.count - 1
+        batch.position = old.last_position
         batch.count += 1
         if batch.count >= BATCH_COMMITS or batch.size >= BATCH_BYTES:
             batch.write()
@@ -164,9 +164,9 @@ def copy_commits(
 def commits_behind(source: CommitSource, after: int, upto: int) -> Iterator[Commit]:
     """Yield the commits after one position, up to another, in order."""
     while after < upto:
-        found = source.follow(after, _FOLLOWED)
+        found = source.commits_after(after, _FOLLOWED)
         for commit in found:
-            after = commit.position + commit.count - 1
+            after = commit.last_position
             if after > upto:
                 return
             yield commit
@@ -185,7 +185,7 @@ class _Batch:
         self._head_at = heads
         self._commits: list[Commit] = []
         self._heads: dict[str, Head] = {}
-        self._requests: dict[tuple[str, str], Seen] = {}
+        self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self.position = self.count = self.size = 0
 
@@ -198,7 +198,7 @@ class _Batch:
         self._heads[session] = self._head_at(self._heads.get(session) or self._copy.head(session), commit, now)
         self._commits.append(commit)
         self.size += len(commit.payload)
-        if commit.request is not None and (seen := self._source.seen(session, commit.request)) is not None:
+        if commit.request is not None and (seen := self._source.request_result(session, commit.request)) is not None:
             self._requests[session, commit.request] = seen._replace(digest=b"") if commit.emptied else seen
         for digest in digests_in(commit.payload):
             if digest not in self._bodies and not self._copy.has_body(digest):

@@ -17,7 +17,6 @@ from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeld
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
-from eventlog.open_log import forget_keys
 from eventlog.session.lease import release_lease, take_lease
 from eventlog.session.owner import is_live
 from eventlog.validation import require
@@ -61,7 +60,7 @@ def erase(
         for name in going:
             erase_one(store, name, reason)
     finally:
-        forget_keys(store.log)
+        store.log.forget_keys()
     return tuple(going)
 
 

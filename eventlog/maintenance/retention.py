@@ -11,7 +11,6 @@ from eventlog.codec.bodies import digests_in
 from eventlog.errors import CallError, LeaseHeldError
 from eventlog.history.catalog import entry_of
 from eventlog.maintenance.erase import erase_one, erased_with, refuse_running, relations_of
-from eventlog.open_log import forget_keys
 from eventlog.validation import require, require_or_none
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def expire(
     try:
         return _erase_trees(store, trees, lambda name: erase_one(store, name, reason))
     finally:
-        forget_keys(store.log)
+        store.log.forget_keys()
 
 
 def _erase_trees(store: Sessions, trees: Sequence[Sequence[str]], erase_one: Callable[[str], None]) -> ExpiryResult:

@@ -24,7 +24,7 @@ from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Commit, Head
 from eventlog.log.merkle import TAG_BYTES, leaf_of
-from eventlog.log.rules import Seen
+from eventlog.log.rules import RequestResult
 from eventlog.maintenance.copy_commits import head_at
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SalvagedStore:
 
         self._segments = segments
         self._sessions: dict[str, _SalvagedSession] = {}
-        self._requests: dict[tuple[str, str], Seen] = {}
+        self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self._order: list[tuple[int, str, int]] = []
         self._positions: list[int] = []
@@ -110,7 +110,7 @@ class SalvagedStore:
             self.position = max(self.position, commit.position + commit.count - 1)
             if commit.request is not None:
                 key = commit.session, commit.request
-                self._requests[key] = Seen(b"", commit.first, commit.last, commit.position)
+                self._requests[key] = RequestResult(b"", commit.first, commit.last, commit.position)
 
     def add_journal(self, record: object) -> None:
         """Add a commit of the journal."""
@@ -242,7 +242,7 @@ class SalvagedStore:
 
     # -- being read from ---------------------------------------------------------------------------
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """See `log.contract.Log`."""
         start = bisect_right(self._positions, after)
         found: list[Commit] = []
@@ -271,12 +271,12 @@ class SalvagedStore:
             self.saved_bodies.add(digest)
         return found
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, without the digest of its content if that is lost."""
         found = self._requests.get((session, request))
         if found is not None and not found.digest:
             with suppress(DamagedError):
-                known = self._segments.seen(session, request)
+                known = self._segments.request_result(session, request)
                 found = found if known is None else found._replace(digest=known.digest)
         return found
 

@@ -26,10 +26,9 @@ from eventlog.codec.payload import is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import END, Stream
+from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import ancestry, stream_spans
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
-from eventlog.open_log import require_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -49,13 +48,15 @@ def scrub(store: Sessions) -> VacuumResult:
     `KeyMissingError` for an encrypted store that was opened without keys: what was redacted cannot
     be found in it.
     """
-    require_keys(store.log)
+    store.log.require_keys()
     changes: dict[str, Change] = {}
     for head in store.log.heads():
         if is_foreign(head) or head.gone:
             continue
         erased = entry_of(head).erased
-        streams = [Stream(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
+        streams = (
+            [StreamRange(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
+        )
         parts = _redacted_by_heirs(store, head.session) if erased else set[str]()
         for stream in streams:
             above = store.log.head(stream.session)
@@ -104,7 +105,7 @@ def _redacted_by_heirs(store: Sessions, erased: str) -> set[str]:
     return found
 
 
-def _first(store: Sessions, streams: list[Stream], parts: Collection[str]) -> int:
+def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str]) -> int:
     """Return the first version that mentions one of the parts; no earlier view shows them."""
     for stream in streams:
         for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):

@@ -26,7 +26,6 @@ from eventlog.log.contract import Commit, Head, Log
 from eventlog.log.embedded.directory import bytes_on_disk
 from eventlog.log.merkle import SALT_BYTES, leaf_of
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors
-from eventlog.open_log import forget_keys, of_what_is_stored
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,11 +72,11 @@ def rewrite(
     engine = log.engine
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be written anew")
-    through = of_what_is_stored(log, changes or {})
+    through = log.stored_changes(changes or {})
     with storage_errors(engine.path):
         now = time_ns() // 1_000_000 if time is None else time
         done = engine.exclusively(partial(_rewrite, changes=through, shred=shred, time=now))
-    forget_keys(log)
+    log.forget_keys()
     return done
 
 

@@ -80,7 +80,7 @@ class ConversationNotifications:
         scanned = after
         if limit < 1 or (upto is not None and upto <= after):
             return found, scanned
-        for commit in self.log.follow(after, _COMMITS):
+        for commit in self.log.commits_after(after, _COMMITS):
             if not is_foreign(commit) and not is_encrypted(commit.payload):
                 for recorded in events_of(commit, commit.first - 1 + max(after + 1 - commit.position, 0)):
                     if upto is not None and recorded.position > upto:
@@ -90,7 +90,7 @@ class ConversationNotifications:
                         found.append(_notification(recorded, topic))
                         if len(found) == limit:
                             return found, recorded.position
-            scanned = commit.position + commit.count - 1
+            scanned = commit.last_position
             if upto is not None and scanned >= upto:
                 return found, upto
         return found, scanned

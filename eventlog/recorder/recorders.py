@@ -135,7 +135,7 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
             if left <= 0:
                 raise TimeoutError(f"{application_name}: {notification_id} was not processed within {timeout:g} s")
             with FAULTS:
-                self.stream.log.wait_beyond(position, left if interrupt is None else min(left, _PATIENCE))
+                self.stream.log.wait_after(position, left if interrupt is None else min(left, _PATIENCE))
 
 
 class LogProcessRecorder(LogTrackingRecorder, LogApplicationRecorder, ProcessRecorder):

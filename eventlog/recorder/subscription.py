@@ -92,5 +92,5 @@ class LogSubscription(Subscription[R_co]):
         self._page, scanned = self._source.page(self._after, _PAGE, None, self._wanted)
         self._next = 0
         if scanned == self._after:
-            log.wait_beyond(position, _PATIENCE)
+            log.wait_after(position, _PATIENCE)
         self._after = scanned

@@ -17,7 +17,7 @@ from eventlog import events as ev
 from eventlog.append.own_appends import recent
 from eventlog.append.pipeline import Pipeline
 from eventlog.append.writer import SessionWriter
-from eventlog.codec.decoded import Recorded, Span, Stretch
+from eventlog.codec.decoded import DecodedCommit, Recorded, Span
 from eventlog.errors import (
     EventlogError,
     LeaseHeldError,
@@ -28,8 +28,8 @@ from eventlog.errors import (
     giving_way_to,
 )
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import Stream, lineage_of
-from eventlog.history.streams import head_of, history_spans, stretches, texts
+from eventlog.history.lineage import StreamRange, lineage_of
+from eventlog.history.streams import decoded_commits, head_of, history_spans, texts
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
@@ -92,9 +92,9 @@ class Handle:
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of versions `after + 1 .. upto`, inherited ones included, with runs of deltas whole."""
-        return chain.from_iterable(map(Stretch.spans, self.stretches(after, upto)))
+        return chain.from_iterable(map(DecodedCommit.spans, self.decoded_commits(after, upto)))
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """The same append by append, for a caller who takes in many at once."""
         require_version(after)
         if upto is not None:
@@ -104,7 +104,7 @@ class Handle:
             return iter(own)
         version = self.version
         last = version if upto is None else min(upto, version)
-        return stretches(self.host.log, self.writer.ancestry(), after, last)
+        return decoded_commits(self.host.log, self.writer.ancestry(), after, last)
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
         """The same one by one."""
@@ -125,7 +125,7 @@ class Handle:
         ranges = self.effective_ranges(at)
         return lineage_of(self.writer.ancestry(), ranges)
 
-    def ancestry(self) -> tuple[Stream, ...]:
+    def ancestry(self) -> tuple[StreamRange, ...]:
         """The streams whose versions make up this session's history, the eldest first and its own last."""
         return tuple(self.writer.ancestry())
 
@@ -366,10 +366,10 @@ class Handle:
 
     # -- for the store and the handles -----------------------------------------------------------
 
-    def inherited(self, at: int) -> tuple[list[Stream], State]:
+    def inherited(self, at: int) -> tuple[list[StreamRange], State]:
         """What a fork at version `at` begins with."""
         streams = [
-            Stream(stream.session, stream.first, min(stream.last, at))
+            StreamRange(stream.session, stream.first, min(stream.last, at))
             for stream in self.writer.ancestry()
             if stream.first <= at
         ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from eventlog.errors import ErasedError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
 from eventlog.log.contract import Head, LeaseState, Log
 from eventlog.state.loader import fold_spans, newest_state, restore, save_state
@@ -31,7 +31,7 @@ class CommittedState:
         self.session = session
         self.checkpoint_events = checkpoint_events
         self.entry = CatalogEntry()
-        self.streams: list[Stream] = []
+        self.streams: list[StreamRange] = []
         self.state = State()
         self.lease = LeaseState()
         """The lease record as far as it is known."""
@@ -43,14 +43,14 @@ class CommittedState:
         self._rests_on = 0
         """Version of the checkpoint that this state came from, or was kept as."""
 
-    def begin(self, streams: list[Stream], state: State) -> None:
+    def begin(self, streams: list[StreamRange], state: State) -> None:
         """Take over what a session that does not exist yet begins with: its ancestry and inherited facts."""
         self.streams = streams
         self.state = state
         self.certain = state.version
         self.loaded = True
 
-    def ancestry(self) -> list[Stream]:
+    def ancestry(self) -> list[StreamRange]:
         """The streams of the session's history, which never change."""
         if not self.streams:
             self.streams = ancestry(self.log, self.session)

@@ -10,7 +10,7 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError, DataError
 from eventlog.history import checkpoint_store
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import spans
 from eventlog.log.contract import Log
 from eventlog.state.evolve import evolve
@@ -29,7 +29,7 @@ UNDO_KEPT = 4096
 """Taken-back facts kept while committed events are read: none of them will be taken back."""
 
 
-def restore(log: Log, streams: Sequence[Stream], upto: int) -> tuple[State, int]:
+def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:
     """Return the state right after version `upto`, and the version of the checkpoint it came from (0: none)."""
     state, saved = State(), 0
     for stream in reversed(streams):
@@ -70,7 +70,7 @@ def save_state(log: Log, session: str, state: State) -> None:
         state.keep(piece, whole=whole)
 
 
-def wrong_checkpoints(log: Log, streams: Sequence[Stream], session: str, upto: int) -> Iterator[int]:
+def wrong_checkpoints(log: Log, streams: Sequence[StreamRange], session: str, upto: int) -> Iterator[int]:
     """Versions whose checkpoint of command state is not what a replay from the first event gives."""
     for version, data in checkpoint_store.valid(log, STATE, session, upto):
         state = State()
@@ -88,7 +88,7 @@ def wrong_checkpoints(log: Log, streams: Sequence[Stream], session: str, upto: i
 class ArchivedAt:
     """Finds what the state that was kept at a version, in the stream of `session`, has packed: there, or by replay where it is lost."""
 
-    def __init__(self, log: Log, streams: Sequence[Stream], session: str, version: int) -> None:
+    def __init__(self, log: Log, streams: Sequence[StreamRange], session: str, version: int) -> None:
         self._log = log
         self._streams = streams
         self._session = session
@@ -112,7 +112,7 @@ class ArchivedAt:
         return None
 
 
-def fold_spans(log: Log, streams: Sequence[Stream], state: State, upto: int) -> None:
+def fold_spans(log: Log, streams: Sequence[StreamRange], state: State, upto: int) -> None:
     """Take the committed events after `state.version` in, up to version `upto`."""
     for stream in streams:
         if state.version == stream.first - 1:
@@ -137,7 +137,7 @@ def fold_spans(log: Log, streams: Sequence[Stream], state: State, upto: int) -> 
                 state.settle(state.version)
 
 
-def _usable(log: Log, streams: Sequence[Stream], stream: Stream, upto: int) -> Iterator[tuple[int, State]]:
+def _usable(log: Log, streams: Sequence[StreamRange], stream: StreamRange, upto: int) -> Iterator[tuple[int, State]]:
     """The checkpoints of one stream that can be read, newest first, with their versions."""
     for version, data in checkpoint_store.valid(log, STATE, stream.session, min(stream.last, upto)):
         if version >= stream.first:

@@ -63,11 +63,11 @@ def apply_events(
     """
     version = after
     try:
-        for stretch in source.stretches(after, upto):
-            state, following = projection.apply_batch(state, stretch.batch, stretch.first)
-            if following <= stretch.last:  # a rollback
+        for decoded in source.decoded_commits(after, upto):
+            state, following = projection.apply_batch(state, decoded.batch, decoded.first)
+            if following <= decoded.last:  # a rollback
                 return None
-            version = stretch.last
+            version = decoded.last
     except NeedsReplay:
         return None
     return StateAtVersion(state, version)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from eventlog.codec.batch import Batch
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import Event, RolledBack
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 
 __all__ = ["EventSource", "NeedsReplay", "Projection", "apply_each", "apply_span"]
 
@@ -85,7 +85,7 @@ class EventSource(Protocol):
         """Version of the newest event."""
         ...
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Every event of versions `after + 1 .. upto`, append by append, rolled-back ones too."""
         ...
 
@@ -97,7 +97,7 @@ class EventSource(Protocol):
         """The versions of the effective history, as closed ascending ranges."""
         ...
 
-    def ancestry(self) -> tuple[Stream, ...]:
+    def ancestry(self) -> tuple[StreamRange, ...]:
         """The streams that hold these events: the eldest parent first, the session's own last."""
         ...
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from eventlog.codec.payload import decode_encrypted_payload, decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.history.catalog import entry_of
-from eventlog.log.merkle_check import Fault
+from eventlog.log.merkle_check import Mismatch
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["encryption_fault"]
 
 
-def encryption_fault(stored: Log, session: str) -> Fault | None:
+def encryption_fault(stored: Log, session: str) -> Mismatch | None:
     """Return where a session's head differs from its appends, or None.
 
     `stored` is the log with the ciphertext. None also for a session that is not encrypted, and for
@@ -41,14 +41,14 @@ def encryption_fault(stored: Log, session: str) -> Fault | None:
             if encrypted.entry is not None:
                 entry, version = encrypted.entry, commit.first
     if named and key not in named:
-        return Fault("its head was changed: it names another key than its appends", version)
+        return Mismatch("its head was changed: it names another key than its appends", version)
     for other, first in named.items():
         if other != key:
-            return Fault("the append was changed: it names another key than the session", first)
+            return Mismatch("the append was changed: it names another key than the session", first)
     if not named or (not is_foreign(head) and entry_of(head).erased):
         return None
     if entry != head.entry:
-        return Fault("its head was changed: its catalog entry is not the one of this append", version)
+        return Mismatch("its head was changed: its catalog entry is not the one of this append", version)
     if messages != head.messages and not others and not is_foreign(head):
-        return Fault("its head was changed: its count of messages is not that of its appends", version)
+        return Mismatch("its head was changed: its count of messages is not that of its appends", version)
     return None

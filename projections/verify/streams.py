@@ -17,11 +17,11 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents
 from eventlog.errors import DataError, EventlogError
 from eventlog.history.catalog import CatalogEntry, evolve_entry
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import continued, spans
 from eventlog.integrity.fork_anchor import anchor_of, inherited_fault, unchanged
 from eventlog.log.contract import Head
-from eventlog.log.merkle_check import Fault, Grown
+from eventlog.log.merkle_check import Mismatch, TreeState
 from eventlog.store import Store
 from eventlog.values import Body
 
@@ -44,7 +44,7 @@ class StreamCheck:
     def __init__(self, store: Store, head: Head, position: int) -> None:
         """`position` is that of the version before the stream's first version."""
         self._store = store
-        self._stream = Stream(head.session, head.base + 1, head.base)
+        self._stream = StreamRange(head.session, head.base + 1, head.base)
         self._position = position
         self._problems: list[tuple[int, Problem]] = []
         """Faults, each with the first version that it concerns."""
@@ -118,7 +118,7 @@ class StreamChecks:
         self._checks: dict[str, StreamCheck] = {}
         self._above: dict[str, tuple[Problem, ...]] = {}
         """By fork: the faults of what it inherits."""
-        self._unchanged: dict[str, set[Grown]] | None = None
+        self._unchanged: dict[str, set[TreeState]] | None = None
 
     def of(self, head: Head) -> StreamCheck:
         """Return the check of a session's own stream; for a fork call `inherited` first."""
@@ -144,13 +144,13 @@ class StreamChecks:
             self._above[fork.session] = problems
         return self._above.get(head.session, ())
 
-    def changed(self, head: Head) -> Fault | None:
+    def changed(self, head: Head) -> Mismatch | None:
         """Return the first change since the fork in what a fork inherits, or None.
 
         Raises an error if it cannot be read.
         """
         anchor = anchor_of(self.store.log, head)
-        if anchor is None or isinstance(anchor, Fault):
+        if anchor is None or isinstance(anchor, Mismatch):
             return anchor
         if self._unchanged is None:
             self._unchanged = dict(self._compared())
@@ -159,18 +159,18 @@ class StreamChecks:
             return None
         return inherited_fault(self.store.log, above, grown)
 
-    def _compared(self) -> Iterator[tuple[str, set[Grown]]]:
+    def _compared(self) -> Iterator[tuple[str, set[TreeState]]]:
         """Yield, by session, the anchors of forks that agree with its stream.
 
         Each stream is read once for all its forks.
         """
         log = self.store.log
-        anchors: dict[str, tuple[Head, set[Grown]]] = {}
+        anchors: dict[str, tuple[Head, set[TreeState]]] = {}
         for name in self._names:
             with suppress(EventlogError):  # reported with the session itself
                 head = log.head(name)
                 anchor = anchor_of(log, head) if head is not None and head.base else None
-                if anchor is not None and not isinstance(anchor, Fault):
+                if anchor is not None and not isinstance(anchor, Mismatch):
                     anchors.setdefault(anchor[0].session, (anchor[0], set()))[1].add(anchor[1])
         for above, heads in anchors.values():
             with suppress(EventlogError):

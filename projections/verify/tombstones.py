@@ -16,7 +16,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import decode_encrypted_payload, is_encrypted
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
-from eventlog.log.merkle_check import Fault
+from eventlog.log.merkle_check import Mismatch
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Head
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["tombstone_fault"]
 
 
-def tombstone_fault(store: Store, head: Head) -> Fault | None:
+def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
     """Return where the head of an erased session differs from its remaining events, or None."""
     shown = entry_of(head)
     entry: CatalogEntry | None = None
@@ -51,7 +51,7 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
     if head.gone:
         tombstone = ev.SessionErased(shown.reason)
     if tombstone is None:
-        return Fault("its head says that it is erased, and no event does", head.version)
+        return Mismatch("its head says that it is erased, and no event does", head.version)
     is_encrypted_log = store.log.engine is not store.log
     if read and counted and entry is not None:
         same = shown == entry or (
@@ -62,7 +62,7 @@ def tombstone_fault(store: Store, head: Head) -> Fault | None:
             entry is None or _clear_fields(shown) == _clear_fields(entry)
         )
     if not same or (counted and entry is not None and messages != head.messages):
-        return Fault("the tombstone in its head is not what its events say", head.version)
+        return Mismatch("the tombstone in its head is not what its events say", head.version)
     return None
 
 

@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import Span, DecodedCommit
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
 from eventlog.log.contract import Commit, Head
-from eventlog.log.merkle_check import Fault, first_fault
+from eventlog.log.merkle_check import Mismatch, first_mismatch
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require, require_or_none
@@ -203,7 +203,7 @@ def _try(report: SessionReport, check: Callable[[], S]) -> S | None:
     return None
 
 
-def _add(report: SessionReport, fault: Fault | None) -> None:
+def _add(report: SessionReport, fault: Mismatch | None) -> None:
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
 
@@ -257,7 +257,7 @@ def _tree(store: Store, head: Head, report: SessionReport, against: SessionHead 
             epoch = max(epoch, commit.epoch)
             yield commit
 
-    fault = first_fault(head, read(), None if against is None else against.grown)
+    fault = first_mismatch(head, read(), None if against is None else against.grown)
     if fault is not None:
         report.problems.append(Problem(fault.problem, fault.version))
     elif ends and (ends[0].time, ends[-1].time, ends[-1].position + ends[-1].count - 1) != (
@@ -278,7 +278,7 @@ def _tree(store: Store, head: Head, report: SessionReport, against: SessionHead 
         report.problems.append(Problem("the append lost its content, and no redaction says so", append.first))
 
 
-def _inherited(streams: StreamChecks, head: Head) -> Fault | None:
+def _inherited(streams: StreamChecks, head: Head) -> Mismatch | None:
     """Compare what a fork inherits with the head that it recorded."""
     fault = streams.changed(head)
     return None if fault is None else fault._replace(problem=f"inherited: {fault.problem}")
@@ -310,9 +310,9 @@ class _SessionAt:
         self.id = session.id
         self.version = 0
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Yield every event of versions `after + 1 .. upto`, append by append."""
-        return self._session.stretches(after, self.version if upto is None else min(upto, self.version))
+        return self._session.decoded_commits(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """Return the effective history right after version `at`."""
@@ -324,7 +324,7 @@ class _SessionAt:
         version = self.version if at is None else at
         return self._session.effective_ranges(version) if version else []
 
-    def ancestry(self) -> tuple[Stream, ...]:
+    def ancestry(self) -> tuple[StreamRange, ...]:
         """The streams of the session and its parents."""
         return self._session.ancestry()
 

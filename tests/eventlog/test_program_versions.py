@@ -48,12 +48,12 @@ def newer_kind():
 
 def newer_frame():
     frames.KINDS |= {3}
-    seal = frames.seal
+    seal = frames.finish_frame
     def later(*given):
         frames.RECORDS = 3
         seal(*given)
         frames.RECORDS = 1
-    frames.seal = later
+    frames.finish_frame = later
 
 def newer_record():
     class LaterRecord(msgspec.Struct, frozen=True, array_like=True, tag=3):

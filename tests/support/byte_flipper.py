@@ -87,7 +87,7 @@ def content(path: Path, *, read_only: bool) -> bytes:
             seen.update(repr((head, log.head(head.session) == head)).encode())
             for commit in log.read(head.session):
                 seen.update(repr((commit, commit.request and log.request(head.session, commit.request))).encode())
-        seen.update(repr(log.follow(0)).encode())
+        seen.update(repr(log.commits_after(0)).encode())
         for digest in sorted(log.bodies()):
             seen.update(digest + (log.engine.body(digest) or b"none"))
         for info in store.sessions():

@@ -127,7 +127,7 @@ class Run:
         """Close, reopen and compare; return what is wrong."""
         self.log.close()
         log = open_log(path, read_only=True)
-        found = log.follow(0, 10**7)
+        found = log.commits_after(0, 10**7)
         places = {
             commit.payload: Committed(commit.session, commit.first, commit.last, commit.position) for commit in found
         }

@@ -17,12 +17,12 @@ from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec.batch import Entry, decode
 from eventlog.codec.deltas import DeltaRun
+from eventlog.compression import PLAIN
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Block, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
-from eventlog.log.embedded.segments.compression import PLAIN
-from eventlog.log.embedded.segments.layout import ChunkRow, HeadRow, Place
+from eventlog.log.embedded.segments.layout import ChunkRow, HeadRow, PieceLocation
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import TAG_BYTES, grow, leaf_data, leaf_hash
@@ -163,7 +163,7 @@ def rewrite(path: Path, session: str, commits: list[Commit], *, tree: bool) -> N
             plain, last = b"".join(encode_chunk(session, piece)), piece[-1]
             block = lay(Block(plain, len(plain), PLAIN), slot + number, 0)
             txn.put(layout.NUMBER.pack(slot + number), block, db=trees["data"])
-            where = Place(slot + number, 0, 0, len(plain))
+            where = PieceLocation(slot + number, 0, 0, len(plain))
             chunk = ChunkRow(where, last.last, piece[0].position, last.position + last.count - 1)
             key = layout.PAIR.pack(row.number, piece[0].first)
             txn.put(key, layout.protect(key, layout.encode(chunk)), db=trees["commits"])

@@ -171,7 +171,7 @@ def verify(path: Path, acknowledged: list[str]) -> list[str]:
     planned = workload()
     log = open_log(path, **SMALL)
     try:
-        found = log.follow(0, 10**6)
+        found = log.commits_after(0, 10**6)
         for commit, append in zip(found, planned, strict=False):
             if (commit.session, commit.payload, commit.count) != (append.session, append.payload, append.count):
                 wrong.append(f"position {commit.position}: another append than the one submitted there")
@@ -189,7 +189,7 @@ def verify(path: Path, acknowledged: list[str]) -> list[str]:
             ticket = log.submit(append)
             if ticket.wait(60).repeated != (f"r{append.time}" in {c.request for c in found}):
                 wrong.append(f"request r{append.time} was not settled rightly")
-        again = log.follow(0, 10**6)
+        again = log.commits_after(0, 10**6)
         if [c.payload for c in again] != [append.payload for append in planned]:
             wrong.append("after the retry the log is not the whole workload, once")
         wrong += [

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from eventlog.codec.batch import encode
 from eventlog.codec.bodies import unpack
-from eventlog.codec.decoded import Span, Stretch, stretch_of
+from eventlog.codec.decoded import DecodedCommit, Span, decode_commit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
-from eventlog.history.lineage import History, Stream
+from eventlog.history.lineage import History, StreamRange
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.log.contract import Commit
 from eventlog.values import Body, Content
@@ -58,7 +58,7 @@ class Recording:
         self.id = name
         self._bodies = dict(bodies or {})
         self._runs = runs
-        self._stretches: list[Stretch] = []
+        self._decoded: list[DecodedCommit] = []
         self._rollbacks: list[tuple[int, int]] = []
         self.version = 0
         self.add(items)
@@ -76,10 +76,10 @@ class Recording:
         count = len(found)
         payload = encode(bundled(found) if self._runs else found, found[0][0])
         commit = Commit(self.id, self.version + 1, count, self.version + 1, 0, found[-1][0], payload)
-        stretch = stretch_of(commit)
-        assert stretch is not None
-        self._stretches.append(stretch)
-        for span in stretch.spans():
+        decoded = decode_commit(commit)
+        assert decoded is not None
+        self._decoded.append(decoded)
+        for span in decoded.spans():
             if isinstance(span.item, RolledBack):
                 self._rollbacks.append((span.first, span.item.to))
         self.version += count
@@ -95,13 +95,13 @@ class Recording:
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of a range of versions."""
-        for stretch in self.stretches(after, upto):
-            yield from stretch.spans()
+        for decoded in self.decoded_commits(after, upto):
+            yield from decoded.spans()
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Yield the runs append by append."""
-        for stretch in self._stretches:
-            part = stretch.cut(after, upto)
+        for decoded in self._decoded:
+            part = decoded.cut(after, upto)
             if part is not None:
                 yield part
 
@@ -114,9 +114,9 @@ class Recording:
                 history.roll_back(version, to)
         return history.at(last)
 
-    def ancestry(self) -> tuple[Stream, ...]:
+    def ancestry(self) -> tuple[StreamRange, ...]:
         """The one stream that these events are of."""
-        return (Stream(self.id, 1, self.version),)
+        return (StreamRange(self.id, 1, self.version),)
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """No part: this is no fork."""

@@ -12,7 +12,7 @@ import msgspec
 from eventlog.log.contract import Append, Commit, Committed, LeaseState
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.embedded.memtable import MemtablePart
-from eventlog.log.rules import Seen, admit, commit_of, may_replace_lease
+from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease
 from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Committing(Protocol):
 
 
 class Batch:
-    """The requests of one commit, and what is decided so far (`rules.Past`)."""
+    """The requests of one commit, and what is decided so far (`rules.PriorCommits`)."""
 
     __slots__ = ("_partition", "durable", "error", "outcomes", "pending", "ready", "records", "tickets")
 
@@ -68,7 +68,7 @@ class Batch:
     def decide(self, append: Append) -> Committed:
         """The outcome of an append if the commit succeeds."""
         session, pending, partition = append.session, self.pending, self._partition
-        head = admit(self, append, pending.heads.get(session) or partition.lookup.head_of(session))
+        head = accept(self, append, pending.heads.get(session) or partition.lookup.head_of(session))
         if isinstance(head, Committed):
             return head
         bodies = self._new_bodies(append.bodies) if append.bodies else []
@@ -104,11 +104,11 @@ class Batch:
         self.records.append(LeaseRecord.of(session, change.state))
         return True
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """See `rules.Past`."""
-        return self.pending.requests.get((session, request)) or self._partition.lookup.seen(session, request)
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """See `rules.PriorCommits`."""
+        return self.pending.requests.get((session, request)) or self._partition.lookup.request_result(session, request)
 
-    def commits_after(self, session: str, version: int) -> Sequence[Commit]:
-        """See `rules.Past`."""
-        found = list(self._partition.lookup.commits_after(session, version))
+    def commits_since(self, session: str, version: int) -> Sequence[Commit]:
+        """See `rules.PriorCommits`."""
+        found = list(self._partition.lookup.commits_since(session, version))
         return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]

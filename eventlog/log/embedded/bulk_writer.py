@@ -1,11 +1,12 @@
-"""A store that is written from another's commits: what backup, restore, repair, vacuum and scrub have in common.
+"""A store copied from another one's commits, for backup, restore, repair, vacuum, scrub.
 
-It has positions, versions, salts and leaves as they were, so its heads are those of the original.  Everything goes straight
-into the folded part, in transactions that each add whole commits in the order of their positions; the journal is made last,
-and begins behind them.  So what was broken off is an older state of the same history, and can be gone on with.
+Positions, versions, salts and leaves stay as they were, so its heads are those of the original.
+Commits go straight into the segments, in transactions that each add whole commits in the order of
+their positions. The journal is made last and begins behind them. So an interrupted copy is an older
+state of the same history, and can be continued.
 
-Not here: where the commits come from and what becomes of them (`eventlog/maintenance/copy_commits.py`).  The caller sees to it
-that nobody else uses the directory.
+`eventlog/maintenance/copy_commits.py` decides which commits are copied. The caller sees to it that
+no other process uses the directory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.contract import Commit, Head
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["BulkWriter"]
 
@@ -38,7 +39,7 @@ START = address_of(1, FILE_HEADER_BYTES)
 
 
 class BulkWriter:
-    """The content of a store directory, being written.  `lmdb/` and `journal/` in `directory`, and nothing else."""
+    """The content of a store directory while it is written: `lmdb/` and `journal/`."""
 
     def __init__(self, directory: Path, options: Options) -> None:
         self._directory = directory
@@ -58,7 +59,7 @@ class BulkWriter:
             self._segments.close()
             raise CallError(f"{directory} was written to after it was copied")
         self.position = folded.position
-        """Position of the last event that was copied."""
+        """Position of the last copied event."""
 
     def _refuse_written_to(self) -> None:
         journal = self._directory / "journal"
@@ -68,28 +69,28 @@ class BulkWriter:
 
     @property
     def page_bytes(self) -> int:
-        """Size of a page, for the file `format`."""
+        """The size of an LMDB page, for the file `format`."""
         return self._segments.environment.page_bytes
 
     def head(self, session: str) -> Head | None:
-        """The session's head as it was copied."""
+        """Return the copied head of a session."""
         return self._segments.head(session)
 
     def last_commit(self) -> Commit | None:
-        """The commit that was copied last; None if there is none, or if it was dropped."""
-        found = self._segments.follow(self.position - 1, 1) if self.position else []
-        return found[0] if found else None
+        """Return the commit that was copied last; None if there is none, or if it was dropped."""
+        commits = self._segments.commits_after(self.position - 1, 1) if self.position else []
+        return commits[0] if commits else None
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
-        """What was copied of what comes after a position; see `contract.Log`."""
-        return self._segments.follow(after, limit)
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
+        """Return at most `limit` copied commits after a position; see `contract.Log`."""
+        return self._segments.commits_after(after, limit)
 
     def has_body(self, digest: bytes) -> bool:
-        """Whether a body was copied."""
+        """Return whether a body was copied."""
         return self._segments.has_body(digest)
 
     def begin(self) -> None:
-        """From here on it is no store, until `finish`: the journal is taken away."""
+        """Remove the journal, so that the directory is no store until `finish`."""
         for path in (self._directory / "journal").iterdir():
             path.unlink()
         sync_directory(self._directory / "journal")
@@ -98,26 +99,26 @@ class BulkWriter:
         self,
         commits: Sequence[Commit],
         heads: Mapping[str, Head],
-        requests: Mapping[tuple[str, str], Seen],
+        requests: Mapping[tuple[str, str], RequestResult],
         bodies: Mapping[bytes, bytes],
         *,
         position: int,
         gone: Sequence[Head] = (),
     ) -> None:
-        """Add commits, all behind what is there, in the order of positions, and what belongs to them, in one transaction.
+        """Add commits in the order of positions, all behind the copied ones, in one transaction.
 
-        `heads` has the head of every session of `commits` after them.  `position` is where the copy is then: that of the
-        last event, those that were dropped counted.  `gone`: heads of sessions whose events are no more.
+        `heads` has the head of every session of `commits` after them. `position` is that of the
+        last event, dropped ones included. `gone` are heads of sessions whose events were removed.
         """
-        generation = MemtablePart()
+        part = MemtablePart()
         for commit in commits:
-            generation.commits.setdefault(commit.session, []).append(commit)
-        generation.heads.update(heads)
-        generation.requests.update(requests)
-        generation.bodies.update(bodies)
-        generation.position = position
+            part.commits.setdefault(commit.session, []).append(commit)
+        part.heads.update(heads)
+        part.requests.update(requests)
+        part.bodies.update(bodies)
+        part.position = position
         self._options.io.reach("copy: add")
-        write_copied(self._segments, generation, gone)
+        write_copied(self._segments, part, gone)
         self.position = position
         self._options.io.reach("copy: added")
 
@@ -128,7 +129,7 @@ class BulkWriter:
         write_derived(self._segments, dict(items))
 
     def finish(self, format_in: Path | None, identity: str = "", encryption: str = "") -> None:
-        """Make the journal, and `format_in`, if it is given, a store of this identity and encryption; all is on disk then."""
+        """Make the journal, flush everything, and make `format_in` a store if it is given."""
         page = self.page_bytes
         self._segments.close()
         shutil.rmtree(self._directory / "journal")
@@ -143,5 +144,5 @@ class BulkWriter:
             write_format(format_in, page, identity, encryption)
 
     def close(self) -> None:
-        """Let go of it as it is; harmless behind `finish`."""
+        """Close the files; harmless after `finish`."""
         self._segments.close()

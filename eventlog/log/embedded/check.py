@@ -1,4 +1,4 @@
-"""Reading everything, to find what is wrong before somebody needs it."""
+"""Verification of a store: every row, chunk and body is read, and each fault is reported."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments.layout import PAIR
-from eventlog.log.merkle_check import first_fault
+from eventlog.log.merkle_check import first_mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,9 +22,9 @@ __all__ = ["check_segments", "check_trees"]
 
 
 def check_segments(segments: Segments) -> list[str]:
-    """Read every row, chunk and body; a line for each thing that is wrong."""
+    """Read every row, chunk and body of the segments; return a line for each fault."""
     segments.forget()
-    wrong: list[str] = []
+    faults: list[str] = []
     numbers: set[int] = set()
     for key in segments.keys("sessions"):
         session = key.decode(errors="replace")
@@ -35,23 +35,23 @@ def check_segments(segments: Segments) -> list[str]:
                 numbers.add(row.number)
                 _check_session(segments, session, row)
         except (DamagedError, msgspec.DecodeError) as error:
-            wrong.append(str(error))
+            faults.append(str(error))
     strangers = {PAIR.unpack(key)[0] for key in segments.keys("commits")} - numbers
-    wrong += [f"there are commits of session number {number}, but no readable head" for number in sorted(strangers)]
+    faults += [f"there are commits of session number {number}, but no readable head" for number in sorted(strangers)]
     try:
         _check_positions(segments)
     except DamagedError as error:
-        wrong.append(str(error))
+        faults.append(str(error))
     for digest in segments.keys("bodies"):
         try:
             segments.body(digest)
         except DamagedError as error:
-            wrong.append(str(error))
-    return wrong
+            faults.append(str(error))
+    return faults
 
 
 def _check_session(segments: Segments, session: str, row: HeadRow) -> None:
-    fault = first_fault(row.head(session), _commits(segments, session, row))
+    fault = first_mismatch(row.head(session), _commits(segments, session, row))
     if fault is not None:
         raise DamagedError(fault.problem, session=session, version=fault.version)
 
@@ -68,32 +68,35 @@ def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]
 
 
 def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:
-    """The hash trees of sessions that have something unfolded; a line for each that is not what was committed."""
-    wrong: list[str] = []
+    """Compare the hash trees of sessions with unfolded appends; return a line for each fault."""
+    faults: list[str] = []
     for head in heads:
         try:
-            fault = first_fault(head, lookup.read(head.session, 0, head.version, reverse=False))
+            fault = first_mismatch(head, lookup.read(head.session, 0, head.version, reverse=False))
         except DamagedError as error:
-            wrong.append(str(error))
+            faults.append(str(error))
         else:
             if fault is not None:
-                wrong.append(str(DamagedError(fault.problem, session=head.session, version=fault.version)))
-    return wrong
+                faults.append(str(DamagedError(fault.problem, session=head.session, version=fault.version)))
+    return faults
 
 
 def _check_positions(segments: Segments) -> None:
-    """Positions increase; where sessions were erased some are missing, and every append that is not has one."""
-    position = seen = 0
+    """Raise unless positions increase and every append has one.
+
+    Sessions whose events were removed have none.
+    """
+    position = appends = 0
     least = _appends(segments)
-    while commits := segments.follow(position, 1000):
+    while commits := segments.commits_after(position, 1000):
         for commit in commits:
             if commit.position <= position:
                 raise DamagedError("positions do not increase", position=commit.position)
-            position = commit.position + commit.count - 1
-            seen += 1
-    most = _appends(segments)  # others may have folded meanwhile
-    if not least <= seen <= most:
-        raise DamagedError(f"the order of commits has {seen} appends, the sessions have {most}")
+            position = commit.last_position
+            appends += 1
+    most = _appends(segments)  # another process may have folded meanwhile
+    if not least <= appends <= most:
+        raise DamagedError(f"the order of commits has {appends} appends, the sessions have {most}")
 
 
 def _appends(segments: Segments) -> int:

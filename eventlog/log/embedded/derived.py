@@ -1,8 +1,8 @@
-"""Derived values on their way to LMDB: kept in memory until a fold takes them along.
+"""Derived values on their way to LMDB: in memory until the next fold writes them.
 
-A transaction for each would cost a flush, and they are disposable: what is lost with the process is computed again.
-Values move from `recent` to `leaving` to LMDB, and are looked up in that order, so that none is missed on its
-way.
+One transaction each would cost a flush, and they are disposable: a value that is lost with the
+process is computed again. Values move from `recent` to `leaving` to LMDB, and are looked up in that
+order, so none is missed on its way.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["DerivedBuffer"]
 
 _LIMIT = 1 << 20
-"""Bytes after which a transaction is spent on them."""
+"""Bytes after which they are written without waiting for a fold."""
 
 
 class DerivedBuffer:
-    """Derived values of one partition; None stands for a deletion."""
+    """Unfolded derived values of one partition; None stands for a deletion."""
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
@@ -33,11 +33,11 @@ class DerivedBuffer:
 
     @property
     def full(self) -> bool:
-        """Whether they should be written soon."""
+        """Whether the values should be written soon."""
         return self._size > _LIMIT
 
     def get(self, key: bytes) -> bytes | None:
-        """A value, or None."""
+        """Return a value, or None."""
         with self._guard:
             for values in (self._recent, self._leaving):
                 if key in values:
@@ -45,43 +45,43 @@ class DerivedBuffer:
         return self._segments.derived(key)
 
     def keys(self, prefix: bytes) -> list[bytes]:
-        """The keys that begin with `prefix`, in order."""
+        """Return the keys that begin with `prefix`, in order."""
         with self._guard:
             newer = {**self._leaving, **self._recent}
-        found = set(self._segments.derived_keys(prefix))
+        keys = set(self._segments.derived_keys(prefix))
         for key, value in newer.items():
             if key.startswith(prefix):
-                (found.discard if value is None else found.add)(key)
-        return sorted(found)
+                (keys.discard if value is None else keys.add)(key)
+        return sorted(keys)
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
-        """Values whose key begins with `prefix`, by key order."""
+        """Return the values whose key begins with `prefix`, in key order."""
         with self._guard:
             newer = {**self._leaving, **self._recent}
-        found: dict[bytes, bytes | None] = {**self._segments.scan_derived(prefix)}
-        found.update((key, value) for key, value in newer.items() if key.startswith(prefix))
-        return sorted((key, value) for key, value in found.items() if value is not None)
+        values: dict[bytes, bytes | None] = {**self._segments.scan_derived(prefix)}
+        values.update((key, value) for key, value in newer.items() if key.startswith(prefix))
+        return sorted((key, value) for key, value in values.items() if value is not None)
 
     def put(self, items: Mapping[bytes, bytes | None]) -> None:
-        """Keep values, all at once."""
+        """Store values, all at once."""
         with self._guard:
             self._recent.update(items)
             self._size += sum(len(key) + len(value or b"") for key, value in items.items())
 
-    def take(self) -> Mapping[bytes, bytes | None]:
-        """What is to be written now; `written` or `kept` must follow."""
+    def drain(self) -> Mapping[bytes, bytes | None]:
+        """Return the values to write now; `drained` or `put_back` must be called next."""
         with self._guard:
             self._leaving, self._recent = self._recent, {}
             self._size = 0
             return self._leaving
 
-    def written(self) -> None:
-        """They are in LMDB."""
+    def drained(self) -> None:
+        """Drop the values that `drain` returned: they are in LMDB."""
         with self._guard:
             self._leaving = {}
 
-    def kept(self) -> None:
-        """They could not be written: next time."""
+    def put_back(self) -> None:
+        """Restore the values that `drain` returned: they could not be written."""
         with self._guard:
             self._recent = {**self._leaving, **self._recent}
             self._leaving = {}

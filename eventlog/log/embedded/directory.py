@@ -1,12 +1,11 @@
-"""The directory of a store: made once, recognised ever after.
+"""The directory of a store: created once, recognised when opened.
 
-`format` is written last, so a directory without it is one that nobody has ever committed to; it is made again.
-Whatever else lies in the directory is left alone and the path refused.
+`FORMAT.md` describes it. `format` is written last, so a directory without it was never committed to
+and is created again. A directory that holds other files is refused and left alone.
 
-Formats: 3 is read and written.  1, which had no hash tree, and 2, which kept every body and every session's events for themselves, were
-never released: a store of theirs is `TooOldError`.  A store of a greater one is `TooNewError`.  Opening a store never changes its
-format; whoever adds one adds its upgrade to `eventlog upgrade`.  A new kind of journal frame, record, row or chunk, or a new
-field in one, is a new format.
+Format 3 is read and written. 1 and 2 were never released: their stores are `TooOldError`. A later
+format is `TooNewError`. Opening a store never changes its format; a new format needs an upgrade in
+`eventlog upgrade`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
-from eventlog.log.embedded.filesystem import read_small, refuse_network_filesystem, require_files, sync_directory
+from eventlog.log.embedded.filesystem import (
+    read_small,
+    refuse_network_filesystem,
+    require_files,
+    sync_directory,
+)
 from eventlog.log.embedded.journal.frames import FORMAT_VERSION
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.segments.environment import LIB_VERSION
@@ -52,10 +56,13 @@ _NAMES = frozenset({"format", "format.new", "turn", "lock", "open", "mark", "jou
 
 
 def prepare(path: Path, options: Options, encryption: str = "") -> None:
-    """Check that `path` is a store, and make one if there is nothing yet, which notes `encryption` (see `encryption_of`).
+    """Check that `path` is a store, and create one if there is nothing yet.
 
-    Raises `UnsupportedStorageError` (network file system), `NotFoundError` (nothing there, and opened for reading),
-    `CallError` (something else is there), `UnfinishedError` (a copy is being written there), `TooNewError`, `DamagedError`.
+    `encryption` is the note of a new store (see `encryption_of`).
+
+    Raises `UnsupportedStorageError` (network file system), `NotFoundError` (nothing there, and
+    opened for reading), `CallError` (other files are there), `UnfinishedError` (a copy is being
+    written there), `TooNewError`, `DamagedError`.
     """
     refuse_network_filesystem(path)
     with suppress(FileNotFoundError):
@@ -73,13 +80,13 @@ def prepare(path: Path, options: Options, encryption: str = "") -> None:
 
 
 def require_store_files(path: Path) -> None:
-    """`DamagedError` if a FIFO, a device or the like lies where a store has its files."""
+    """Raise `DamagedError` if a FIFO, a device or the like lies where a store has its files."""
     for directory in (path, path / "journal", path / "lmdb"):
         require_files(directory)
 
 
 def refuse_inside_store(path: Path) -> None:
-    """`CallError` for a path inside a store, whose files are nobody else's."""
+    """Raise `CallError` for a path inside a store."""
     for directory in path.resolve().parents:
         with suppress(OSError, DamagedError):
             if read_small(directory / "format").startswith(_TITLE):
@@ -96,7 +103,7 @@ def _make(path: Path, options: Options, encryption: str) -> None:
         raise CallError(f"{path} holds something else than a store: {', '.join(strangers[:3])}")
     lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # held for as long as it takes to make a store
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the store is complete
         if (path / "format").exists():
             return
         _refuse_to_start_over(path, options)
@@ -123,9 +130,9 @@ def _make(path: Path, options: Options, encryption: str) -> None:
 
 
 def forget_unbegun(lmdb: Path) -> None:
-    """Remove LMDB's file if it was left before its first transaction was on disk: LMDB takes half of its first pages for damage.
+    """Remove an LMDB file left from before its first transaction, which LMDB takes for damage.
 
-    Until then it has three pages at most, and nobody's data; ever after it has more.
+    Such a file has three pages at most and no data; a used one has more.
     """
     data = lmdb / "data.mdb"
     if data.exists() and data.stat().st_size <= 3 * mmap.PAGESIZE:
@@ -133,15 +140,15 @@ def forget_unbegun(lmdb: Path) -> None:
 
 
 def write_format(path: Path, page: int, identity: str, encryption: str = "") -> None:
-    """Make a directory a store: everything else is there.  `identity` is the store's own, and that of its copies."""
+    """Write `format`, which makes a complete directory a store with this identity."""
     for directory in (path / "lmdb", path / "journal", path):
         sync_directory(directory)
-    said = f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n"
-    write_file(path / "format", said + (f"encryption {encryption}\n" if encryption else ""))
+    text = f"{_TITLE}\nformat {FORMAT_VERSION}\nlmdb {LIB_VERSION}\npage {page}\nid {identity}\n"
+    write_file(path / "format", text + (f"encryption {encryption}\n" if encryption else ""))
 
 
 def _refuse_to_start_over(path: Path, options: Options) -> None:
-    """A store whose `format` was lost is damaged; it must not become an empty one."""
+    """Raise `DamagedError` if `format` was lost: the store must not become an empty one."""
     journal = path / "journal"
     names = sorted(entry.name for entry in journal.glob("*.log")) if journal.is_dir() else []
     if names not in ([], [FIRST]) or (names and not _is_fresh(path, options)):
@@ -149,7 +156,10 @@ def _refuse_to_start_over(path: Path, options: Options) -> None:
 
 
 def _is_fresh(path: Path, options: Options) -> bool:
-    """Whether the first journal file is one that nothing was written to; a half-made header counts as such."""
+    """Return whether the first journal file was never written to.
+
+    A half-made header counts as never written.
+    """
     try:
         return not Journal.has_frames(path / "journal", 1, options.io)
     except DamagedError:
@@ -157,12 +167,12 @@ def _is_fresh(path: Path, options: Options) -> bool:
 
 
 def identity_of(path: Path) -> str:
-    """What tells a store and its copies from all others; "" if that is not known."""
+    """Return the identity that a store shares with its copies only; "" if it is unknown."""
     return _facts(path)[1].get("id", "")
 
 
 def encryption_of(path: Path) -> str:
-    """What the store notes of how its content is encrypted (`eventlog/open_log.py`); "" if it is not."""
+    """Return the store's note of its encryption (`eventlog/open_log.py`); "" if there is none."""
     return _facts(path)[1].get("encryption", "")
 
 
@@ -172,7 +182,7 @@ def _facts(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def format_of(path: Path) -> int:
-    """The format of the store at `path`; errors as for `prepare`, nothing is made or changed."""
+    """Return the format of the store at `path`; errors as for `prepare`, nothing is changed."""
     require_store_files(path)
     refuse_unfinished(path)
     if not path.exists():
@@ -187,13 +197,13 @@ def _check(path: Path) -> None:
     title, facts = _facts(path)
     if title != _TITLE or not all(facts.get(name, "").isdigit() for name in ("format", "lmdb")):
         raise DamagedError(f"the format file of {path} is damaged")
-    for name, known in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
-        if int(facts[name]) > known:
-            raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {known}")
+    for name, supported in (("format", FORMAT_VERSION), ("lmdb", LIB_VERSION)):
+        if int(facts[name]) > supported:
+            raise TooNewError(f"{path} was made with {name} {facts[name]}, known is {supported}")
     if int(facts["format"]) < FORMAT_VERSION:
         raise TooOldError(f"{path} was made with format {facts['format']}, which this program no longer reads")
 
 
 def bytes_on_disk(path: Path) -> int:
-    """Bytes that the files below a directory take, holes not counted."""
+    """Return the bytes that the files below a directory take, holes not counted."""
     return sum(file.stat().st_blocks * 512 for file in path.rglob("*") if file.is_file())

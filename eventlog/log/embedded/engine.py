@@ -33,7 +33,7 @@ from eventlog.errors import (
     ReadOnlyError,
     StorageError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket, Undivided
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Ticket
 from eventlog.log.embedded.batch import LeaseChange
 from eventlog.log.embedded.directory import prepare
 from eventlog.log.embedded.locks import Presence
@@ -46,7 +46,7 @@ from eventlog.log.validation import size_of, size_of_lease, validate_derived_key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["EmbeddedLog", "open_log"]
 
@@ -212,7 +212,7 @@ os.register_at_fork(
 )
 
 
-class EmbeddedLog(Undivided):
+class EmbeddedLog(Log):
     """A handle on a store directory; fulfils `contract.Log`.  Options: see `Options`."""
 
     def __init__(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -288,35 +288,35 @@ class EmbeddedLog(Undivided):
         """All heads by session id, from the first id greater than `after`."""
         return self._fresh().lookup.heads(after)
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
         partition = self._fresh()
-        return partition.lookup.follow(after, limit) if after < partition.position and limit > 0 else []
+        return partition.lookup.commits_after(after, limit) if after < partition.position and limit > 0 else []
 
     def last_position(self) -> int:
         """Position of the newest committed event, 0 if there is none."""
         return self._fresh().position
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, by any process; False after `timeout` seconds."""
-        return self._use().wait_beyond(position, timeout)
+        return self._use().wait_after(position, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
-        seen = self.seen(session, request)
+        seen = self.request_result(session, request)
         return None if seen is None else seen.repeat(session)
 
-    def seen(self, session: str, request: str) -> Seen | None:
+    def request_result(self, session: str, request: str) -> RequestResult | None:
         """The same, with the digest of what was asked for: for copies."""
-        return self._fresh().lookup.seen(session, request)
+        return self._fresh().lookup.request_result(session, request)
 
     def body(self, digest: bytes) -> bytes | None:
         """The packed bytes of a body, or None."""
         return self._fresh().lookup.body(digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """The same of each of some bodies, in their order."""
-        return self._fresh().lookup.several_bodies(digests)
+        return self._fresh().lookup.bodies_of(digests)
 
     def bodies(self) -> Iterator[bytes]:
         """The hashes of all stored bodies."""

@@ -1,7 +1,7 @@
-"""The one seam between the journal and the operating system, and what kind of file system a path is on.
+"""System calls of the journal, and what kind of file system a path is on.
 
-Every byte of the journal goes through `JournalIO`, so that a test can make any single call fail, write short
-or kill the process.  LMDB does its own I/O and is reached by `reach()` points only.
+Every byte of the journal goes through `JournalIO`, so that a test can make any single call fail,
+write short or kill the process. LMDB does its own I/O; tests stop it at `reach()` points only.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ NETWORK_FILESYSTEMS = frozenset(
         "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb", "smb2", "smb3", "smbfs",
     }
 )  # fmt: skip
-"""File systems whose locks, shared maps or flushes do not mean what the journal and LMDB need them to mean."""
+"""File systems whose locks, shared maps or flushes do not hold between machines."""
 
 
 _NOT_THERE = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
-"""Room cannot be asked for on this file system."""
+"""Errors of a file system that cannot allocate ahead."""
 EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""The system has none of something to give now."""
+"""Errors of a resource that is exhausted now."""
 DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-"""It may not be done."""
+"""Errors of a missing permission."""
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The file system, or the user's part of it, is full."""
+"""Errors of a full file system or quota."""
 _PIECE = 64 << 10
 _SMALL = 64 << 10
-"""Bytes that no small file of a store has."""
+"""Most bytes of a small file of a store."""
 
 
 class JournalIO:
-    """What the journal asks of the operating system.  Each method is one fault point."""
+    """The journal's system calls.  Each method is one fault point."""
 
     def open(self, path: str, flags: int) -> int:
         """Open a file; a new one is readable by its owner only."""
@@ -71,17 +71,17 @@ class JournalIO:
     """`(fd, size, offset)`: read up to `size` bytes; fewer only at the end of the file."""
 
     pwrite = staticmethod(os.pwrite)
-    """`(fd, data, offset)`: write; returns how many bytes were taken, which may be fewer than given."""
+    """`(fd, data, offset)`: write; returns how many bytes were written, which may be fewer."""
 
     def fdatasync(self, fd: int) -> None:
         """Return when the file's bytes, and its length, are on disk."""
-        if sys.platform == "darwin":  # only this command reaches the platters there
+        if sys.platform == "darwin":  # there, only this command reaches the medium
             fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
         else:
             os.fdatasync(fd)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, replacing what has that name."""
+        """Rename a file, replacing another of that name."""
         Path(old).rename(new)
 
     def unlink(self, path: str) -> None:
@@ -89,7 +89,7 @@ class JournalIO:
         Path(path).unlink()
 
     def blank(self, path: str) -> None:
-        """Overwrite what is in a file with zeros, on disk."""
+        """Overwrite a file's content with zeros, on disk."""
         with open(path, "r+b", buffering=0) as file:  # noqa: PTH123  # like the other calls it takes a name
             offset, end = 0, data_end(file.fileno())
             while offset < end and (piece := os.pread(file.fileno(), _PIECE, offset)):
@@ -103,19 +103,19 @@ class JournalIO:
         sync_directory(path)
 
     def salt(self) -> bytes:
-        """Eight bytes that no other journal file has."""
+        """Return eight random bytes, the salt of a journal file."""
         return os.urandom(8)
 
     def random(self, size: int) -> bytes:
-        """Bytes that no other can guess."""
+        """Return random bytes that cannot be guessed."""
         return os.urandom(size)
 
     def reach(self, point: str) -> None:
-        """A step of folding has been reached; here only so that a test can stop the process at it."""
+        """Mark a step of folding, at which a test can stop the process."""
 
 
 def unreadable(path: Path, error: OSError) -> BusyError | StorageError | DamagedError:
-    """What to raise, from the cause, when something at a path exists and cannot be read: never "not found"."""
+    """Return the error to raise, from the cause, for an existing file that cannot be read."""
     if error.errno in EXHAUSTED:
         return BusyError(f"{path} cannot be read now: {error.strerror}")
     if error.errno in DENIED:
@@ -124,7 +124,7 @@ def unreadable(path: Path, error: OSError) -> BusyError | StorageError | Damaged
 
 
 def require_files(directory: Path) -> None:
-    """`DamagedError` if something in a directory is neither file nor directory.
+    """Raise `DamagedError` if a directory has an entry that is neither file nor directory.
 
     A program that opens a FIFO waits for ever.
     """
@@ -132,7 +132,7 @@ def require_files(directory: Path) -> None:
         with os.scandir(directory) as entries:
             strange = [entry.name for entry in entries if not entry.is_file() and not entry.is_dir()]
     except OSError:
-        return  # who needs what is in it says so
+        return  # a reader of the directory reports it
     for name in strange:
         try:
             mode = (directory / name).stat().st_mode
@@ -150,7 +150,10 @@ def _kind(mode: int) -> str:
 
 
 def read_small(path: Path) -> str:
-    """The text of a small file of a store; `FileNotFoundError` without one, `DamagedError` if that cannot be it."""
+    """Return the text of a small file of a store.
+
+    `FileNotFoundError` without the file, `DamagedError` if it is no such file.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         mode = os.fstat(fd).st_mode
@@ -165,7 +168,7 @@ def read_small(path: Path) -> str:
 
 
 def data_end(fd: int) -> int:
-    """Where the data of a file ends: behind that there is no more than a hole, which reads as zeros however long it is."""
+    """Return where the data of a file ends; from there on it is a hole, which reads as zeros."""
     size = os.fstat(fd).st_size
     at = os.lseek(fd, 0, os.SEEK_CUR)
     end = 0
@@ -180,9 +183,10 @@ def data_end(fd: int) -> int:
 
 
 def allocate(fd: int, size: int) -> None:
-    """Make a file at least `size` bytes long, with room on the disk for all of them; what is there stays.
+    """Make a file at least `size` bytes long, with disk space for all of them.
 
-    For files that are mapped: on a full disk, storing into a hole of one kills the process.
+    For files that are mapped: on a full disk, storing into a hole of one kills the process. The
+    content stays.
     """
     if hasattr(os, "posix_fallocate"):
         try:
@@ -206,7 +210,7 @@ def sync_directory(path: str | Path) -> None:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory of the owner's, and what is missing above it; their names are on disk then."""
+    """Make a directory with mode 0700, and missing parents; their names are on disk then."""
     made = [path, *(parent for parent in path.parents if not parent.exists())]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for directory in made:  # a name is on disk when the directory that holds it is
@@ -214,7 +218,10 @@ def make_directory(path: Path) -> None:
 
 
 def is_full(path: Path) -> bool:
-    """Whether the file system of a path has no room for one more block: then LMDB, whose write was cut short, says EIO."""
+    """Return whether the file system of a path is full.
+
+    LMDB reports a write that was cut short as EIO.
+    """
     try:
         return not os.statvfs(path).f_bavail
     except OSError:
@@ -222,13 +229,13 @@ def is_full(path: Path) -> bool:
 
 
 def mounted(path: Path, mounts: Iterable[str], device: str = "") -> list[str]:
-    """Type, source and options of the file system a path is on, from the lines of a `mountinfo` file; [] if none matches.
+    """Return type, source and options of a path's file system, from `mountinfo` lines.
 
-    The longest mount point that is a prefix of the path wins, the last one of equals (mounts stack); with a device, as
-    MAJOR:MINOR, one of that device before any other.
+    [] if none matches. The longest mount point that is a prefix of the path wins, the last one of
+    equals (mounts stack); with a device, as MAJOR:MINOR, one of that device before any other.
     """
     wanted = str(path)
-    found: list[str] = []
+    fields_after: list[str] = []
     best = (False, -1)
     for line in mounts:
         before, _, after = line.partition(" - ")
@@ -238,17 +245,17 @@ def mounted(path: Path, mounts: Iterable[str], device: str = "") -> list[str]:
         point = fields[4].encode("ascii", "backslashreplace").decode("unicode_escape")
         inside = wanted == point or wanted.startswith(point.rstrip("/") + "/")
         if inside and (rank := (fields[2] == device, len(point))) >= best:
-            found, best = after.split(" "), rank
-    return found
+            fields_after, best = after.split(" "), rank
+    return fields_after
 
 
 def filesystem_type(path: Path, mounts: Iterable[str]) -> str:
-    """The type of the file system a path is on, from the lines of a `mountinfo` file; "" if none matches."""
+    """Return the type of a path's file system, from `mountinfo` lines; "" if none matches."""
     return (mounted(path, mounts) or [""])[0]
 
 
 def _mount_lines(mountinfo: Path) -> list[str]:
-    """The lines of a `mountinfo` file; none where the system has no such file."""
+    """Return the lines of a `mountinfo` file; none where the system has no such file."""
     try:
         return mountinfo.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -256,22 +263,23 @@ def _mount_lines(mountinfo: Path) -> list[str]:
 
 
 def is_read_only(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> bool:
-    """Whether the file system of a path is read-only for all programs, and not only where it is mounted here.
+    """Return whether the file system of a path is read-only for all programs.
 
-    A file system that is mounted to be read may be written through another mount, from outside a container: only what is
-    said of the file system itself keeps every program out.  False where that is unknown.
+    A file system that is mounted read-only here may be written through another mount, from outside
+    a container: only the options of the file system itself keep every program out. False where that
+    is unknown.
     """
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         return False
     device = path.stat().st_dev
-    said = mounted(path.resolve(), _mount_lines(mountinfo), f"{os.major(device)}:{os.minor(device)}")
-    return len(said) > 2 and said[2].split(",")[0] == "ro"
+    mount = mounted(path.resolve(), _mount_lines(mountinfo), f"{os.major(device)}:{os.minor(device)}")
+    return len(mount) > 2 and mount[2].split(",")[0] == "ro"
 
 
 def refuse_network_filesystem(path: Path, mountinfo: Path = Path("/proc/self/mountinfo")) -> None:
     """Raise `UnsupportedStorageError` if the path is on a network file system.
 
-    Where there is no `mountinfo` (not Linux) nothing is known, and nothing is refused.
+    Where there is no `mountinfo` (not Linux), nothing is refused.
     """
     kind = filesystem_type(path.resolve(), _mount_lines(mountinfo))
     if kind in NETWORK_FILESYSTEMS:

@@ -1,7 +1,7 @@
-"""The thread that folds, and fills journal files ahead, so that the writer does not have to.
+"""The thread that folds and prepares journal files, off the writer's path.
 
-It starts when there is something to do for the first time, and nothing that fails ends it: the journal has everything
-until it is folded, so a failure is logged, remembered, and tried again after a while.
+It starts with the first call. No failure ends it: the journal has everything until it is folded, so
+a failure is logged, stored, and tried again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["FoldWorker"]
 
 RETRY_AFTER = 1.0
-"""Seconds after which what has failed is tried again, if nobody calls before."""
+"""Seconds after which a failed fold is tried again, if no call comes before."""
 logger = logging.getLogger("eventlog")
 
 
@@ -35,7 +35,7 @@ class FoldWorker:
         """Why the last fold failed."""
 
     def call(self) -> None:
-        """There is something to do."""
+        """Wake the worker, starting its thread if there is none."""
         if self._thread is None:
             with self._start:
                 if self._thread is None and not self._stopping:
@@ -49,7 +49,7 @@ class FoldWorker:
         self._work.set()
 
     def stop(self) -> None:
-        """End after what is being done now."""
+        """End the thread after its current work."""
         with self._start:
             self._stopping = True
         self._work.set()
@@ -65,9 +65,9 @@ class FoldWorker:
             try:
                 self._fold_if_due()
                 self.error = None
-            except Exception as error:  # noqa: BLE001 - whatever it is, later folds must be tried
-                if repr(error) != repr(self.error):  # once, not once a second
+            except Exception as error:  # noqa: BLE001 - later folds must be tried after any failure
+                if repr(error) != repr(self.error):  # logged once, not once a second
                     logger.warning("folding failed, and will be tried again: %r", error)
                 self.error = error
-            with suppress(Exception):  # no room: a small file is made in its place when it is needed
+            with suppress(Exception):  # no room: a small file is made when one is needed
                 self._prepare()

@@ -1,8 +1,8 @@
-"""Looking things up in the tail and in the folded part together.  Decides nothing, and does not look for news.
+"""Look-ups in the memtable and the segments together, as one log.
 
-What is in memory is looked at first, LMDB second: folding moves data from the one to the other, and never the other
-way, so nothing is missed between them.  The writer has caught up when it asks; readers refresh the partition first.
-Made by `partition.py`, which guards the tail.
+The memtable is asked first, LMDB second: folding moves data from the one to the other and never
+back, so nothing is missed between them. Nothing here catches up: the writer has caught up when it
+asks; readers refresh the partition first. The partition guards the memtable.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head
     from eventlog.log.embedded.memtable import Memtable
     from eventlog.log.embedded.segments.segments import Segments
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["Lookup"]
 
 
 class Lookup:
-    """One partition's tail and segments, as one log."""
+    """One partition's memtable and segments, as one log."""
 
     def __init__(
         self, guard: AbstractContextManager[bool], tail: Memtable, segments: Segments, require_open: Callable[[], None]
@@ -35,49 +35,49 @@ class Lookup:
         self._require_open = require_open
 
     def head_of(self, session: str) -> Head | None:
-        """The session's head, or None if there is no such session."""
-        for generation in reversed(self._tail.generations):
-            if (head := generation.heads.get(session)) is not None:
+        """Return the session's head, or None if there is no such session."""
+        for part in reversed(self._tail.parts):
+            if (head := part.heads.get(session)) is not None:
                 return head
         return self._segments.head(session)
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id."""
-        seen = self._tail.seen(session, request)
-        return seen if seen is not None else self._segments.seen(session, request)
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id, or None."""
+        result = self._tail.request_result(session, request)
+        return result if result is not None else self._segments.request_result(session, request)
 
-    def commits_after(self, session: str, version: int) -> list[Commit]:
-        """The commits that hold versions greater than `version`, oldest first."""
+    def commits_since(self, session: str, version: int) -> list[Commit]:
+        """Return the commits that hold versions greater than `version`, oldest first."""
         return list(self.read(session, version, None, reverse=False))
 
     def has_body(self, digest: bytes) -> bool:
-        """Whether a body is stored."""
+        """Return whether a body is stored."""
         return self._tail.body(digest) is not None or self._segments.has_body(digest)
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, or None."""
+        """Return the packed bytes of a body, or None."""
         packed = self._tail.body(digest)
         return packed if packed is not None else self._segments.body(digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies, in their order."""
-        found = self._tail.several_bodies(digests)
-        places = [place for place, packed in enumerate(found) if packed is None]
-        for place, packed in zip(places, self._segments.several_bodies([digests[at] for at in places]), strict=True):
-            found[place] = packed
-        return found
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """Return `body` of each digest, in order."""
+        packed = [self._tail.body(digest) for digest in digests]
+        folded = iter(
+            self._segments.bodies_of([digest for digest, body in zip(digests, packed, strict=True) if body is None])
+        )
+        return [next(folded) if body is None else body for body in packed]
 
     def bodies(self) -> Iterator[bytes]:
-        """The hashes of all bodies, each once."""
+        """Yield the hashes of all bodies, each once."""
         with self._guard:
             recent = set(self._tail.bodies())
         yield from sorted(recent)
-        for digest in self._segments.bodies():
+        for digest in self._segments.keys("bodies"):
             if digest not in recent:
                 yield digest
 
     def heads(self, after: str) -> Iterator[Head]:
-        """All heads by session id, from the first id greater than `after`."""
+        """Yield all heads by session id, from the first id greater than `after`."""
         with self._guard:
             recent = self._tail.heads()
         waiting = sorted((session for session in recent if session > after), reverse=True)
@@ -92,7 +92,7 @@ class Lookup:
             yield recent[waiting.pop()]
 
     def read(self, session: str, after: int, upto: int | None, *, reverse: bool) -> Iterator[Commit]:
-        """The commits that hold versions `after + 1 .. upto`, as of now."""
+        """Return the commits that hold versions `after + 1 .. upto`, as of now."""
         with self._guard:
             head = self._tail.head(session)
             tail = self._tail.commits(session, after, upto) if head is not None else []
@@ -139,14 +139,14 @@ class Lookup:
         self._require_open()
         return self._segments.chunk(session, version, whole=whole)
 
-    def follow(self, after: int, limit: int) -> list[Commit]:
-        """Commits whose last position is greater than `after`, in position order, at most `limit`."""
+    def commits_after(self, after: int, limit: int) -> list[Commit]:
+        """Return at most `limit` commits whose last position is greater than `after`, in order."""
         with self._guard:
             start = self._tail.first_position()
             recent = self._tail.order(after, limit)
         if start is not None and after + 1 >= start:
             return recent
-        found = self._segments.follow(after, limit)
-        last = found[-1].position if found else 0
-        found += [commit for commit in recent if commit.position > last]
-        return found[:limit]
+        folded = self._segments.commits_after(after, limit)
+        last = folded[-1].position if folded else 0
+        folded += [commit for commit in recent if commit.position > last]
+        return folded[:limit]

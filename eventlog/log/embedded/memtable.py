@@ -1,8 +1,8 @@
-"""The unfolded end of the journal, in memory: heads, commits, requests and bodies that LMDB does not have yet.
+"""The memtable: heads, commits, requests and bodies that are not folded yet.
 
-It is a list of *generations*, oldest first.  Only the newest one grows; the others never change, so they can be
-folded by another thread, and dropped as a whole once they are folded, by any process.  A generation may hold
-what is folded already; it never misses anything behind the folded address.
+It is a list of parts, oldest first. Only the newest part grows; the others never change, so another
+thread can fold them, and each is dropped as a whole once it is folded, by any process. A part may
+hold what is folded already; no part misses anything behind the folded address.
 
 Not thread-safe: the partition guards it.
 """
@@ -10,6 +10,7 @@ Not thread-safe: the partition guards it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,16 +19,20 @@ from eventlog.errors import DamagedError
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
 from eventlog.log.merkle import leaf_data, leaf_hash
-from eventlog.log.rules import Seen, head_after
+from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
 __all__ = ["Memtable", "MemtablePart"]
 
+_first_version: Callable[[Commit], int] = attrgetter("first")
+_last_version: Callable[[Commit], int] = attrgetter("last")
+_last_position: Callable[[Commit], int] = attrgetter("last_position")
+
 
 class MemtablePart:
-    """What a stretch of the journal says.  Also used for one batch, before it is committed."""
+    """The content of a range of the journal, or of one batch before it is committed."""
 
     __slots__ = ("bodies", "commits", "end", "heads", "order", "position", "requests", "size")
 
@@ -35,7 +40,7 @@ class MemtablePart:
         self.heads: dict[str, Head] = {}
         self.commits: dict[str, list[Commit]] = {}
         self.order: list[Commit] = []
-        self.requests: dict[tuple[str, str], Seen] = {}
+        self.requests: dict[tuple[str, str], RequestResult] = {}
         self.bodies: dict[bytes, bytes] = {}
         self.end = 0
         """Address behind the last frame."""
@@ -61,17 +66,17 @@ class MemtablePart:
             commits.append(commit)
         self.heads[session] = head
         if commit.request is not None:
-            self.requests[session, commit.request] = Seen(
+            self.requests[session, commit.request] = RequestResult(
                 digest, commit.first, commit.first + commit.count - 1, commit.position
             )
         for key, packed in bodies:
             self.bodies.setdefault(key, packed)
 
     def replay(self, record: Record, head: Head | None) -> None:
-        """Add a record that was read back.
+        """Add a record that was read from the journal; `head` is the session's head before it.
 
-        `head` is the session's head before it.  Where LMDB has the session already folded beyond the record
-        (another process is ahead of this one), the head stays as it is; later records do not change it either.
+        Where LMDB has the session folded beyond the record (another process is ahead of this one),
+        the head stays as it is; later records do not change it either.
         """
         if isinstance(record, CommitRecord):
             if head is None:
@@ -97,16 +102,16 @@ class MemtablePart:
 
 
 class Memtable:
-    """The generations, and look-ups through them from the newest to the oldest."""
+    """The parts, and look-ups through them from the newest to the oldest."""
 
-    def __init__(self, generation_bytes: int) -> None:
-        self._limit = generation_bytes
-        self.generations: list[MemtablePart] = [MemtablePart()]
+    def __init__(self, part_bytes: int) -> None:
+        self._limit = part_bytes
+        self.parts: list[MemtablePart] = [MemtablePart()]
         self.size = 0
 
     def extend(self, frame: MemtablePart) -> None:
-        """Take in one committed frame."""
-        newest = self.generations[-1]
+        """Add one committed frame."""
+        newest = self.parts[-1]
         if newest.size >= self._limit:
             newest = self._cut()
         newest.heads.update(frame.heads)
@@ -127,126 +132,109 @@ class Memtable:
         self.size += frame.size
 
     def head(self, session: str) -> Head | None:
-        """The session's newest head, if the tail says anything of it."""
-        for generation in reversed(self.generations):
-            if (head := generation.heads.get(session)) is not None:
+        """Return the session's newest head, if the memtable has one."""
+        for part in reversed(self.parts):
+            if (head := part.heads.get(session)) is not None:
                 return head
         return None
 
     def heads(self) -> dict[str, Head]:
-        """All heads the tail has."""
-        found: dict[str, Head] = {}
-        for generation in self.generations:
-            found.update(generation.heads)
-        return found
+        """Return all heads of the memtable, by session."""
+        heads: dict[str, Head] = {}
+        for part in self.parts:
+            heads.update(part.heads)
+        return heads
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id, if the tail knows."""
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id, if the memtable has it."""
         key = session, request
-        for generation in reversed(self.generations):
-            if (seen := generation.requests.get(key)) is not None:
+        for part in reversed(self.parts):
+            if (seen := part.requests.get(key)) is not None:
                 return seen
         return None
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body, if it is in the tail."""
-        for generation in reversed(self.generations):
-            if (packed := generation.bodies.get(digest)) is not None:
+        """Return the packed bytes of a body, if the memtable has it."""
+        for part in reversed(self.parts):
+            if (packed := part.bodies.get(digest)) is not None:
                 return packed
         return None
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies, in their order."""
-        if not any(generation.bodies for generation in self.generations):  # as in a store that was just opened
-            return [None] * len(digests)
-        return [self.body(digest) for digest in digests]
-
     def bodies(self) -> list[bytes]:
-        """The hashes of the bodies in the tail."""
-        return [digest for generation in self.generations for digest in generation.bodies]
+        """Return the hashes of the memtable's bodies."""
+        return [digest for part in self.parts for digest in part.bodies]
 
     def commits(self, session: str, after: int, upto: int | None = None) -> list[Commit]:
-        """The tail's commits of a session that hold versions `after + 1 .. upto`, oldest first."""
-        found: list[Commit] = []
-        for commits in _pieces(
-            self.generations, lambda generation: generation.commits.get(session), after, _last_version
-        ):
+        """Return the commits of a session that hold versions `after + 1 .. upto`, oldest first."""
+        result: list[Commit] = []
+        for commits in _lists_after(self.parts, lambda part: part.commits.get(session), after, _last_version):
             stop = len(commits) if upto is None else bisect_right(commits, upto, key=_first_version)
-            found += commits[_start(commits, after, _last_version) : stop]
+            result += commits[_start(commits, after, _last_version) : stop]
             if stop < len(commits):
                 break
-        return found
+        return result
 
     def order(self, after: int, limit: int) -> list[Commit]:
-        """The tail's commits whose last position is greater than `after`, in position order, at most `limit`."""
-        found: list[Commit] = []
-        for commits in _pieces(self.generations, lambda generation: generation.order, after, _last_position):
+        """Return at most `limit` commits whose last position is greater than `after`, in order."""
+        result: list[Commit] = []
+        for commits in _lists_after(self.parts, lambda part: part.order, after, _last_position):
             start = _start(commits, after, _last_position)
-            found += commits[start : start + limit - len(found)]
-            if len(found) >= limit:
+            result += commits[start : start + limit - len(result)]
+            if len(result) >= limit:
                 break
-        return found
+        return result
 
     def first_position(self) -> int | None:
-        """The first position that the tail holds, None if it holds no event."""
-        for generation in self.generations:
-            if generation.order:
-                return generation.order[0].position
+        """Return the first position that the memtable holds, None if it holds no event."""
+        for part in self.parts:
+            if part.order:
+                return part.order[0].position
         return None
 
     def freeze(self) -> list[MemtablePart]:
-        """Everything so far as generations that do not change any more, for folding."""
-        if self.generations[-1].size:
+        """Return the content as parts that do not change any more, for folding."""
+        if self.parts[-1].size:
             self._cut()
-        return self.generations[:-1]
+        return self.parts[:-1]
 
     def end_at(self, address: int) -> bool:
-        """The journal, from which nothing is missing here, goes on at this address; False if there is nothing to fold."""
-        last = next((generation for generation in reversed(self.generations) if generation.size), None)
+        """Let the last part end at an address; False if there is nothing to fold."""
+        last = next((part for part in reversed(self.parts) if part.size), None)
         if last is not None:
             last.end = address
         return last is not None
 
     def drop(self, folded: int) -> None:
-        """Forget the generations that end at or before the folded address."""
-        keep = [generation for generation in self.generations if generation.end > folded or not generation.size]
-        if len(keep) != len(self.generations):
-            self.generations = keep if keep and not keep[-1].size else [*keep, MemtablePart()]
-            self.size = sum(generation.size for generation in self.generations)
+        """Drop the parts that end at or before the folded address."""
+        keep = [part for part in self.parts if part.end > folded or not part.size]
+        if len(keep) != len(self.parts):
+            self.parts = keep if keep and not keep[-1].size else [*keep, MemtablePart()]
+            self.size = sum(part.size for part in self.parts)
 
     def clear(self) -> None:
-        """Forget everything."""
-        self.generations = [MemtablePart()]
+        """Drop everything."""
+        self.parts = [MemtablePart()]
         self.size = 0
 
     def _cut(self) -> MemtablePart:
-        generation = MemtablePart()
-        self.generations = [*self.generations, generation]
-        return generation
+        part = MemtablePart()
+        self.parts = [*self.parts, part]
+        return part
 
 
-def _first_version(commit: Commit) -> int:
-    return commit.first
-
-
-def _last_version(commit: Commit) -> int:
-    return commit.first + commit.count - 1
-
-
-def _last_position(commit: Commit) -> int:
-    return commit.position + commit.count - 1
-
-
-def _pieces(
-    generations: list[MemtablePart],
+def _lists_after(
+    parts: list[MemtablePart],
     select: Callable[[MemtablePart], list[Commit] | None],
     after: int,
     last: Callable[[Commit], int],
 ) -> Iterator[list[Commit]]:
-    """The lists that hold what is later than `after`, oldest first, looking only into as many generations as do."""
+    """Return the lists with commits later than `after`, oldest first.
+
+    Only the parts that hold such commits are searched.
+    """
     pieces: list[list[Commit]] = []
-    for generation in reversed(generations):
-        commits = select(generation)
+    for part in reversed(parts):
+        commits = select(part)
         if commits:
             pieces.append(commits)
             if last(commits[0]) <= after:

@@ -1,4 +1,4 @@
-"""What an embedded log can be told when it is opened."""
+"""Options of an embedded log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     read_only: bool = False
     queue_bytes: int = 64 << 20
-    """What may be queued before producers block."""
+    """Bytes that may be queued before callers block."""
     busy_timeout: float = 30.0
-    """How long to wait for room in the queue, and for another process to give the writers' lock back."""
+    """Seconds to wait for room in the queue, and for the writers' lock of another process."""
     journal_bytes: int = 16 << 20
     """Full size of a journal file; a new store begins with shorter ones."""
     fold_bytes: int = 4 << 20
-    """How much journal may be unfolded before it is folded in the background."""
+    """Unfolded bytes of journal after which it is folded in the background."""
     map_bytes: int = 64 << 30
     """Address space reserved for LMDB; it grows when it is full."""
     io: JournalIO = _DEFAULT_IO
-    """The journal's way to the operating system."""
+    """The journal's system calls."""

@@ -191,7 +191,7 @@ class Partition:
                     self._apply(frame)
                 self.journal.verify_end()
             if self._mark is not None:
-                self._mark.settle(until)
+                self._mark.acknowledge(until)
 
     @property
     def finished(self) -> bool:
@@ -431,12 +431,12 @@ class Partition:
         if self.journal.address != before:
             mark.set(self.journal.address)
         else:
-            mark.settle(address)
+            mark.acknowledge(address)
 
     def _catch_up_to_mark(self, mark: Watermark) -> None:
         address = mark.get()
         self._catch_up(address)
-        mark.settle(address)
+        mark.acknowledge(address)
 
     def _catch_up(self, until: int) -> None:
         txnid = self._segments.environment.last_txnid()
@@ -482,7 +482,7 @@ class Partition:
 
     # --- waiting
 
-    def wait_beyond(self, position: int, timeout: float) -> bool:
+    def wait_after(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, here or in another process."""
         deadline = time.monotonic() + timeout
         pause = _SHORTEST_POLL
@@ -517,7 +517,7 @@ class Partition:
         with self._folding:
             with self._guard:
                 generations = list(self.tail.freeze())
-            derived = self.derived.take()
+            derived = self.derived.drain()
             folded = None
             try:
                 if generations:
@@ -525,9 +525,9 @@ class Partition:
                 elif derived:
                     write_derived(self._segments, derived)
             except BaseException:
-                self.derived.kept()
+                self.derived.put_back()
                 raise
-            self.derived.written()
+            self.derived.drained()
             if folded is not None:
                 with self._guard:
                     self.tail.drop(folded.address)

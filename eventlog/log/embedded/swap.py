@@ -1,13 +1,13 @@
-"""Putting a rewritten store in the place of the old one, so that whatever happens it is the one or the other, whole.
+"""Replacement of a store by its rewritten copy: at any moment it is one of the two, whole.
 
-The new `lmdb/`, `journal/` and `edition` are made in the directory `next`.  Then the file `swap` is renamed into place: from
-that moment the store is the new one, and whoever opens it first, alone, finishes what is left to do (`finish`).  Every step can
-be done again.  Without that file `next` is rubbish.
+The new `lmdb/`, `journal/` and `edition` are made in the directory `next`. Then the file `swap` is
+renamed into place: from that moment the store is the new one, and the process that opens it first,
+alone, moves the rest (`finish`). Every step can be repeated. Without that file `next` is discarded.
 
-`edition` is a random word, new with every rewriting: a copy that was made of another edition is not to be gone on with.
-`unfinished` in a directory says that a copy is being written there, or was when the program died: it is no store yet.
+`edition` is a random word, new with every rewriting: a copy of another edition cannot be continued.
+`unfinished` in a directory says that a copy is being written there, or was when the program died.
 
-Only for whoever holds the store alone.
+Only for a process that has the store open alone.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _PIECE = 1 << 20
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a small file of the owner's, whole or not at all, and on disk."""
+    """Write a small file, whole or not at all, and flush it."""
     half_made = path.with_name(path.name + ".new")
     fd = os.open(half_made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        left = memoryview(text.encode())
-        while left:  # the system may take less than it is given
-            left = left[os.write(fd, left) :]
+        remaining = memoryview(text.encode())
+        while remaining:  # the system may take less than it is given
+            remaining = remaining[os.write(fd, remaining) :]
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -64,7 +64,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 def edition_of(path: Path) -> str:
-    """The edition of the store at a path; "" if it was never rewritten."""
+    """Return the edition of a store; "" if it was never rewritten."""
     try:
         return read_small(path / "edition").strip()
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def edition_of(path: Path) -> str:
 
 
 def set_unfinished(path: Path, what: str | None) -> None:
-    """Say what is being written at a path; None: it is done."""
+    """Mark a directory as being written, with what is written; None removes the mark."""
     if what is None:
         (path / _UNFINISHED).unlink(missing_ok=True)
         sync_directory(path)
@@ -81,7 +81,7 @@ def set_unfinished(path: Path, what: str | None) -> None:
 
 
 def begin_anew(path: Path, what: str) -> None:
-    """Say what is being written at a path, and then remove whatever an earlier try left there."""
+    """Mark a directory as being written, and remove what an earlier try left there."""
     set_unfinished(path, what)
     for entry in path.iterdir():
         if entry.is_dir():
@@ -91,7 +91,7 @@ def begin_anew(path: Path, what: str) -> None:
 
 
 def unfinished(path: Path) -> str | None:
-    """What is, or was, being written at a path; None if nothing is."""
+    """Return what is being written in a directory, or was when the program died; else None."""
     try:
         return read_small(path / _UNFINISHED).strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -99,19 +99,19 @@ def unfinished(path: Path) -> str | None:
 
 
 def holds_nothing(path: Path) -> bool:
-    """Whether there is nothing at a path, or no more than what `set_unfinished` leaves when it dies."""
+    """Return whether a path is empty, but for what a dying `set_unfinished` leaves."""
     return not path.exists() or (path.is_dir() and all(entry.name == f"{_UNFINISHED}.new" for entry in path.iterdir()))
 
 
 def refuse_unfinished(path: Path) -> None:
-    """Raise `UnfinishedError` if what lies at a path is not a whole store yet."""
+    """Raise `UnfinishedError` if a directory is not a whole store yet."""
     what = unfinished(path)
     if what is not None:
         raise UnfinishedError(str(path), what)
 
 
 def discard(path: Path) -> None:
-    """Remove what a rewriting left that did not come to its end."""
+    """Remove what an unfinished rewriting left."""
     if not (path / _SWAP).exists():
         (path / f"{_SWAP}.new").unlink(missing_ok=True)
         if (path / NEXT).exists():
@@ -119,7 +119,7 @@ def discard(path: Path) -> None:
 
 
 def fresh(path: Path) -> Path:
-    """Where to write the new store, with nothing there: what an earlier try left would be gone on with."""
+    """Return the empty directory for the new store, removing what an earlier try left."""
     following = path / NEXT
     if following.exists():
         shutil.rmtree(following)
@@ -127,13 +127,13 @@ def fresh(path: Path) -> Path:
 
 
 def commit(path: Path, *, shred: bool) -> None:
-    """The store in `next` is whole and on disk: from here on it is the store.  `shred`: the old one is overwritten."""
+    """Make the flushed store in `next` the store; `shred`: the old one is overwritten."""
     sync_directory(path / NEXT)
     write_file(path / _SWAP, _SHRED if shred else "remove what was")
 
 
 def finish(path: Path, io: JournalIO, *, read_only: bool = False) -> None:
-    """Do what is left to do of a swap, if there was one, or remove what is left of one that never came to be."""
+    """Complete a swap if there is one, or remove an unfinished rewriting."""
     swap = path / _SWAP
     try:
         shred = read_small(swap) == _SHRED
@@ -163,11 +163,11 @@ def finish(path: Path, io: JournalIO, *, read_only: bool = False) -> None:
 
 
 def _shred(files: Iterable[Path]) -> None:
-    """Overwrite files with zeros, where they lie: as far as the file system writes in place."""
+    """Overwrite files with zeros in place, as far as the file system writes in place."""
     for file in files:
         with file.open("r+b") as stream:
-            left = file.stat().st_size
-            while left > 0:
-                left -= stream.write(bytes(min(_PIECE, left)))
+            remaining = file.stat().st_size
+            while remaining > 0:
+                remaining -= stream.write(bytes(min(_PIECE, remaining)))
             stream.flush()
             os.fsync(stream.fileno())

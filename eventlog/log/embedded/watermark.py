@@ -1,16 +1,13 @@
-"""How far the journal is durable, shared by all processes of a store through 32 mapped bytes.
+"""The watermark: how far the journal is durable, in 32 bytes mapped by all processes.
 
-A frame that is written but not yet flushed must not be seen by anyone, and a reader must not take the writers'
-lock.  So the writer stores here, after each flush, the address up to which every frame is on disk; readers
-compare (no system call), and read the journal up to there and no further.  The two words are the address and
-its complement; a pair that does not fit is being written, or was never written.
+A frame that is written and not flushed must not be visible, and a reader takes no lock. So after
+each flush the writer stores here the address up to which every frame is on disk; readers compare it
+(no system call), and read the journal up to there. `FORMAT.md` describes the bytes.
 
-The other two words say in the same way how far the store was folded when it was last closed in order.  If that is where
-the journal ends, nothing has been done to the store since.
-
-The file itself is never flushed: after a power failure it may be older than the journal (then the tail is read
-to its end, as without a mark), but never newer.  A journal that ends before the mark has lost something.  The first
-opening for writing makes the file, once it has read the tail: an opening that is refused leaves none, and a reader goes without until then.
+The file itself is never flushed: after a power failure it may be older than the journal (then the
+journal is read to its end, as without a watermark), but never newer. A journal that ends before the
+watermark has lost something. The first opening for writing makes the file once it has read the
+journal; a reader does without until then.
 """
 
 from __future__ import annotations
@@ -36,7 +33,7 @@ _TRIES = 100
 
 
 class Watermark:
-    """The mapped mark.  `last` is the raw value this process has acted upon."""
+    """The mapped watermark.  `last` is the raw value that this process has acted upon."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self._path = str(path)
@@ -46,7 +43,10 @@ class Watermark:
         self._unknown = b""
 
     def _mapped(self, *, read_only: bool) -> mmap.mmap | bytes:
-        """The words; zeros while a file that may only be read is missing, or too short to be mapped, as a power failure leaves it."""
+        """Map the file; zeros while a read-only opening finds it missing or too short.
+
+        A power failure can leave it too short to be mapped.
+        """
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         try:
             fd = os.open(self._path, flags | os.O_CLOEXEC, 0o600)
@@ -65,15 +65,15 @@ class Watermark:
             os.close(fd)
 
     def changed(self) -> bool:
-        """Whether another has moved the mark since `settle`."""
+        """Return whether another process has moved the watermark since `acknowledge`."""
         if self.short and os.access(self._path, os.R_OK):  # a writer may have made it since
-            with suppress(OSError):  # the system has no descriptor to give now: the next call looks again
+            with suppress(OSError):  # no descriptor is free now: the next call tries again
                 self.words = self._mapped(read_only=True)
                 self.short = not isinstance(self.words, mmap.mmap)
         return self.words[:16] != self.last
 
     def get(self) -> int:
-        """The address up to which the journal is durable; 0 if that is unknown."""
+        """Return the address up to which the journal is durable; 0 if it is unknown."""
         raw = b""
         for _ in range(_TRIES):
             raw = self.words[:16]
@@ -85,32 +85,35 @@ class Watermark:
         self._unknown = raw
         return 0
 
-    def settle(self, address: int) -> None:
-        """What was got has been acted upon: only now, else another thread would take what it is about to see for all there is."""
+    def acknowledge(self, address: int) -> None:
+        """Count an address as acted upon; call it once the frames up to there are visible.
+
+        Earlier, another thread would read without them.
+        """
         self.last = _WORDS.pack(address, address ^ _ONES) if address else self._unknown
 
     def forget(self) -> None:
-        """What was got could not be acted upon: the mark counts as changed."""
+        """Count the watermark as changed: its last value could not be acted upon."""
         self.last = b""
 
     def set(self, address: int) -> None:
-        """Move the mark; only for the holder of the writers' lock, after a flush."""
+        """Move the watermark; only for the holder of the writers' lock, after a flush."""
         self.last = raw = _WORDS.pack(address, address ^ _ONES)
         assert isinstance(self.words, mmap.mmap)
         self.words[:16] = raw
 
     def closed_at(self) -> int:
-        """How far the store was folded when it was last closed in order; 0 if that is unknown."""
+        """Return how far the store was folded at its last orderly close; 0 if it is unknown."""
         address, complement = _WORDS.unpack(self.words[16:32])
         return address if address ^ complement == _ONES else 0
 
     def set_closed(self, address: int) -> None:
-        """The store is folded up to here, and is being closed."""
+        """Store that everything up to an address is folded and the store is being closed."""
         assert isinstance(self.words, mmap.mmap)
         self.words[16:32] = _WORDS.pack(address, address ^ _ONES)
 
     def close(self) -> None:
-        """Unmap; from then on nothing changes."""
+        """Unmap the file; from then on nothing changes."""
         self.short = False
         mapped, self.words = self.words, self.last
         if isinstance(mapped, mmap.mmap):

@@ -52,11 +52,11 @@ def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
         patch.setattr(broken._writer, "hand_over", unforeseen)
         broken.append("a")
         sound.append("b")
-        assert log.wait_beyond(position, PATIENCE)
+        assert log.wait_after(position, PATIENCE)
         sound.append("c")
-        assert log.wait_beyond(position + 1, PATIENCE)
+        assert log.wait_after(position + 1, PATIENCE)
         assert stored(log, "broken") == {}
-    assert log.wait_beyond(position + 2, PATIENCE)
+    assert log.wait_after(position + 2, PATIENCE)
     assert stored(log, "broken") == {"broken text": "a"}
     store.close()
 
@@ -76,14 +76,14 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
     position = log.last_position()
     text.append("a")
     ticking[0] = False
-    assert log.wait_beyond(position, PATIENCE)
+    assert log.wait_after(position, PATIENCE)
     thread = store._flusher._thread
     assert thread is not None
     thread.join(0.1)
     assert thread.is_alive()
     ticking[0] = True
     text.append("b")
-    assert log.wait_beyond(position + 1, PATIENCE)
+    assert log.wait_after(position + 1, PATIENCE)
     store.close()
 
 
@@ -123,7 +123,7 @@ def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.Mo
         text.append("b")
     assert stored(log, "s") == {}
     text.append("c")
-    assert log.wait_beyond(position, PATIENCE)
+    assert log.wait_after(position, PATIENCE)
     assert stored(log, "s") == {"s text": "abc"}
     store.close()
 

@@ -67,7 +67,7 @@ def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert other.log.wait_beyond(position, 60.0)
+    assert other.log.wait_after(position, 60.0)
     assert committed(session) == 3
 
 

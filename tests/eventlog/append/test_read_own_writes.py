@@ -14,17 +14,17 @@ import eventlog
 from eventlog import Session
 from eventlog.append.backlog import KEPT
 from eventlog.append.own_appends import recent
-from eventlog.codec.decoded import Stretch
+from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import BusyError
-from eventlog.history.streams import stretches
+from eventlog.history.streams import decoded_commits
 from eventlog.store import Store
 from projections.view.model_view import LiveView, ModelView
 from tests.support.faulty_log import FaultyLog
 
 
-def as_read(session: Session, after: int) -> list[Stretch]:
+def as_read(session: Session, after: int) -> list[DecodedCommit]:
     """The appends after a version, read from the log."""
-    return list(stretches(session.store.log, session.ancestry(), after, session.version))
+    return list(decoded_commits(session.store.log, session.ancestry(), after, session.version))
 
 
 def said(session: Session, text: str) -> None:
@@ -48,7 +48,7 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
         before = session.version
         said(session, text)
         session.flush()
-        for after in {before, *(stretch.last for stretch in as_read(session, before))}:
+        for after in {before, *(decoded.last for decoded in as_read(session, before))}:
             kept = recent(session.writer, after)
             if kept is not None:
                 assert kept == as_read(session, after)
@@ -59,7 +59,7 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
 def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> None:
     """A session retains no decoded append until the first follower attaches."""
     session = store.create_session()
-    told: list[list[Stretch] | None] = []
+    told: list[list[DecodedCommit] | None] = []
     for number in range(3):
         before = session.writer.committed.certain
         session.user(f"question {number}")
@@ -180,13 +180,13 @@ def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatc
         for piece in ("one ", "two ", "three "):
             stream.append(piece)
             session.flush()
-        whole = Session.stretches
+        whole = Session.decoded_commits
 
-        def broken(of: Session, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        def broken(of: Session, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
             yield next(iter(whole(of, after, upto)))
             raise BusyError("the disk was asked to wait")
 
-        monkeypatch.setattr(Session, "stretches", broken)
+        monkeypatch.setattr(Session, "decoded_commits", broken)
         with pytest.raises(BusyError):
             live.advance()
         live.save()

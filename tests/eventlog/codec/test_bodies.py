@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.codec.bodies import INLINE, SMALL, to_content, unpack
-from eventlog.compression import loosened, tightened
+from eventlog.compression import compressed_body, plain_body
 from eventlog.values import Body
 
 
@@ -41,8 +41,8 @@ def test_every_packed_form_is_the_same_text(text: str) -> None:
     body, packed = packed_of(text)
     data = text.encode("utf-8", "surrogatepass")
     assert (body.digest, body.size, body.characters) == (sha256(data).digest(), len(data), len(text))
-    tight = tightened(packed)
-    for form in (packed, tight, tightened(tight), loosened(body.digest, tight, 1 << 20)):
+    tight = compressed_body(packed)
+    for form in (packed, tight, compressed_body(tight), plain_body(body.digest, tight, 1 << 20)):
         assert unpack(body, form) == text
     assert len(tight) <= len(packed)
 
@@ -51,7 +51,7 @@ def test_small_bodies_are_compressed_by_nobody_who_waits() -> None:
     """Bodies up to `SMALL` bytes reach the log uncompressed; larger ones are compressed."""
     _, small = packed_of("a" * SMALL)
     assert len(small) == SMALL + 1
-    assert len(tightened(small)) < SMALL // 8
+    assert len(compressed_body(small)) < SMALL // 8
     _, large = packed_of("a" * (SMALL + 1))
     assert len(large) < SMALL // 8
-    assert tightened(large) == large
+    assert compressed_body(large) == large

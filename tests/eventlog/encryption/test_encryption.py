@@ -369,7 +369,7 @@ def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:
         session = confess(store)
         engine = store.log.engine
         assert isinstance(engine, MemoryLog)
-        stored = b"".join(commit.payload for commit in engine.follow(0)) + b"".join(
+        stored = b"".join(commit.payload for commit in engine.commits_after(0)) + b"".join(
             head.entry for head in engine.heads()
         )
         assert SECRET.encode() not in stored

@@ -209,7 +209,7 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
         assert ModelView.of(session).messages[3:] == after
         log = store.log
         assert isinstance(log, EncryptedLog)
-        assert SECRET.encode() not in b"".join(commit.payload for commit in log.follow(0))
+        assert SECRET.encode() not in b"".join(commit.payload for commit in log.commits_after(0))
         store.backup(tmp_path / "b")
         session.user("and on")
     with eventlog.open(tmp_path / "b", read_only=True, keys=tmp_path / "s.keys") as store:
@@ -224,9 +224,9 @@ def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
         session.user(SECRET, id="m")
         session.redact(started(session, {"m"})[0], search=False)
         assert store.scrub().emptied == 1
-        head, stored = store.head(), [commit.payload for commit in store.log.engine.follow(0)]
+        head, stored = store.head(), [commit.payload for commit in store.log.engine.commits_after(0)]
         assert store.scrub().emptied == 0
-        assert (store.head(), [commit.payload for commit in store.log.engine.follow(0)]) == (head, stored)
+        assert (store.head(), [commit.payload for commit in store.log.engine.commits_after(0)]) == (head, stored)
 
 
 @pytest.mark.parametrize("encrypted", [True, False])

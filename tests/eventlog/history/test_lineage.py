@@ -9,7 +9,7 @@ from time import process_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.history.lineage import END, History, Stream, hidden, lineage_of
+from eventlog.history.lineage import END, History, StreamRange, hidden, lineage_of
 from eventlog.values import Lineage
 
 STEPS = st.lists(st.none() | st.integers(0, 1 << 30), max_size=60)
@@ -96,12 +96,12 @@ def test_redo_answers_the_newest_rollback(commands: list[str], data: st.DataObje
 def test_ranges_are_cut_at_the_borders_of_streams(steps: list[int | None], lengths: list[int]) -> None:
     """Lineage lists each effective version once, in the stream that stores it."""
     history, lists = grow(steps)
-    streams: list[Stream] = []
+    streams: list[StreamRange] = []
     first = 1
     for number, length in enumerate(lengths):
-        streams.append(Stream(f"s{number}", first, first + length - 1))
+        streams.append(StreamRange(f"s{number}", first, first + length - 1))
         first += length
-    streams.append(Stream("own", first, END))
+    streams.append(StreamRange("own", first, END))
     found = lineage_of(streams, history.at(len(lists) - 1))
     assert [version for piece in found for version in range(piece.first, piece.last + 1)] == lists[-1]
     borders = {stream.session: stream for stream in streams}

@@ -19,7 +19,7 @@ from eventlog.log.contract import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import grow, leaf_of
-from eventlog.log.merkle_check import Grown
+from eventlog.log.merkle_check import TreeState
 from eventlog.maintenance.repair import repair
 from projections.verify.verify import verify, verify_session
 from tests.support.engines import ENGINES, Engine
@@ -38,14 +38,14 @@ def head_of(session: Session) -> ev.SessionForked:
     return event
 
 
-def grown(store: Store, session: str, at: int) -> Grown:
+def grown(store: Store, session: str, at: int) -> TreeState:
     """The hash tree of a stream up to the append that holds a version, from its leaves."""
     appends, peaks, version = 0, b"", 0
     for commit in store.log.read(session):
         if commit.first <= at:
             peaks = grow(appends, peaks, leaf_of(commit))
             appends, version = appends + 1, commit.last
-    return Grown(version, appends, peaks)
+    return TreeState(version, appends, peaks)
 
 
 @pytest.mark.parametrize("name", ENGINES)

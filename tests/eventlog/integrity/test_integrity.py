@@ -303,7 +303,7 @@ def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
     records = frames.decode_records(data[begin : begin + header.length], header.position)
     frame = bytearray()
     frames.encode_records([replace(record, payload=b"forged!") for record in records], frame)
-    frames.seal(frame, salt, header.position, len(records), offset)
+    frames.finish_frame(frame, salt, header.position, len(records), offset)
     file.write_bytes(data[:offset] + frame + data[offset + len(frame) :])
     with Store(open_log(path, **SMALL)) as store:
         assert [commit.payload for commit in store.log.read("s")][2] == b"forged!"

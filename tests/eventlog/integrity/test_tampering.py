@@ -59,7 +59,7 @@ def write_records(path: Path, records: list[frames.Record]) -> None:
     for record in records:
         frame = bytearray()
         frames.encode_records([record], frame)
-        frames.seal(frame, salt, position, 1, len(made))
+        frames.finish_frame(frame, salt, position, 1, len(made))
         made += frame
         if isinstance(record, frames.CommitRecord):
             position = record.position + record.count - 1

@@ -92,7 +92,7 @@ def test_versions_and_positions_are_contiguous(log: Log) -> None:
     assert begin(log, "a", count=2) == Committed("a", 1, 2, 1)
     assert begin(log, "b", count=3) == Committed("b", 1, 3, 3)
     assert put(log, "a") == Committed("a", 3, 3, 6)
-    assert [c.position for c in log.follow(0)] == [1, 3, 6]
+    assert [c.position for c in log.commits_after(0)] == [1, 3, 6]
     assert log.last_position() == 6
 
 
@@ -101,7 +101,7 @@ def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
     begin(log, payload=b"\x00\xffbytes", count=7, time=123, request="r")
     (commit,) = log.read("s")
     assert commit == Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r", commit.salt, commit.leaf, commit.stored)
-    assert log.follow(0) == [commit]
+    assert log.commits_after(0) == [commit]
 
 
 def test_an_empty_payload_and_a_large_one(log: Log) -> None:
@@ -359,7 +359,7 @@ def test_following_by_position(log: Log) -> None:
     whole = [(1, 2), (3, 5), (6, 7), (8, 8)]
 
     def spans(after: int, limit: int = 1000) -> list[tuple[int, int]]:
-        return [(c.position, c.position + c.count - 1) for c in log.follow(after, limit)]
+        return [(c.position, c.position + c.count - 1) for c in log.commits_after(after, limit)]
 
     for after in range(-2, 10):
         wanted = [span for span in whole if span[1] > after]
@@ -380,7 +380,7 @@ def test_following_long_histories_in_pages(log: Log) -> None:
     log.sync()
     position = 0
     seen: list[Commit] = []
-    while page := log.follow(position, 37):
+    while page := log.commits_after(position, 37):
         seen += page
         position = page[-1].position + page[-1].count - 1
     assert len(seen) == 401
@@ -391,11 +391,11 @@ def test_following_long_histories_in_pages(log: Log) -> None:
 def test_waiting_for_a_commit(log: Log) -> None:
     """Waiting returns True when an event beyond the position exists, False at the timeout."""
     begin(log)
-    assert log.wait_beyond(0, 0)
-    assert not log.wait_beyond(1, 0.02)
+    assert log.wait_after(0, 0)
+    assert not log.wait_after(1, 0.02)
     timer = threading.Timer(0.05, lambda: put(log))
     timer.start()
-    assert log.wait_beyond(1, 30)
+    assert log.wait_after(1, 30)
     assert log.last_position() == 2
     timer.join()
 
@@ -410,7 +410,7 @@ def test_bodies(log: Log) -> None:
     own = log.of("s")
     assert own.body(HASH) == b"packed"
     assert own.body(bytes(32)) is None
-    assert own.several_bodies([HASH, bytes(32), HASH[::-1]]) == [b"packed", None, b""]
+    assert own.bodies_of([HASH, bytes(32), HASH[::-1]]) == [b"packed", None, b""]
     assert sorted(log.bodies()) == sorted([own.name(HASH), own.name(HASH[::-1])])
 
 
@@ -836,16 +836,16 @@ USES: list[Callable[[Log], object]] = [
     lambda log: list(log.read("s")),
     lambda log: log.head("s"),
     lambda log: list(log.heads()),
-    lambda log: log.follow(0),
+    lambda log: log.commits_after(0),
     lambda log: log.last_position(),
-    lambda log: log.wait_beyond(0, 1),
+    lambda log: log.wait_after(0, 1),
     lambda log: log.request("s", "r"),
     lambda log: log.body(HASH),
     lambda log: list(log.bodies()),
     lambda log: log.set_lease("s", LeaseState(), replaces=LeaseState()),
     lambda log: log.get_derived(b"k"),
     lambda log: log.put_derived([(b"k", b"v")]),
-    lambda log: log.several_bodies([HASH]),
+    lambda log: log.bodies_of([HASH]),
     lambda log: log.derived_keys(b""),
     lambda log: log.scan_derived(b""),
     lambda log: log.sync(),
@@ -907,7 +907,7 @@ def state(log: Log) -> dict[str, object]:
     return {
         "heads": heads,
         "commits": {head.session: list(log.read(head.session)) for head in heads},
-        "order": log.follow(0, 10**6),
+        "order": log.commits_after(0, 10**6),
         "last": log.last_position(),
         "requests": {head.session: log.request(head.session, "r1") for head in heads},
         "bodies": {digest: log.body(digest) for digest in log.bodies()},

@@ -115,7 +115,7 @@ def test_an_append_is_restored_whole_or_not_at_all(tmp_path: Path) -> None:
     """A store restored at any position ends before or after each append, and verifies."""
     with eventlog.open(tmp_path / "s") as store:
         exchange(store.create_session(id="a"))
-        commits = store.log.follow(0)
+        commits = store.log.commits_after(0)
         store.backup(tmp_path / "b")
     for position in range(2, commits[-1].position + commits[-1].count, 2):
         new = tmp_path / f"r{position}"

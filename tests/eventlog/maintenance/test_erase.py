@@ -178,7 +178,7 @@ def test_vacuum_gives_space_back(tmp_path: Path) -> None:
         assert verify(store, against=head, deep=True).sound
         last = store.log.last_position()
         exchange(store.create_session(id="new"))
-        assert store.log.follow(last, 1)[0].position == last + 1, "no position is given twice"
+        assert store.log.commits_after(last, 1)[0].position == last + 1, "no position is given twice"
 
 
 def test_vacuum_waits_for_nobody(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ from eventlog.integrity.scrub_ledger import NAME as REMAINED
 from eventlog.log import validation
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.options import Options
-from eventlog.log.embedded.salvage.meta_pages import are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.layout import PAIR, TREES
+from eventlog.log.embedded.segments.meta_pages import are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.maintenance.repair import RepairReport, repair
 from projections.verify.verify import verify

@@ -53,10 +53,10 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
         for word in ("one", "two"):
             text.append(word)
             reached = other.log.last_position()
-            assert other.log.wait_beyond(reached, 60.0) or said(other.session(session.id))
+            assert other.log.wait_after(reached, 60.0) or said(other.session(session.id))
         deadline = 3000
         while said(other.session(session.id)).get(text.id) != "onetwo" and deadline:
-            other.log.wait_beyond(other.log.last_position(), 0.02)
+            other.log.wait_after(other.log.last_position(), 0.02)
             deadline -= 1
         assert said(other.session(session.id)) == {text.id: "onetwo"}
         reply.finish()
@@ -80,7 +80,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         text._clock = flushed_meanwhile
         text.append("lost?")
         position = store.log.last_position()
-        assert store.log.wait_beyond(position, 5.0) or said(session)
+        assert store.log.wait_after(position, 5.0) or said(session)
         assert writer.log.head(session.id).version == session.state().version  # type: ignore[union-attr]  # it is there
         assert not writer.buffer
         reply.finish()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, RefusedError
-from eventlog.history.lineage import END, Stream
+from eventlog.history.lineage import END, StreamRange
 from eventlog.ids import new_id
 from eventlog.log.memory import MemoryLog
 from eventlog.state.archive import FactArchive
@@ -353,12 +353,12 @@ def test_pieces_add_up_to_what_is_packed(
                 save_state(log, "s", state)
             if number in looks:
                 save_state(log, "s", state)
-                state, saved = restore(log, [Stream("s", 1, END)], state.version)
+                state, saved = restore(log, [StreamRange("s", 1, END)], state.version)
                 assert saved == state.version
                 if number % 2:
                     assert answers(state) == answers(plain)
         save_state(log, "s", state)
-        state, _ = restore(log, [Stream("s", 1, END)], state.version)
+        state, _ = restore(log, [StreamRange("s", 1, END)], state.version)
         assert answers(state) == answers(plain)
         assert state.canonical() == plain.canonical()
 

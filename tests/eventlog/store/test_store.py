@@ -70,7 +70,7 @@ def test_a_forgotten_store_commits_what_it_accepted(engine: Engine) -> None:
     for _ in range(3000):
         if said(session).get(name) == "kept":
             return
-        watcher.log.wait_beyond(watcher.log.last_position(), 0.02)
+        watcher.log.wait_after(watcher.log.last_position(), 0.02)
     pytest.fail("the deltas of a forgotten store were lost")
 
 

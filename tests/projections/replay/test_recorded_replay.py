@@ -9,11 +9,11 @@ from itertools import pairwise
 import pytest
 
 import eventlog
-from eventlog.codec.decoded import Span, Stretch
+from eventlog.codec.decoded import Span, DecodedCommit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import ImportFormatError
 from eventlog.events import LASTING
-from eventlog.history.lineage import Stream
+from eventlog.history.lineage import StreamRange
 from eventlog.importers import import_file
 from eventlog.session.session import Session
 from projections.replay.loop import Follower, replay
@@ -43,20 +43,20 @@ class Until:
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
-        self._stretches = list(session.stretches())
+        self._decoded = list(session.decoded_commits())
         self._history = session.state().history
         self.version = 0
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         """Every event of a range of versions."""
-        for stretch in self.stretches(after, upto):
-            yield from stretch.spans()
+        for decoded in self.decoded_commits(after, upto):
+            yield from decoded.spans()
 
-    def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+    def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Every event of a range of versions, append by append."""
         last = self.version if upto is None else min(upto, self.version)
-        for stretch in self._stretches:
-            part = stretch.cut(after, last)
+        for decoded in self._decoded:
+            part = decoded.cut(after, last)
             if part is not None:
                 yield part
 
@@ -64,9 +64,9 @@ class Until:
         """The effective versions."""
         return self._history.at(self.version if at is None else at)
 
-    def ancestry(self) -> tuple[Stream, ...]:
+    def ancestry(self) -> tuple[StreamRange, ...]:
         """The one stream that these events are of."""
-        return (Stream(self.id, 1, self.version),)
+        return (StreamRange(self.id, 1, self.version),)
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """No part: this is no fork."""

@@ -69,13 +69,13 @@ def test_a_whole_transcript_reads_each_large_text_once(monkeypatch: pytest.Monke
             session.user(f"{number} " * 1_000)
             session.user("the same " * 1_000)
         read: list[bytes] = []
-        several = store.log.several_bodies
+        several = store.log.bodies_of
 
         def watched(digests: Sequence[bytes]) -> list[bytes | None]:
             read.extend(digests)
             return several(digests)
 
-        monkeypatch.setattr(store.log, "several_bodies", watched)
+        monkeypatch.setattr(store.log, "bodies_of", watched)
         texts = [message.parts[0].text for message in Transcript(session).oldest_first()]
         assert texts == [text for number in range(70) for text in (f"{number} " * 1_000, "the same " * 1_000)]
         assert len(read) == len(set(read)) == 71

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog import events as ev
-from eventlog.codec.decoded import Stretch
+from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import NotFoundError, UnknownEventError
 from eventlog.log.memory import MemoryLog
 from eventlog.state.evolve import evolve
@@ -873,13 +873,13 @@ def test_checkpoint_of_a_session_is_used() -> None:
         saved = session.version
         session.user("after")
         read: list[int] = []
-        stretches = session.stretches
+        decoded_commits = session.decoded_commits
 
-        def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
             read.append(after)
-            return stretches(after, upto)
+            return decoded_commits(after, upto)
 
-        session.stretches = watched  # type: ignore[method-assign]  # to see what is read
+        session.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
         assert len(ModelView.of(session)) == 31
         assert read == [saved]
 
@@ -907,10 +907,10 @@ def test_reading_asks_for_one_checkpoint(tmp_path: Path) -> None:
 @given(histories(max_size=50))
 def test_a_batch_is_its_events(items: list[Timed]) -> None:
     """`apply_batch` equals applying the events one by one, up to a rollback."""
-    (stretch,) = Recording(items).stretches()
+    (decoded,) = Recording(items).decoded_commits()
     projection = TranscriptProjection()
-    many, stopped = projection.apply_batch(projection.initial(), stretch.batch, 1)
-    one, expected = apply_each(projection, projection.initial(), stretch.batch, 1)
+    many, stopped = projection.apply_batch(projection.initial(), decoded.batch, 1)
+    one, expected = apply_each(projection, projection.initial(), decoded.batch, 1)
     assert stopped == expected
     assert many.encode() == one.encode()
 
@@ -931,13 +931,13 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         LiveView(session).save()  # too new for the fork
         fork.user("in the fork")
         read: list[int] = []
-        stretches = fork.stretches
+        decoded_commits = fork.decoded_commits
 
-        def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
+        def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
             read.append(after)
-            return stretches(after, upto)
+            return decoded_commits(after, upto)
 
-        fork.stretches = watched  # type: ignore[method-assign]  # to see what is read
+        fork.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
         view = ModelView.of(fork)
         assert read == [saved]
         assert len(view) == 32

@@ -94,7 +94,7 @@ def is_said(store: Path, keys: Path, text: str) -> bool:
 
 
 def _opened(log: EncryptedLog) -> Iterator[bytes]:
-    yield from (commit.payload for commit in log.follow(0, 1_000_000))
+    yield from (commit.payload for commit in log.commits_after(0, 1_000_000))
     yield from (head.entry for head in log.heads())
     yield from (value for _, value in log.scan_derived(b""))
     ring = log._ring

@@ -211,5 +211,5 @@ def corpus(target: str, data: Path) -> list[bytes]:
         record = frames.CommitRecord("s", 1, 1, 1, 1, b"x", bytes(16), bytes(8), base=0)
         made = bytearray()
         frames.encode_records([record], made)
-        frames.seal(made, bytes(8), 0, 1, frames.FILE_HEADER_BYTES)
+        frames.finish_frame(made, bytes(8), 0, 1, frames.FILE_HEADER_BYTES)
         return [*payloads, *bodies, *session.state().encode(), bytes(made), frames.pack_file_header(1, bytes(8), 0)]

@@ -32,7 +32,7 @@ OPTIONS: dict[str, Any] = {**SMALL, "busy_timeout": 5.0}
 
 def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed]) -> int:
     """Fail unless the log is a prefix of the plan with all acknowledged appends; count it."""
-    found = log.follow(0, 1_000_000)
+    found = log.commits_after(0, 1_000_000)
     assert len(found) <= len(plan), "more was found than was submitted"
     position = 1
     for commit, append in zip(found, plan, strict=False):
@@ -67,7 +67,7 @@ def compare(log: Log, plan: Sequence[Append], acknowledged: Sequence[Committed])
 
 def complete(log: Log, plan: Sequence[Append]) -> None:
     """Submit the whole plan again with its request ids: missing appends go in, once."""
-    known = len(log.follow(0, 1_000_000))
+    known = len(log.commits_after(0, 1_000_000))
     for number, append in enumerate(plan):
         assert log.submit(append).wait(30).repeated == (number < known), f"request {append.request} was not settled"
     assert compare(log, plan, []) == len(plan)

@@ -1,8 +1,9 @@
-"""The files of a journal: begun, made ahead, used again, given up.  What is in them is the business of `journal.py`.
+"""The files of a journal: created, made ahead of need, reused and removed.
 
-Files are filled with zeros once, ahead of need, and are used again under the next number once they are folded: overwriting
-blocks that exist costs half of what appending to a file costs.  Names in the directory: `NNNNNNNNNN.log`, `spare-…` for files that wait
-to be used, and `spare-….tmp` for those that are not whole yet.
+Files are filled with zeros once, ahead of need, and reused under the next number once they are
+folded: overwriting allocated blocks costs half of what appending costs. Names: `NNNNNNNNNN.log`,
+`spare-…` for a file that waits to be used, `spare-….tmp` for one that is half made. `journal.py`
+reads and writes their content.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_FILE_BYTES", "JournalFiles", "io_close", "write_all"]
 
 FIRST_FILE_BYTES = 256 << 10
-"""A store's first file, and one that is needed before its spare is ready: small, so that it is quick to fill."""
+"""Size of a first file, and of one needed before its spare is ready: quick to fill."""
 _GROWTH = 4
-"""How many times longer than the current file a new one is made."""
+"""Size of a new file, in sizes of the current one."""
 _PIECE = 1 << 20
 _SPARES = 2
 _LOG_NAME = re.compile(r"(\d{10})\.log\Z")
@@ -35,7 +36,7 @@ _USED_SPARE = re.compile(r"spare-\d{10}\Z")
 
 
 class JournalFiles:
-    """The directory of one journal, whose files become up to `file_bytes` long."""
+    """The directory of one journal, whose files grow up to `file_bytes`."""
 
     def __init__(self, directory: Path, io: JournalIO, file_bytes: int) -> None:
         self._directory = directory
@@ -43,16 +44,19 @@ class JournalFiles:
         self._file_bytes = file_bytes
 
     def path(self, sequence: int) -> Path:
-        """The file of this number."""
+        """Return the path of the file of this number."""
         return self._directory / f"{sequence:010}.log"
 
     def spares(self) -> list[str]:
-        """The names of the files that wait to be used."""
+        """Return the names of the files that wait to be used."""
         names = [path.name for path in self._directory.iterdir()]
         return sorted(name for name in names if name.startswith("spare-") and not name.endswith(".tmp"))
 
     def begin(self, sequence: int, position: int, *, short: bool = False) -> tuple[int, bytes]:
-        """Make file `sequence` from a spare, or from nothing, or `short`, of a header alone; returns its descriptor and salt."""
+        """Make file `sequence` from a spare, or anew; return its descriptor and salt.
+
+        With `short` it is a header and nothing else.
+        """
         salt = self._io.salt()
         fd = -1
         try:
@@ -68,7 +72,10 @@ class JournalFiles:
         return fd, salt
 
     def make_spare(self, current: int) -> None:
-        """Fill a file with zeros for later, unless one waits, behind one of `current` bytes."""
+        """Fill a file with zeros for later, unless one waits.
+
+        The file in use has `current` bytes.
+        """
         if self.spares():
             return
         name = self._io.salt().hex()
@@ -83,9 +90,10 @@ class JournalFiles:
             raise
 
     def recycle(self, before: int, current: int) -> None:
-        """Set free the files that end before an address: to be used again, if they are no shorter than `current` bytes.
+        """Turn the files that end before an address into spares, or remove them.
 
-        Several processes may do it at once: a name that is gone was another's work.
+        Files shorter than `current` bytes are removed. Several processes may do this at once: a
+        missing file is another process's work.
         """
         for path in self._ended(before):
             with suppress(FileNotFoundError):
@@ -96,11 +104,11 @@ class JournalFiles:
                     self._io.unlink(str(path))
 
     def remove(self, before: int) -> None:
-        """Remove the files that end before an address, and those that wait to be used.
+        """Remove the files that end before an address, and the spares.
 
-        No other has the store open.
-        What was written into them is overwritten first: a scrub, which does that with everything in the store, cannot reach
-        them any more.  A spare that was never used holds zeros.
+        No other process has the store open. Used files are overwritten first: a later scrub
+        overwrites all files of the store and could not reach them. A spare that was never used
+        holds zeros.
         """
         for path in self._ended(before):
             self._io.blank(str(path))
@@ -111,15 +119,15 @@ class JournalFiles:
             self._io.unlink(str(self._directory / name))
 
     def remove_half_made(self) -> None:
-        """Remove what processes left that died while they filled a file."""
+        """Remove files of processes that died while they filled them."""
         for path in self._directory.glob("spare-*.tmp"):
             with suppress(FileNotFoundError):
                 self._io.unlink(str(path))
 
     def _ended(self, before: int) -> list[Path]:
         last = frames.sequence_of(before)
-        found = ((path, _LOG_NAME.match(path.name)) for path in sorted(self._directory.iterdir()))
-        return [path for path, match in found if match is not None and int(match[1]) < last]
+        matches = ((path, _LOG_NAME.match(path.name)) for path in sorted(self._directory.iterdir()))
+        return [path for path, match in matches if match is not None and int(match[1]) < last]
 
     def _take_spare(self, sequence: int) -> tuple[str, int]:
         for spare in self.spares():
@@ -145,10 +153,7 @@ class JournalFiles:
 
 
 def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int, written: int = 0) -> None:
-    """Write what is behind the first `written` bytes.
-
-    A short write goes on as long as anything is taken.
-    """
+    """Write the bytes after the first `written` ones, as long as the system accepts some."""
     while written < len(data):
         more = io.pwrite(fd, memoryview(data)[written:] if written else data, offset + written)
         if not more:
@@ -157,6 +162,6 @@ def write_all(io: JournalIO, fd: int, data: bytes | bytearray, offset: int, writ
 
 
 def io_close(fd: int) -> None:
-    """Close a descriptor; what a close could report was reported by the flush before it."""
+    """Close a descriptor; the flush before it reported any error."""
     with suppress(OSError):
         os.close(fd)

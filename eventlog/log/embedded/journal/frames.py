@@ -1,24 +1,6 @@
-"""The bytes of the journal, in prose and in code.  Pure: no file is opened here.
+"""The bytes of the journal: file headers, frames and records, as in `FORMAT.md`.
 
-A journal file begins with a header of 64 bytes, all integers little-endian:
-
-    magic "EVDJRNL1"  8   |  format version u32  |  zero u32  |  sequence u64  |  salt 8  |  position u64
-    CRC-32 of these 40 bytes u32  |  zeros up to byte 64
-
-`sequence` is also the file's name (ten digits and `.log`), `salt` is new whenever a file is (re)used, and
-`position` is that of the last event before the file.  Frames follow without a gap, each beginning at a
-multiple of 8 with a header of 32 bytes:
-
-    salt of the file 8  |  position before the frame u64  |  payload bytes u32  |  kind u16  |  zero u16
-    CRC-32 u32  |  number of records u32
-
-The CRC covers the frame's offset in the file (u64), the header's other fields in this order, and the payload;
-so neither a frame of an earlier use of the file, nor a copy of a frame at another place, passes.  Kind 1 holds
-records: one MessagePack array of the records below, each an array that begins with its tag.  Kind 2 has no
-payload and ends the file: the log goes on in the next one.  Whatever is not a whole, valid frame ends the log.
-
-One frame is one commit of the log, of any number of appends: written with one `pwrite`, made durable with one
-`fdatasync`, and valid as a whole or not at all.
+Pure: no file is opened here. A frame that is not whole and valid ends the log.
 
 An *address* is a place in the journal as one number: sequence << 40 | offset.
 """
@@ -65,7 +47,7 @@ MAX_PAYLOAD_BYTES = 1 << 30
 RECORDS = 1
 END = 2
 KINDS = frozenset({RECORDS, END})
-"""The kinds that this program knows."""
+"""The frame kinds that this program reads."""
 OFFSET_BITS = 40
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
 
@@ -77,7 +59,7 @@ _CRC = struct.Struct("<I")
 
 
 class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """One append as the journal keeps it: everything that is needed to rebuild the session from here alone."""
+    """One append in the journal: all that is needed to rebuild the session."""
 
     session: str
     first: int
@@ -86,19 +68,19 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
     time: int
     payload: bytes
     salt: bytes
-    """As `contract.Commit` has it, and the next."""
+    """Salt and leaf tag, as in `contract.Commit`."""
     leaf: bytes
     epoch: int = 0
     messages: int = 0
     base: int | None = None
-    """Given by the append that begins a session."""
+    """Version before the session's first event; in the append that begins the session only."""
     entry: bytes | None = None
     request: str | None = None
     digest: bytes = b""
     bodies: list[tuple[bytes, bytes]] = []
 
     def commit(self) -> Commit:
-        """What was appended, as it is read back."""
+        """Return the append as a commit."""
         return Commit(
             self.session, self.first, self.count, self.position, self.epoch, self.time, self.payload, self.request,
             self.salt, self.leaf,
@@ -106,7 +88,7 @@ class CommitRecord(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """A lease record that replaced the session's one."""
+    """A lease that replaced the session's stored one."""
 
     session: str
     epoch: int
@@ -114,12 +96,12 @@ class LeaseRecord(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False)
     until: int
 
     def lease(self) -> LeaseState:
-        """The lease record itself."""
+        """Return the lease."""
         return LeaseState(self.epoch, self.owner, self.until)
 
     @classmethod
     def of(cls, session: str, lease: LeaseState) -> LeaseRecord:
-        """The record of a session's lease."""
+        """Return the record of a session's lease."""
         return cls(session, lease.epoch, lease.owner, lease.until)
 
 
@@ -128,7 +110,7 @@ _TAGS = frozenset({1, 2})
 
 
 class FrameHeader(NamedTuple):
-    """A frame header whose salt is right; the CRC is still to be compared."""
+    """A frame header with the file's salt; its CRC is still to be compared."""
 
     position: int
     length: int
@@ -143,7 +125,7 @@ class FrameHeader(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame as read back.  `end` is the address behind it, `size` its bytes."""
+    """A frame that was read: the address behind it, its bytes, its last position, its records."""
 
     end: int
     size: int
@@ -156,12 +138,12 @@ _decoder = msgspec.msgpack.Decoder(list[Record])
 
 
 def address_of(sequence: int, offset: int) -> int:
-    """The address of a place in a journal file."""
+    """Return the address of an offset in a journal file."""
     return sequence << OFFSET_BITS | offset
 
 
 def sequence_of(address: int) -> int:
-    """The number of the file an address is in."""
+    """Return the number of the file that holds an address."""
     return address >> OFFSET_BITS
 
 
@@ -172,7 +154,7 @@ def pack_file_header(sequence: int, salt: bytes, position: int) -> bytes:
 
 
 def parse_file_header(data: bytes, sequence: int) -> tuple[bytes, int]:
-    """Salt and first position of a file; `DamagedError` unless it is the header of file `sequence`."""
+    """Return the salt and first position of a file; `DamagedError` for another header."""
     if len(data) < FILE_HEADER_BYTES:
         raise DamagedError(f"journal file {sequence} is cut short")
     magic, version, _, number, salt, position = _FILE.unpack_from(data)
@@ -186,18 +168,19 @@ def parse_file_header(data: bytes, sequence: int) -> tuple[bytes, int]:
 
 
 def parse_frame_header(data: bytes | memoryview, at: int, salt: bytes) -> FrameHeader | None:
-    """The frame header at `data[at:]`, or None if it cannot be one of the file with this salt.
+    """Return the frame header at `data[at:]`, or None if it cannot be one of this file.
 
-    The kind may be one that is not known: if the CRC is right a newer program wrote it, and it ends nothing.
+    An unknown kind is accepted: if the CRC is right, a newer program wrote it, and it does not end
+    the log.
     """
-    found, position, length, kind, zero, crc, records = _FRAME.unpack_from(data, at)
-    if found != salt or zero or length > MAX_PAYLOAD_BYTES or not kind:
+    frame_salt, position, length, kind, zero, crc, records = _FRAME.unpack_from(data, at)
+    if frame_salt != salt or zero or length > MAX_PAYLOAD_BYTES or not kind:
         return None
     return FrameHeader(position, length, kind, crc, records)
 
 
 def payload_matches(header: FrameHeader, payload: bytes | memoryview, salt: bytes, offset: int) -> bool:
-    """Whether the CRC of a frame that begins at `offset` of its file is right."""
+    """Return whether the CRC of a frame that begins at `offset` of its file is right."""
     covered = _COVERED.pack(offset, salt, header.position, header.length, header.kind, 0, header.records)
     return len(payload) == header.length and crc32(payload, crc32(covered)) == header.crc
 
@@ -206,11 +189,11 @@ _encode_into = _encoder.encode_into
 
 
 def encode_records(records: list[Record], into: bytearray) -> None:
-    """Encode the payload of a frame behind room for its header, padded; `seal` completes it."""
+    """Encode the payload of a frame behind room for its header; `finish_frame` completes it."""
     _encode_into(records, into, FRAME_HEADER_BYTES)
 
 
-def seal(frame: bytearray, salt: bytes, position: int, records: int, offset: int) -> None:
+def finish_frame(frame: bytearray, salt: bytes, position: int, records: int, offset: int) -> None:
     """Complete a frame that `encode_records` began: padding, CRC and header."""
     length = len(frame) - FRAME_HEADER_BYTES
     covered = crc32(_COVERED.pack(offset, salt, position, length, RECORDS, 0, records))
@@ -220,7 +203,7 @@ def seal(frame: bytearray, salt: bytes, position: int, records: int, offset: int
 
 
 def encode_end(salt: bytes, position: int, offset: int) -> bytes:
-    """The frame that says: the log goes on in the next file."""
+    """Return the frame that ends a file: the log continues in the next one."""
     crc = crc32(_COVERED.pack(offset, salt, position, 0, END, 0, 0))
     return _FRAME.pack(salt, position, 0, END, 0, crc, 0)
 

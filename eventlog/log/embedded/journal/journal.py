@@ -1,17 +1,18 @@
-"""The append-only files in front of LMDB: a cursor that reads frames, and appends them at the end.
+"""A cursor over the journal files, which reads frames and appends them at the end.
 
-`frames.py` describes the bytes, `files.py` makes the files and uses them again: the first one of a store is short, a new one up to four
-times as long as the one before, up to `file_bytes`.  A store that is closed needs none of that room, so the journal then goes on in a
-file that is its header and nothing else (`renew`): the next append makes it longer, and the one after goes on in a proper one.
+`frames.py` has the bytes, `files.py` makes and reuses the files. A store that is closed gives up
+its journal's space: the journal continues in a file that is a header and nothing else (`renew`);
+the next append makes it longer, and the one after begins a full file.
 
-The cursor stands at an address; everything before it has been read or written.  Not thread-safe, and a writer
-must hold the writers' lock and have read up to the end (`adopt`) before it appends.
+Everything before the cursor's address has been read or written. Not thread-safe. A writer must hold
+the writers' lock and have read to the end (`adopt`) before it appends.
 
-What an append does when the system refuses:
-* anything while the next file is made ready, or no room (`ENOSPC`, `EDQUOT`) before the flush: nothing of the append is on disk, or it is
-  erased, `BusyError`, and the log goes on.  A file that was made ready in vain is made again in its place;
-* anything else, and any failed flush: the journal is poisoned (`PoisonedError`), because it is not known any more
-  what is on disk.  The frame's header is blanked as far as that works, so that no other process takes it for good.
+When the system refuses a step of an append:
+
+* An error while the next file is made, or no room (`ENOSPC`, `EDQUOT`) before the flush, is
+  `BusyError`, and the log goes on: nothing of the append is on disk, or it is erased.
+* Any other error, and every failed flush, poisons the journal (`PoisonedError`): it is unknown what
+  is on disk. The frame's header is blanked if possible, so that no other process adopts the frame.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Journal:
         self._salt = b""
         self._size = 0
         self.middle = 0
-        """The address at which its file is half full: a file should be made ready to follow it."""
+        """Address in the middle of the current file: from there on a spare should be made."""
         self._buffer = bytearray()
         self._unflushed: OSError | None = None
-        """Why a flush failed: then it is not known any more what is on disk."""
+        """Why a flush failed: from then on it is unknown what is on disk."""
         self.address = 0
         """Where the next frame begins."""
         self.position = 0
@@ -62,7 +63,10 @@ class Journal:
 
     @classmethod
     def create(cls, directory: Path, io: JournalIO, file_bytes: int, position: int = 0) -> int:
-        """Write the first file of a new store, behind the event at `position`; returns the address of its first frame."""
+        """Write the first file of a new store; return the address of its first frame.
+
+        `position` is that of the last event before it.
+        """
         journal = cls(directory, io, writable=True, file_bytes=file_bytes)
         try:
             fd, _ = journal._files.begin(1, position)
@@ -72,7 +76,7 @@ class Journal:
         return frames.address_of(1, FILE_HEADER_BYTES)
 
     def seek(self, address: int, position: int) -> None:
-        """Put the cursor somewhere else; `position` is -1 if it is not known yet, for `continues` alone."""
+        """Move the cursor; `position` -1 means unknown, which suits `continues` only."""
         self.close()
         self.address = address
         self.position = position
@@ -86,10 +90,10 @@ class Journal:
     # --- reading
 
     def read(self, until: int) -> Iterator[Frame]:
-        """The frames from the cursor up to the address `until`; the cursor moves along.
+        """Yield the frames from the cursor up to the address `until`, moving the cursor.
 
-        Stops early, with the cursor before `until`, where there is no valid frame: because the file was
-        recycled, or because it is damaged; the caller knows which, by how far the journal is folded.
+        It stops early, before `until`, where there is no valid frame: because the file was
+        recycled, or because it is damaged. The caller can tell by how far the journal is folded.
         """
         window = b""
         start = 0
@@ -113,9 +117,9 @@ class Journal:
                 window, start = b"", 0
 
     def adopt(self) -> Iterator[Frame]:
-        """Valid frames beyond the mark, which a process wrote that died before it could say so.
+        """Yield valid frames beyond the watermark, whose writer died before it moved it.
 
-        Only under the writers' lock.  A writer flushes them before it hands them out.
+        Only under the writers' lock. A writable journal flushes them first.
         """
         flushed = -1
         while self._open_current():
@@ -134,7 +138,7 @@ class Journal:
                 yield frame
 
     def continues(self) -> bool:
-        """Whether there may be a frame at the cursor: a cheap look before `adopt`."""
+        """Return whether there may be a frame at the cursor: a cheap test before `adopt`."""
         if self._fd < 0 and not self._open_current():
             return True
         try:
@@ -145,22 +149,22 @@ class Journal:
     def verify_end(self) -> None:
         """Raise `DamagedError` if the cursor is not the end of the journal but a hole in it.
 
-        A torn or stale frame ends the log.  A valid frame of the same salt behind it, or of a following file,
-        means that the bad one was once good.
+        A torn or stale frame ends the log. A valid frame of the same salt behind it, or of a later
+        file, means that the invalid one was once valid.
         """
         if not self._open_current():
             raise self._damaged("a journal file is missing")
         offset = self.address & OFFSET_MASK
         end = data_end(self._fd)
-        while offset < end and (rest := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset)):
-            at = rest.find(self._salt)
+        while offset < end and (window := self._pread(self._fd, _PIECE + frames.FRAME_HEADER_BYTES, offset)):
+            at = window.find(self._salt)
             while 0 <= at < _PIECE:
-                header = self._header(rest, at)
+                header = self._header(window, at)
                 if header is not None:
                     payload = self._pread(self._fd, header.length, offset + at + FRAME_HEADER_BYTES)
                     if frames.payload_matches(header, payload, self._salt, offset + at):
                         raise self._damaged("a journal frame is damaged: valid ones follow it")
-                at = rest.find(self._salt, at + 1)
+                at = window.find(self._salt, at + 1)
             offset += _PIECE
         following = frames.sequence_of(self.address) + 1
         if self.has_frames(self._directory, following, self._io) or self._files.path(following + 1).exists():
@@ -173,7 +177,7 @@ class Journal:
             raise unreadable(self._files.path(frames.sequence_of(self.address)), error) from error
 
     def _load(self, offset: int, until: int) -> bytes:
-        """A window that begins at `offset`: as much as is wanted, within reason."""
+        """Return a window of the file that begins at `offset`."""
         size = _WINDOW
         if frames.sequence_of(until) == frames.sequence_of(self.address):
             size = min(size, (until & OFFSET_MASK) - offset)
@@ -190,7 +194,7 @@ class Journal:
         return header.position == self.position and frames.payload_matches(header, payload, self._salt, offset)
 
     def _step(self, header: FrameHeader | None, data: bytes, at: int) -> Frame | None:
-        """Move over one frame; None if it is not valid, or if it ends the file (then the cursor moved)."""
+        """Move over one frame; None if it is invalid, or ends the file (then the cursor moved)."""
         offset = self.address & OFFSET_MASK
         if header is None or not self._valid(header, data, at, offset):
             return None
@@ -228,7 +232,7 @@ class Journal:
         return True
 
     def _opened(self, fd: int) -> None:
-        """This is the cursor's file."""
+        """Use a descriptor as the cursor's file."""
         self._size = os.fstat(fd).st_size
         self.middle = (self.address & ~OFFSET_MASK) + self._size // 2
         self._fd = fd
@@ -239,7 +243,7 @@ class Journal:
 
     @classmethod
     def has_frames(cls, directory: Path, sequence: int, io: JournalIO) -> bool:
-        """Whether a file begins with a valid frame."""
+        """Return whether a file begins with a valid frame."""
         try:
             fd = io.open(str(directory / f"{sequence:010}.log"), os.O_RDONLY)
         except FileNotFoundError:
@@ -268,9 +272,9 @@ class Journal:
     # --- writing
 
     def prepare(self, records: list[frames.Record]) -> tuple[int, int]:
-        """Make one frame, to be written with `put`; returns the address behind it, and its bytes.
+        """Encode one frame for `put`; return the address behind it, and its bytes.
 
-        Goes on in the next file if this one has no room for it.
+        Continues in the next file if this one has no room for it.
         """
         if len(self._buffer) > _KEEP_BUFFER:
             self._buffer = bytearray()
@@ -283,13 +287,13 @@ class Journal:
         if offset + total + FRAME_HEADER_BYTES > self._size and offset > FILE_HEADER_BYTES:
             self._switch()
             offset = FILE_HEADER_BYTES
-        frames.seal(buffer, self._salt, self.position, len(records), offset)
+        frames.finish_frame(buffer, self._salt, self.position, len(records), offset)
         return self.address + total, total
 
     def put(self, frame: bytes | bytearray | None = None) -> None:
-        """Write a frame, by default the prepared one, and flush it; or erase it and raise.
+        """Write a frame, by default the prepared one, and flush it; else erase it and raise.
 
-        May be done again until the caller moves the cursor behind it (`address`, `position`).
+        May be repeated until the caller moves the cursor behind it (`address`, `position`).
         """
         offset = self.address & OFFSET_MASK
         if self._unflushed is None:
@@ -310,17 +314,18 @@ class Journal:
             raise PoisonedError(f"a flush of the journal failed: {reason} ({self._where()})") from self._unflushed
 
     def make_spare(self) -> None:
-        """Make a file ready for later, unless one waits.  Needs no lock; may run in another thread."""
+        """Make a file for later, unless one waits; needs no lock."""
         self._files.make_spare(self._size)
 
     def recycle(self, before: int) -> None:
-        """Set free the files that end before the folded address.  Needs no lock; may run in another thread."""
+        """Free the files that end before the folded address; needs no lock."""
         self._files.recycle(before, self._size)
 
     def renew(self) -> int:
-        """Go on in a file that is no longer than its header; returns the address of its end.
+        """Continue in a file that is only a header; return the address of its end.
 
-        For a journal that is folded to its end, under the writers' lock.  The files before may go (`remove_before`) once that address counts as folded.
+        For a journal that is folded to its end, under the writers' lock. The earlier files may be
+        removed (`remove_before`) once that address counts as folded.
         """
         if not self._open_current():
             raise self._damaged("a journal file is missing")
@@ -328,22 +333,22 @@ class Journal:
         return self.address
 
     def remove_before(self, before: int) -> None:
-        """Remove the files that end before the folded address, and those that wait to be used.
+        """Remove the files that end before the folded address, and the spares.
 
-        No other has the store open.
+        No other process has the store open.
         """
         self._files.remove(before)
 
     def takes_room(self) -> bool:
-        """Whether its files are worth the time that it takes to give them up."""
+        """Return whether the files take enough space to be worth giving up."""
         return self._size > FIRST_FILE_BYTES or bool(self._files.spares())
 
     def remove_half_made(self) -> None:
-        """Remove what processes left that died while they filled a file."""
+        """Remove files of processes that died while they filled them."""
         self._files.remove_half_made()
 
     def _switch(self, *, short: bool = False) -> None:
-        """Go on in the next file.  The next file is complete on disk before this one is ended."""
+        """Continue in the next file, which is complete on disk before this one is ended."""
         sequence = frames.sequence_of(self.address) + 1
         try:
             fd, salt = self._files.begin(sequence, self.position, short=short)

@@ -1,1 +1,1 @@
-"""Looking at a damaged LMDB file, in child processes."""
+"""Reading a damaged LMDB file, in child processes."""

@@ -1,10 +1,12 @@
-"""Whether LMDB's pages hold together, found out in a child process.
+"""Verification of LMDB's page structure, in a child process.
 
-LMDB trusts its pages: a flipped byte in one of them can kill the process, or hide entries.  So they are walked by a child
-(`probe_child.py`) before a process relies on them: after an unclean end, for `verify`, and where a command does not find
-a session.  What lies in the slots is not looked at: it has checksums, which are compared whenever it is read.
+LMDB trusts its pages: a flipped byte in one of them can kill the process, or hide entries. So a
+child (`probe_child.py`) walks them before a process relies on them: after an unclean end, for
+`verify`, and where a command does not find a session. The content of the slots is not walked: it
+has checksums, which are compared whenever it is read.
 
-Where no child of this interpreter can be started (a frozen program) nothing is known, and nothing is refused.
+Where no child of this interpreter can be started (a frozen program), no fault is found and nothing
+is refused.
 """
 
 from __future__ import annotations
@@ -32,10 +34,11 @@ _LIBRARY = Path(str(lmdb.__file__)).parent.parent
 
 
 def probe(directory: Path, *, writing: bool = False) -> list[str]:
-    """A line for each thing that is wrong with the structure of the LMDB files in `directory`.
+    """Walk the structure of the LMDB files in `directory`; return a line for each fault.
 
-    `writing` has the list of free pages read, too, which needs that nobody else writes.  `BusyError` or `StorageError` if the
-    system does not let the child look: then nothing is known of the pages.
+    `writing` reads the list of free pages, too, which needs that no other process writes.
+    `BusyError` or `StorageError` if the system does not let the child look: then nothing is known
+    of the pages.
     """
     if getattr(sys, "frozen", False) or not sys.executable:
         return []
@@ -61,7 +64,7 @@ def probe(directory: Path, *, writing: bool = False) -> list[str]:
 
 
 def require_structure(directory: Path, *, writing: bool = False) -> None:
-    """Raise `DamagedError` unless the structure holds together; errors of `probe` if that cannot be known now."""
-    wrong = probe(directory, writing=writing)
-    if wrong:
-        raise DamagedError(f"{wrong[0]}; {REMEDY}")
+    """Raise `DamagedError` unless the structure holds together; other errors as in `probe`."""
+    faults = probe(directory, writing=writing)
+    if faults:
+        raise DamagedError(f"{faults[0]}; {REMEDY}")

@@ -1,15 +1,15 @@
-"""The program of the child process that `probe.py` starts: walk LMDB's structure, and die of it if it must be.
+"""The program of the child process that `probe.py` starts: it walks LMDB's structure.
 
-Checksums of rows are compared, too, but for values that are disposable: a row whose key is damaged would be looked for in
-vain, and seem never to have been there.
+A damaged page may kill it. Checksums of rows are compared, too, except for values that are
+disposable: a row whose key is damaged would never be found.
 
-A program, not a module: nothing imports it, and it imports nothing but LMDB, so that it starts quickly.  Arguments: the
-directory that holds the package `lmdb`, the LMDB directory, its format, `r` or `w` or `-` (read without the lock file), and
-the names of the trees.  It prints a line for each fault.
-It ends with `UNABLE`, and an error number on standard error, if it is not for damage that it cannot look.
+A program, not a module: it imports nothing but LMDB, so that it starts quickly. Arguments: the
+directory that holds the package `lmdb`, the LMDB directory, its format, `r` or `w` or `-` (read
+without the lock file), and the names of the trees. It prints a line for each fault. It ends with
+`UNABLE`, and an error number on standard error, if something other than damage stops it.
 
-The map is as large as the file needs, with room to begin to write and for what other processes fold meanwhile: a map that is too small is no
-fault of the file's.
+The map is as large as the file needs, with room to begin to write and for what other processes fold
+meanwhile: a map that is too small is no fault of the file's.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _UNRELATED = {
     errno.ENOSPC,
     errno.EDQUOT,
 }
-"""What the system says for reasons that no page of the file can be."""
+"""System errors that no page of the file can cause."""
 
 
 def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> list[str]:
-    """Everything that is wrong with the structure, as far as it can be walked alive."""
+    """Return every fault of the structure that can be found alive."""
     import lmdb
 
     file_bytes = 0
     while True:
-        wrong: list[str] = []
+        faults: list[str] = []
         before, room = file_bytes, 0
         trying = False
         try:
@@ -59,10 +59,10 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
             room = 2 * file_bytes + ROOM
             options: dict[str, Any] = {"create": False, "max_dbs": 64, "lib_version": format_version, "map_size": room}
             with lmdb.open(path, readonly=True, lock=mode != "-", **options) as environment:
-                found = _walk(environment, "", wrong)
-                wrong += [f"tree {name} is missing" for name in trees if name not in found]
-                for name in found:
-                    _walk(environment, name, wrong)
+                names = _walk(environment, "", faults)
+                faults += [f"tree {name} is missing" for name in trees if name not in names]
+                for name in names:
+                    _walk(environment, name, faults)
             if mode == "w":
                 environment = lmdb.open(path, **options)
                 trying = True  # a damaged list of free pages may ask for any amount of memory
@@ -70,32 +70,35 @@ def walk(path: str, format_version: int, mode: str, trees: Sequence[str]) -> lis
         except lmdb.MapResizedError as error:
             if file_bytes > before:  # another process made the file larger than the map meanwhile
                 continue
-            wrong.append(f"{type(error).__name__}: {error}")
+            faults.append(f"{type(error).__name__}: {error}")
         except lmdb.ReadersFullError:
             _end(errno.EAGAIN)
         except (lmdb.Error, OSError, ValueError, MemoryError) as error:
             code = _code_of(error)
             if code in _UNRELATED or (code == errno.ENOMEM and not trying and not _is_free(room)):
                 _end(code)
-            wrong.append(f"{type(error).__name__}: {error}")
-        return wrong
+            faults.append(f"{type(error).__name__}: {error}")
+        return faults
 
 
 def _end(code: int) -> NoReturn:
-    """End the program, for what is not the damage's fault."""
+    """End the program for a reason other than damage."""
     sys.stderr.write(str(code))
     sys.exit(UNABLE)
 
 
 def _code_of(error: Exception) -> int:
-    """The system's number of an error; 0 if it has none."""
+    """Return the system's number of an error; 0 if it has none."""
     if isinstance(error, MemoryError):
         return errno.ENOMEM
     return getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
 
 
 def _is_free(room: int) -> bool:
-    """Whether there is address space for a map of this size: if so, a damaged page asked for more."""
+    """Return whether there is address space for a map of this size.
+
+    If so, a damaged page asked for more.
+    """
     import mmap
 
     try:
@@ -113,8 +116,11 @@ def _size_of(path: str) -> int:
         os.close(fd)
 
 
-def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
-    """Look at every page of a tree, and touch every value at both ends; without a name, of the list of trees: its keys."""
+def _walk(environment: Any, name: str, faults: list[str]) -> list[str]:
+    """Read every page of a tree, and both ends of every value; return its keys as names.
+
+    An empty name stands for the list of trees.
+    """
     shown = f"tree {name}" if name else "the list of trees"
     tree = environment.open_db(name.encode(errors="surrogateescape"), create=False) if name else None
     protected = bool(name) and name not in UNPROTECTED
@@ -129,17 +135,17 @@ def _walk(environment: Any, name: str, wrong: list[str]) -> list[str]:
                 _ = bytes(value[:1]), bytes(value[-1:])
                 again = txn.get(key)
                 if again is None or len(again) != len(value) or key <= last:
-                    wrong.append(f"{shown}: an entry is not found by its key")
+                    faults.append(f"{shown}: an entry is not found by its key")
                     return names
                 if protected and bytes(value[:4]) != crc32(value[4:], crc32(key)).to_bytes(4, "little"):
-                    wrong.append(f"{shown}: an entry or its key is not what was written")
+                    faults.append(f"{shown}: an entry or its key is not what was written")
                     return names
                 count, last = count + 1, key
                 if not name:
                     names.append(key.decode(errors="surrogateescape"))
                 more = cursor.next()
     if count != entries:
-        wrong.append(f"{shown}: it counts {entries} entries, and {count} can be found")
+        faults.append(f"{shown}: it counts {entries} entries, and {count} can be found")
     return names
 
 

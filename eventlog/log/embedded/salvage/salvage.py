@@ -1,9 +1,11 @@
-"""What can be read of a damaged store, whatever is damaged: LMDB entry by entry in child processes, the journal frame by frame.
+"""Salvage of a damaged store: every LMDB entry and journal frame that can be read.
 
-LMDB's pages are not trusted: what a child reads of them goes into a scratch environment, whose pages are sound, and which is
-then read like any other, with a checksum for every row.  What cannot be reached by the newest meta page is looked for by the
-other one, in a copy of the file (`meta_pages.py`).  A frame of the journal is taken where its checksum is right, wherever it lies; files
-that wait to be used again still hold what was folded, and count too.  Nothing is written to the store.
+LMDB's pages are not trusted: a child process reads them entry by entry and copies the entries into
+a scratch environment, whose pages are sound, and which is then read like any other, with a checksum
+for every row. Entries that the newest meta page does not lead to are looked for by the other one,
+in a copy of the file (`meta_pages.py`). A frame of the journal is used where its checksum is right,
+at any offset; spare files still hold what was folded, and count too. Nothing is written to the
+store.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from eventlog.errors import BusyError, CallError, DamagedError, DataError, Event
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.filesystem import EXHAUSTED, NO_ROOM, data_end, is_full
 from eventlog.log.embedded.journal import frames
-from eventlog.log.embedded.salvage.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.salvage.salvage_child import UNABLE
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.layout import NUMBER, PAIR, TREES
+from eventlog.log.embedded.segments.meta_pages import MetaPage, are_in_turn, copy_as_of, sound_metas
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.watermark import Watermark
 
@@ -48,7 +50,7 @@ _JOURNAL = re.compile(r"(\d{10}\.log|spare-.*)\Z")
 
 
 class Chunks(NamedTuple):
-    """The place of a chunk, and what it holds."""
+    """The place of a chunk, and its versions."""
 
     session: str
     first: int
@@ -57,7 +59,10 @@ class Chunks(NamedTuple):
 
 
 def copy_readable(old: Path, new: Path) -> list[str]:
-    """Copy every entry of the LMDB directory `old` that can be read into `new`; a line for each thing that may be lost."""
+    """Copy every readable entry of the LMDB directory `old` into `new`.
+
+    Returns a line for each thing that may be lost.
+    """
     if getattr(sys, "frozen", False) or not sys.executable:
         raise CallError("a damaged store is read in child processes, which this program cannot start")
     new.mkdir(mode=0o700, parents=True)
@@ -87,7 +92,7 @@ def copy_readable(old: Path, new: Path) -> list[str]:
 
 
 def _copy_as_of(meta: MetaPage, data: Path, new: Path, trees: list[str], broken: list[str]) -> list[str]:
-    """Copy what a meta page leads to; returns those trees that are not whole either way."""
+    """Copy what a meta page leads to; return the trees that are not whole either way."""
     with TemporaryDirectory(prefix="older-", dir=new.parent) as name:
         copy_as_of(data, Path(name) / data.name, meta)
         whole = [tree for tree in trees if _copy_tree(Path(name), new, tree)]
@@ -95,7 +100,7 @@ def _copy_as_of(meta: MetaPage, data: Path, new: Path, trees: list[str], broken:
 
 
 def _copy_tree(old: Path, new: Path, tree: str) -> bool:
-    """Copy one tree; whether all of it could be read."""
+    """Copy one tree; return whether all of it could be read."""
 
     def run(way: str, batch: int, begin: bytes = b"", last: int = 0) -> str | None:
         return _run(_LIBRARY, old, new, LIB_VERSION, tree, way, batch, begin.hex(), last)
@@ -117,7 +122,7 @@ def _copy_tree(old: Path, new: Path, tree: str) -> bool:
 
 
 def _run(*arguments: object) -> str | None:
-    """Run a child; what it said, None if it died."""
+    """Run a child; return what it printed, None if it died."""
     command = [sys.executable, "-I", "-S", str(_CHILD), *map(str, arguments)]
     try:
         child = subprocess.run(command, capture_output=True, check=False, text=True, errors="replace")  # noqa: S603 - our own program
@@ -129,14 +134,14 @@ def _run(*arguments: object) -> str | None:
 
 
 def _refusal(code: int, new: Path) -> EventlogError:
-    """What to raise when what is saved cannot be written, or read again."""
+    """Return the error for salvaged entries that cannot be written, or read again."""
     kind = BusyError if code in _SCARCE or (code == errno.EIO and is_full(new)) else StorageError
     return kind(f"what can be saved cannot be kept: {os.strerror(code)}")
 
 
 @contextmanager
 def _saved(new: Path, tree: str) -> Generator[lmdb.Transaction[bytes]]:
-    """What was copied of a tree."""
+    """Open the copied entries of a tree."""
     try:
         with (
             lmdb.open(str(new), readonly=True, max_dbs=64, lib_version=LIB_VERSION) as environment,
@@ -148,14 +153,14 @@ def _saved(new: Path, tree: str) -> Generator[lmdb.Transaction[bytes]]:
 
 
 def _ends(new: Path, tree: str) -> tuple[bytes, bytes]:
-    """The first and the last key that were copied; empty if none was."""
+    """Return the first and the last key that were copied; empty if none was."""
     with _saved(new, tree) as txn, txn.cursor() as cursor:
         first = bytes(cursor.key()) if cursor.first() else b""
         return first, bytes(cursor.key()) if cursor.last() else b""
 
 
 def _above(new: Path, tree: str, key: bytes) -> bytes:
-    """The least key that was copied from the end, behind the hole that begins after `key`."""
+    """Return the least copied key behind the hole that begins after `key`."""
     with _saved(new, tree) as txn, txn.cursor() as cursor:
         found = cursor.set_range(key) if key else cursor.first()
         if found and bytes(cursor.key()) == key:
@@ -164,7 +169,7 @@ def _above(new: Path, tree: str, key: bytes) -> bytes:
 
 
 def _gap(new: Path, begin: bytes) -> bytes:
-    """The number that killed the child that read numbers one by one: the first behind `begin` that is missing."""
+    """Return the first missing number behind `begin`: reading it killed the child."""
     number = int.from_bytes(begin, "big") + 1
     with _saved(new, "data") as txn:
         while txn.get(NUMBER.pack(number)) is not None:
@@ -173,7 +178,7 @@ def _gap(new: Path, begin: bytes) -> bytes:
 
 
 def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:
-    """Every session that the scratch copy names, with its row, None if that is damaged."""
+    """Yield every session of the scratch copy, with its row, None if that is damaged."""
     for key in segments.keys("sessions"):
         try:
             session = key.decode()
@@ -187,7 +192,7 @@ def rows_in(segments: Segments) -> Iterator[tuple[str, HeadRow | None]]:
 
 
 def chunks_in(segments: Segments) -> Iterator[tuple[Chunks, list[Commit]]]:
-    """Every chunk that can be read, with its commits."""
+    """Yield every chunk that can be read, with its commits."""
     for key in segments.keys("commits"):
         if len(key) == PAIR.size:
             number, first = PAIR.unpack(key)
@@ -197,7 +202,7 @@ def chunks_in(segments: Segments) -> Iterator[tuple[Chunks, list[Commit]]]:
 
 
 def chunk_at(segments: Segments, number: int, first: int) -> list[Commit]:
-    """The commits of a chunk; none if it cannot be read."""
+    """Return the commits of a chunk; none if it cannot be read."""
     try:
         return segments.chunk_at(number, first)
     except DamagedError:
@@ -205,7 +210,10 @@ def chunk_at(segments: Segments, number: int, first: int) -> list[Commit]:
 
 
 def commits_in(journal: Path, unread: list[str]) -> Iterator[frames.CommitRecord]:
-    """The commits in every frame of the journal files whose checksum is right; a line in `unread` for each file that cannot be read."""
+    """Yield the commits in every journal frame whose checksum is right.
+
+    Adds a line to `unread` for each file that cannot be read.
+    """
     for path in _files(journal):
         try:
             for _, _, records in _frames(path):
@@ -217,7 +225,7 @@ def commits_in(journal: Path, unread: list[str]) -> Iterator[frames.CommitRecord
 
 
 def gaps_in(journal: Path, mark: Path, folded: FoldState) -> list[str]:
-    """A line for each thing that the journal should have behind what is folded, and has not."""
+    """Return a line for each part of the journal that is missing behind what is folded."""
     last, ends = folded.position, 0
     lines: list[str] = []
     for path in _files(journal):
@@ -232,12 +240,12 @@ def gaps_in(journal: Path, mark: Path, folded: FoldState) -> list[str]:
             if before > last and (last or folded.address):
                 lines.append(f"positions {last + 1} to {before} of the journal are damaged or missing")
             last = max(last, before, *after)
-    known = 0
+    durable = 0
     if mark.exists():
         marked = Watermark(mark, read_only=True)
-        known = marked.get()
+        durable = marked.get()
         marked.close()
-    if known > max(ends, folded.address):
+    if durable > max(ends, folded.address):
         lines.append(f"what the journal had behind position {last} is damaged or missing")
     return lines
 
@@ -247,13 +255,13 @@ def _files(journal: Path) -> list[Path]:
 
 
 def _readable_frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
-    """The same, or nothing where the file cannot be read, which `commits_in` says."""
+    """Yield the frames of a file, none if it cannot be read, which `commits_in` reports."""
     with suppress(OSError):
         yield from _frames(path)
 
 
 def _frames(path: Path) -> Iterator[tuple[int, int, list[frames.Record]]]:
-    """The frames of a file whose checksum is right: the position before, the offset behind, and what is in it."""
+    """Yield the valid frames of a file: position before it, offset behind it, records."""
     with path.open("rb") as file:
         data = file.read(data_end(file.fileno()))
     try:

@@ -1,10 +1,12 @@
-"""The program of the child process that `salvage.py` starts: copy the entries of one LMDB tree, and die of it if it must.
+"""The program of the child process that `salvage.py` starts: it copies one LMDB tree.
 
-A program, not a module: nothing imports it, and it imports nothing but LMDB.  Arguments: the directory that holds the package
-`lmdb`, the damaged LMDB directory, the one to copy into, its format, the name of the tree, the way (`forward`, `backward`, or
-`points` for keys that are numbers), after how many entries to commit, a key in hexadecimal to begin at ("" for the end), and for
-`points` the last number.  It prints "whole" if it came to the end of the tree, and found as many entries as that should have.
-It ends with `UNABLE`, and an error number on standard error, if it is not for the damage that it cannot go on.
+A damaged page may kill it. A program, not a module: it imports nothing but LMDB. Arguments: the
+directory that holds the package `lmdb`, the damaged LMDB directory, the one to copy into, its
+format, the name of the tree, the way (`forward`, `backward`, or `points` for keys that are
+numbers), after how many entries to commit, a key in hexadecimal to begin at ("" for the end), and
+for `points` the last number. It prints "whole" if it came to the end of the tree and found as many
+entries as the tree counts. It ends with `UNABLE`, and an error number on standard error, if
+something other than the damage stops it.
 """
 
 from __future__ import annotations
@@ -21,24 +23,24 @@ if TYPE_CHECKING:
 __all__ = ["UNABLE", "copy"]
 
 ROOM = 64 << 20
-"""Bytes of the map beyond what can come of the damaged file: address space, neither memory nor disk."""
+"""Bytes of the map beyond the copied file: address space, neither memory nor disk."""
 UNABLE = 3
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN}
 
 
-def able(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-    """Do something that does not touch the damaged pages; if it fails the program ends."""
+def able(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    """Call something that does not read the damaged pages; if it fails, end the program."""
     try:
-        return call(*given, **more)
+        return call(*arguments, **more)
     except Exception as error:  # LMDB's errors, and the system's
         end(error)
         raise
 
 
-def looked(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
-    """Open the damaged file; if that fails for want of something that the system has none of now, the program ends."""
+def looked(call: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    """Open the damaged file; if a resource of the system is exhausted, end the program."""
     try:
-        return call(*given, **more)
+        return call(*arguments, **more)
     except Exception as error:  # LMDB's errors, and the system's
         if code_of(error) in _EXHAUSTED:
             end(error)
@@ -46,18 +48,18 @@ def looked(call: Callable[..., Any], *given: Any, **more: Any) -> Any:
 
 
 def end(error: Exception) -> None:
-    """End the program, for what is not the damage's fault."""
+    """End the program for a reason other than the damage."""
     sys.stderr.write(str(code_of(error) or errno.EIO))
     sys.exit(UNABLE)
 
 
 def code_of(error: Exception) -> int:
-    """The system's number of an error; 0 if it has none."""
+    """Return the system's number of an error; 0 if it has none."""
     return getattr(error, "code", 0) or getattr(error, "errno", 0) or 0
 
 
 def room_for(path: str) -> int:
-    """Bytes of a map that has room for all that both meta pages of a file lead to, in pages that are half full."""
+    """Return the size of a map for all entries of both meta pages, in half-full pages."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         return 4 * os.fstat(fd).st_size + ROOM
@@ -66,12 +68,12 @@ def room_for(path: str) -> int:
 
 
 def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: bytes, last: int) -> bool:
-    """Copy what the target does not have yet; whether that was everything."""
+    """Copy what the target does not have yet; return whether that was everything."""
     tree = source.open_db(name.encode(), create=False)
-    kept = able(target.open_db, name.encode())
+    target_tree = able(target.open_db, name.encode())
     count = 0
     with source.begin(db=tree) as reading:
-        writing = able(target.begin, write=True, db=kept)
+        writing = able(target.begin, write=True, db=target_tree)
         walk = _points(reading, begin, last) if way == "points" else _walk(reading, way, begin)
         for key, value in walk:
             if len(key) <= 511 and key:
@@ -79,7 +81,7 @@ def copy(source: Any, target: Any, name: str, way: str, *, batch: int, begin: by
             count += 1
             if count % batch == 0:
                 able(writing.commit)
-                writing = able(target.begin, write=True, db=kept)
+                writing = able(target.begin, write=True, db=target_tree)
         able(writing.commit)
         whole: bool = way == "forward" and not begin and count == reading.stat(tree)["entries"]
     return whole

@@ -1,13 +1,8 @@
-"""Blocks: pieces that are compressed together, so that they share what they have in common.
+"""Blocks: pieces compressed together, so that they share what they have in common.
 
-A block is up to 64 KiB of chunks, of one session or of several, or up to 128 KiB of bodies, or one piece that is larger.  It is compressed
-with zstd if that makes it smaller, and lies in the slots (`segments.py`) behind a header, all little-endian:
-
-    CRC-32 of slot and offset, u64 each and big-endian, and of what follows here u32  |  CRC-32 of the stored bytes u32
-    stored bytes u32  |  plain bytes u32  |  method u8, 0 plain, 1 zstandard
-
-What is in a block is for the rows to say.  Blocks never change and never move, so those that were read last are kept, plain:
-what is read one after the other, lies beside the other.
+A block is up to 64 KiB of chunks, of one session or of several, or up to 128 KiB of bodies, or one
+piece that is larger. `FORMAT.md` has its bytes. Blocks never change and never move, so the ones
+read last are cached uncompressed: what is read in sequence lies together.
 """
 
 from __future__ import annotations
@@ -19,8 +14,8 @@ from zlib import crc32
 
 import zstandard
 
-from eventlog.log.embedded.segments.compression import PLAIN, ZSTANDARD, decompress
-from eventlog.log.embedded.segments.layout import NUMBER, PAIR, Place
+from eventlog.compression import PLAIN, ZSTANDARD, decompress
+from eventlog.log.embedded.segments.layout import NUMBER, PAIR, PieceLocation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "BlockBuilder", "BlockSlot", "Blocks", "lay"]
 
 BLOCK_BYTES = 128 << 10
-"""Plain bytes after which a block is closed: large enough to compress well, small enough to be read for one commit."""
+"""Plain bytes of a block at most: it compresses well, and is quick to read for one commit."""
 SHARED_BYTES = 64 << 10
-"""The same for a block of several sessions, which is read for one of them that is short."""
+"""Plain bytes of a block of chunks at most: it may be read for one short session of several."""
 _LEVEL = 9
 _APART = 4 << 10
-"""Bytes of a column from which on it gets statistics of its own …"""
+"""Bytes of a column from which on it gets compression statistics of its own."""
 BODY_APART = 32 << 10
-"""… and of a body: bodies are more like each other than columns are, and each set of statistics takes room, and time to be read."""
+"""Bytes of a body from which on it does: bodies resemble each other more than columns do."""
 _KEPT = 8
-"""Blocks that are kept plain: 1 MiB."""
+"""Blocks that are cached: 1 MiB."""
 _NONE = (0, 0), b""
 """No block: slots are numbered from 1."""
 _CRC = struct.Struct("<I")
@@ -49,7 +44,7 @@ _HEADER_BYTES = _CRC.size + _FIELDS.size
 
 
 class Block(NamedTuple):
-    """A block that only waits for its place."""
+    """A block without a place yet."""
 
     stored: bytes
     plain: int
@@ -57,23 +52,23 @@ class Block(NamedTuple):
 
 
 class BlockSlot(NamedTuple):
-    """Where a piece is: the number of its block, and the bytes in it."""
+    """The place of a piece in a fold: the index of its block, and the bytes in it."""
 
     block: int
     begin: int
     size: int
 
-    def at(self, places: Sequence[tuple[int, int]]) -> Place:
-        """The place, when those of all blocks are known."""
-        return Place(*places[self.block], self.begin, self.size)
+    def at(self, places: Sequence[tuple[int, int]]) -> PieceLocation:
+        """Return the location of the piece, given those of all blocks."""
+        return PieceLocation(*places[self.block], self.begin, self.size)
 
 
 class BlockBuilder:
-    """Pieces on their way into blocks."""
+    """Gathers pieces into blocks and compresses them."""
 
     def __init__(self) -> None:
         self.limit = SHARED_BYTES
-        """Plain bytes after which a block is closed, unless it is one piece."""
+        """Plain bytes of a block at most, unless it is one piece."""
         self.apart = _APART
         """Bytes of a column from which on it gets statistics of its own."""
         self.blocks: list[Block] = []
@@ -82,7 +77,7 @@ class BlockBuilder:
         self._filled = 0
 
     def add(self, piece: Sequence[bytes]) -> BlockSlot:
-        """Take in a piece, given in the columns that are best compressed apart."""
+        """Add a piece, given as the columns that are best compressed apart."""
         size = sum(map(len, piece))
         if self._filled and self._filled + size > self.limit:
             self.close()
@@ -92,13 +87,13 @@ class BlockBuilder:
         return spot
 
     def add_packed(self, piece: bytes) -> BlockSlot:
-        """Take in a large piece that is compressed already, and gains nothing in a block."""
+        """Add a large piece that is compressed already, as a block of its own."""
         self.close()
         self.blocks.append(Block(piece, len(piece), PLAIN))
         return BlockSlot(len(self.blocks) - 1, 0, len(piece))
 
     def close(self) -> None:
-        """Close the block that is being filled."""
+        """End the block that is being filled."""
         if self._columns:
             self.blocks.append(self._block(self._columns))
             self._columns, self._filled = [], 0
@@ -118,23 +113,23 @@ class BlockBuilder:
 
 
 def lay(block: Block, slot: int, offset: int) -> bytes:
-    """The bytes of a block that begins there."""
+    """Return the bytes of a block at this place."""
     fields = _FIELDS.pack(crc32(block.stored), len(block.stored), block.plain, block.method)
     return _CRC.pack(crc32(fields, crc32(PAIR.pack(slot, offset)))) + fields + block.stored
 
 
 class Blocks:
-    """The blocks of one environment, to be read.  May be used by any thread."""
+    """The blocks of one environment, for reading.  Any thread may use it."""
 
     def __init__(self, tree: Any) -> None:
         self._tree = tree
         self._guard = Lock()
         self._kept: dict[tuple[int, int], bytes] = {}
         self._newest: tuple[tuple[int, int], bytes] = _NONE
-        """The newest of them: what is asked for next is most often beside it, and to look here needs no lock."""
+        """The newest of them, read without a lock: the next piece is most often beside it."""
 
-    def piece(self, txn: lmdb.Transaction[memoryview], where: Place) -> bytes:
-        """The bytes at a place; ValueError if they are damaged."""
+    def piece(self, txn: lmdb.Transaction[memoryview], where: PieceLocation) -> bytes:
+        """Return the bytes at a location; ValueError if they are damaged."""
         key = where.slot, where.offset
         newest, plain = self._newest
         if newest != key:
@@ -146,13 +141,13 @@ class Blocks:
         return plain[begin:end]
 
     def forget(self) -> None:
-        """From here on every block is read from the disk again."""
+        """Drop the cache, so that every block is read from the disk again."""
         with self._guard:
             self._kept.clear()
             self._newest = _NONE
 
     def _block(self, txn: lmdb.Transaction[memoryview], key: tuple[int, int]) -> bytes:
-        """The plain bytes of a block."""
+        """Return the plain bytes of a block."""
         with self._guard:
             plain = self._kept.pop(key, None)
             if plain is not None:
@@ -185,15 +180,15 @@ class Blocks:
         return plain
 
     def _fetch(self, txn: lmdb.Transaction[memoryview], slot: int, offset: int, skip: int, length: int) -> bytes:
-        """`length` bytes, which begin `skip` bytes behind the offset; they go on at the beginning of the next slot."""
+        """Return `length` bytes from `skip` bytes behind the offset, also of later slots."""
         pieces: list[bytes] = []
-        begin, left = offset + skip, length
-        while left:
+        begin, remaining = offset + skip, length
+        while remaining:
             value = txn.get(NUMBER.pack(slot), db=self._tree)
             if value is None:
                 raise ValueError("a slot is missing")
-            piece = bytes(value[begin : begin + left])
+            piece = bytes(value[begin : begin + remaining])
             pieces.append(piece)
-            left -= len(piece)
+            remaining -= len(piece)
             slot, begin = slot + 1, max(begin - len(value), 0)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

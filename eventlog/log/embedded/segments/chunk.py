@@ -1,15 +1,13 @@
-"""The plain bytes of a chunk: commits of a session that follow each other, as columns, so that like lies beside like.  Pure.
+"""The plain bytes of a chunk: consecutive commits of a session, as columns.  Pure.
 
-    length of the MessagePack array that follows u32, little-endian  |  that array, the fields of `_Table`
-    payloads  |  lengths  |  gaps  |  texts
+`FORMAT.md` has the bytes. The last three fields of every run of deltas (`eventlog/codec/deltas.py`)
+are cut out of the payloads, each as the bytes that MessagePack made of it, and lie in columns of
+their own: texts compress best beside texts, lengths and times beside their own kind; in one column
+they compress a tenth worse. Integers of more than one byte in `gaps` have their first bytes
+together, then their second ones, and so on.
 
-`payloads` are those of the commits end to end, without what was cut out of them: the last three fields of every run of
-deltas (`eventlog/codec/deltas.py`), each as the bytes that MessagePack made of it, which lie end to end in the other three columns.
-Texts compress best beside texts, and lengths and times beside their own kind; together they compress a tenth worse.
-Integers of more than one byte in `gaps` are kept with their first bytes together, then their second ones, and so on.
-
-What is cut is found by its shape, and put back where it was, so every payload comes back byte for byte, whatever it holds;
-one that is no batch of events is kept whole.
+Runs are found by their shape and put back where they were, so every payload comes back byte for
+byte; one that is no batch of events stays whole.
 """
 
 from __future__ import annotations
@@ -30,14 +28,14 @@ __all__ = ["decode_chunk", "encode_chunk"]
 
 _HEAD = 4
 _RUN = b"\x98\x01"
-"""How a run of deltas begins: an array of eight, whose first is the tag."""
+"""The first bytes of a run of deltas: an array of eight, whose first is the tag."""
 _BINARY = {0xC4: 2, 0xC5: 3, 0xC6: 5}
-"""Bytes that MessagePack has in front of a binary, by the first of them."""
+"""Bytes of a MessagePack binary's header, by its first byte."""
 _WIDTHS = frozenset({1, 2, 4, 8})
 
 
 class _Table(msgspec.Struct, frozen=True, array_like=True):
-    """What a chunk's commits are, but for their payloads: an entry for each in every list, in order of versions."""
+    """The fields of a chunk's commits other than payloads: a list each, in order of versions."""
 
     session: str
     first: int
@@ -54,8 +52,10 @@ class _Table(msgspec.Struct, frozen=True, array_like=True):
     sizes: list[int]
     """Bytes of each payload without what was cut out."""
     cuts: list[tuple[int, int, int, int, int, int]]
-    """What was cut: the commit's number in this chunk, less that of the cut before; the place in its payload, as it is left; the bytes of lengths,
-    of gaps and of text; and of each integer in the gaps."""
+    """What was cut: the commit's number in this chunk, less that of the cut before; the place in
+    its payload, as it is left; the bytes of lengths, of gaps and of text; and of each integer in
+    the gaps.
+    """
     columns: tuple[int, int, int, int]
     """Bytes of the four columns."""
 
@@ -68,7 +68,7 @@ _decode_run = msgspec.msgpack.Decoder(_Run).decode
 
 
 def encode_chunk(session: str, commits: Sequence[Commit]) -> list[bytes]:
-    """The plain bytes of a chunk, in the pieces that are best compressed apart."""
+    """Return the plain bytes of a chunk, in the pieces that are best compressed apart."""
     payloads: list[bytes] = []
     lengths: list[bytes] = []
     gaps: list[bytes] = []
@@ -77,15 +77,15 @@ def encode_chunk(session: str, commits: Sequence[Commit]) -> list[bytes]:
     before = 0
     for number, commit in enumerate(commits):
         payload = commit.payload
-        at = left = 0
+        at = shortened = 0
         for length, gap, width, begin, end in _runs(payload):
             payloads.append(payload[at:begin])
-            left += begin - at
+            shortened += begin - at
             middle, last = begin + length, begin + length + gap
             lengths.append(payload[begin:middle])
             gaps.append(_split(payload[middle:last], width))
             texts.append(payload[last:end])
-            cuts.append((number - before, left, length, gap, end - last, width))
+            cuts.append((number - before, shortened, length, gap, end - last, width))
             before, at = number, end
         payloads.append(payload[at:])
     columns = [b"".join(pieces) for pieces in (payloads, lengths, gaps, texts)]
@@ -113,7 +113,10 @@ def encode_chunk(session: str, commits: Sequence[Commit]) -> list[bytes]:
 
 
 def decode_chunk(plain: bytes, session: str | None, first: int, since: int = 0) -> list[Commit]:
-    """The commits of a chunk, at least one, from that on which holds version `since`; `DamagedError`, of this session and version, if it is none."""
+    """Return the commits of a chunk from the one that holds version `since` on, at least one.
+
+    `DamagedError`, of this session and version, if it is no chunk.
+    """
     try:
         begin = _HEAD + int.from_bytes(plain[:_HEAD], "little")
         table = _decode(memoryview(plain)[_HEAD:begin])
@@ -172,33 +175,37 @@ def _put_back(table: _Table, plain: bytes, payloads: list[bytes], ends: list[int
 
 
 def _runs(payload: bytes) -> list[tuple[int, int, int, int, int]]:
-    """The runs of deltas in a payload: bytes of lengths, bytes of gaps and of each of them, and from where to where they and the text lie."""
+    """Find the runs of deltas in a payload.
+
+    Of each: bytes of lengths, bytes of gaps, width of a gap, and where the three fields begin and
+    end.
+    """
     if _RUN not in payload:
         return []
     try:
         entries = _decode_batch(payload)[3]
         end = len(payload) - sum(len(memoryview(entry)) for entry in entries)
-        found: list[tuple[int, int, int, int, int]] = []
+        runs: list[tuple[int, int, int, int, int]] = []
         for entry in entries:
             begin, end = end, end + len(memoryview(entry))
             if payload.startswith(_RUN, begin):
                 run = _decode_run(entry)
                 length, gap, text = (len(memoryview(field)) for field in run[5:])
-                found.append((length, gap, _width(run[6], run[2]), end - length - gap - text, end))
+                runs.append((length, gap, _width(run[6], run[2]), end - length - gap - text, end))
     except (msgspec.DecodeError, RecursionError):
         return []
-    return found
+    return runs
 
 
 def _width(column: msgspec.Raw, count: int) -> int:
-    """Bytes of each of `count` integers in a MessagePack binary; 1 if that is not what it is."""
+    """Return the width of `count` integers in a MessagePack binary, 1 for other content."""
     view = memoryview(column)
     size = len(view) - _BINARY.get(view[0], len(view))
     return size // count if count > 0 and size % count == 0 and size // count in _WIDTHS else 1
 
 
 def _split(column: bytes, width: int) -> bytes:
-    """The column with the first bytes of all integers together, then the second ones, and so on."""
+    """Return the column with the first bytes of all integers together, then the second ones."""
     if width == 1:
         return column
     head = _BINARY[column[0]]

@@ -1,25 +1,23 @@
-"""LMDB with its traps closed: one environment, its trees, and short transactions.
+"""One LMDB environment, its trees, and short transactions, with LMDB's traps closed.
 
-* The library version is pinned (`LIB_VERSION`): LMDB 1.0 cannot read what 0.9 wrote, nor the other way round.
-* Default sync mode, no writemap: a committed transaction is on disk, and a stray pointer cannot write to it.
-* The map is reserved once, large.  A full map grows between transactions and the same job runs again; a map that
-  another process has grown is adopted.  Both need the map without any transaction in this process: readers take
-  `_gate` to begin, and the thread that resizes holds it until the last one has ended.  Locks are not fair, so readers that come while
-  a thread wants the gate for itself wait in front of it, at `_turn`: they might keep him out for good.
+* The library version is pinned (`LIB_VERSION`): LMDB 1.0 cannot read what 0.9 wrote, nor the other
+  way round.
+* Default sync mode, no writable map: a committed transaction is on disk, and a stray pointer cannot
+  write to it.
+* The map is reserved once, large. A full map grows between transactions and the same job runs
+  again; a map that another process has grown is adopted. Both need the map without any transaction
+  in this process: readers acquire `_gate` to begin, and the thread that resizes holds it until the
+  last one has ended. Locks are not fair, so readers that come while a thread wants the gate for
+  itself wait at `_turn`: they might keep it waiting for good.
 * Readers that died are cleared when the environment opens, and before each write.
-* An environment must not be used by a child, nor closed there while it has a transaction: `hold_still` before a
-  fork, `disown` in the child.
-* `put(append=True)` says False, and does nothing, when the key is not the last; `put_last` does not overlook it.
+* An environment must not be used by a child process, nor closed there while it has a transaction:
+  `hold_still` before a fork, `disown` in the child.
+* `put(append=True)` returns False, and does nothing, when the key is not the last; `put_last`
+  raises.
 
-Knows no trees by meaning: `segments.py` does.
-
-LMDB maps its data file, and a process that reads a page beyond the file's end is killed by the system; a file that is empty or gone LMDB
-makes anew.  So `is_whole` reads from the two meta pages how long the file has to be, before LMDB opens it.  A meta page is, in
-the byte order and word size of the machine:
-
-    page number, 2 bytes, flags u16, 4 bytes  |  magic u32  |  format u32  |  address, map size
-    two trees: page size (of the first one) u32, flags u16, depth u16, pages of each kind, entries, root
-    last page used  |  number of the transaction
+LMDB maps its data file, and a process that reads a page beyond the file's end is killed by the
+system; a file that is empty or missing is made anew by LMDB. So `is_whole` reads from the two meta
+pages (`meta_pages.py`) how long the file has to be, before LMDB opens it.
 """
 
 from __future__ import annotations
@@ -45,6 +43,7 @@ from eventlog.errors import (
     UnsupportedStorageError,
 )
 from eventlog.log.embedded.filesystem import DENIED, NO_ROOM, allocate, is_full, is_read_only, unreadable
+from eventlog.log.embedded.segments.meta_pages import sound_metas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -56,10 +55,12 @@ __all__ = ["LIB_VERSION", "REMEDY", "Environment", "is_archived", "is_whole", "n
 LIB_VERSION = 0
 """LMDB 0.9, data format 1."""
 MAX_READERS = 254
-"""Transactions of all processes that may read at the same moment: no more than make a lock file of 16 KiB, because
-none outlives a call, and who finds no room waits."""
+"""Transactions of all processes that may read at once.
+
+They make a lock file of 16 KiB.  No transaction outlives a call, and a reader without a slot waits.
+"""
 _PATIENCE = 5.0
-"""Seconds to wait for such room."""
+"""Seconds to wait for a free reader slot."""
 _SMALLEST_MAP = 1 << 20
 _LOCK_BYTES = (MAX_READERS + 2) * 64
 """A cache line for each reader, and two for the rest."""
@@ -73,9 +74,9 @@ _DAMAGE = (
     lmdb.IncompatibleError,
     lmdb.CursorFullError,
 )
-"""What LMDB says when its pages do not hold together: no other call of ours can meet these."""
+"""LMDB's errors for pages that do not hold together; no other fault raises them here."""
 REMEDY = "repair the store into a new one, or restore a backup"
-"""What to do when a whole file is of no use."""
+"""Advice for a file that cannot be used."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EBADF, errno.EINVAL})
 
@@ -83,15 +84,19 @@ R = TypeVar("R")
 
 
 def nobody_writes(path: Path) -> bool:
-    """Whether the files cannot be written by anyone, so that they are read without LMDB's lock file, which a reader writes into.
+    """Return whether no program can write the files: then they are read without a lock file.
 
-    That is so on a file system that no program may write, and where the right to write them was taken from everybody.
+    That is so on a file system that is read-only for all programs, and where the write permission
+    was removed for all users.
     """
     return is_read_only(path) or is_archived(path)
 
 
 def is_archived(path: Path) -> bool:
-    """Whether the right to write the files was taken from everybody; a program of root's could write them all the same."""
+    """Return whether the write permission of the files was removed for all users.
+
+    A program of root's could write them nevertheless.
+    """
     data = path / "data.mdb"
     return data.exists() and not data.stat().st_mode & 0o222 and not os.access(data, os.W_OK)
 
@@ -126,7 +131,10 @@ class Environment:
         self.page_bytes: int = self._env.stat()["psize"]
 
     def _reserve_lock(self) -> None:
-        """Have room for all of the lock file, which LMDB maps: before LMDB opens it, for closing it gives up LMDB's locks."""
+        """Allocate all of the lock file, which LMDB maps, before LMDB opens it.
+
+        Closing it later would release LMDB's locks.
+        """
         path = self._path / "lock.mdb"
         try:
             if not path.exists() or path.stat().st_blocks * 512 < _LOCK_BYTES:
@@ -138,7 +146,7 @@ class Environment:
         except OSError as error:
             if error.errno in NO_ROOM:
                 raise BusyError(f"no room to open {self._path}: {error.strerror}") from error
-            # whatever else it is, LMDB meets it as well
+            # LMDB reports any other error itself
 
     def _open(self, *, read_only: bool, lock: bool, map_bytes: int, trees: int) -> lmdb.Environment:
         size = map_bytes
@@ -161,7 +169,7 @@ class Environment:
                 size //= 2  # address space is limited here; the map grows when it is full
 
     def _open_trees(self, names: Sequence[str], *, read_only: bool) -> dict[str, Any]:
-        """Open the trees; another process may have grown the map since the environment was opened."""
+        """Open the trees, adopting a map that another process has grown."""
         while True:
             try:
                 if read_only:
@@ -174,7 +182,7 @@ class Environment:
 
     @contextmanager
     def reading(self) -> Generator[lmdb.Transaction[memoryview], None, None]:
-        """A snapshot.  What it hands out ends with it: copy."""
+        """Open a snapshot.  Its values are valid until it ends: copy them."""
         token = object()
         try:
             try:
@@ -192,7 +200,7 @@ class Environment:
             raise self._translate(error) from error
 
     def _begin(self) -> lmdb.Transaction[memoryview]:
-        """Begin to read; adopts a map that another process has grown.  `_gate` is held."""
+        """Begin to read, adopting a map that another process has grown.  `_gate` is held."""
         deadline = 0.0
         while True:
             try:
@@ -208,7 +216,7 @@ class Environment:
                 time.sleep(1e-3)
 
     def writing(self, job: Callable[[lmdb.Transaction[bytes]], R]) -> R:
-        """Run a job in one synced write transaction, again from its beginning if the map has to grow."""
+        """Run a job in one synced write transaction, repeated if the map must grow."""
         try:
             with self._writing:
                 self._env.reader_check()
@@ -226,11 +234,11 @@ class Environment:
             raise self._translate(error) from error
 
     def last_txnid(self) -> int:
-        """The number of the newest transaction of any process: a cheap way to see that something was folded."""
+        """Return the number of the newest transaction, which changes with every fold."""
         return self._env.info()["last_txnid"]
 
     def map_bytes(self) -> int:
-        """Size of the map now."""
+        """Return the size of the map."""
         return self._env.info()["map_size"]
 
     def close(self) -> None:
@@ -240,7 +248,7 @@ class Environment:
             self._env.close()
 
     def hold_still(self) -> None:
-        """Let no transaction be open, until `move_on` or `disown`; for the moment of a fork."""
+        """Allow no transaction until `move_on` or `disown`, for a fork of the process."""
         self._writing.acquire()
         self._turn.acquire()
         self._wanted = True
@@ -261,7 +269,7 @@ class Environment:
 
     @contextmanager
     def _undisturbed(self) -> Generator[None, None, None]:
-        """No thread reads, and none begins to."""
+        """Keep every thread from reading."""
         with self._turn:
             self._wanted = True
             try:
@@ -272,7 +280,7 @@ class Environment:
                 self._wanted = False
 
     def _resize(self, size: int) -> None:
-        """Give the map a size, 0 for what it has by now; `_gate` is held."""
+        """Set the size of the map, 0 for the size that it has by now; `_gate` is held."""
         self._drain()
         self._env.set_mapsize(size)
 
@@ -281,19 +289,22 @@ class Environment:
             time.sleep(1e-4)
 
     def _refusal(self, error: lmdb.Error) -> EventlogError:
-        """The same for what ends opening: nothing was written, and whatever is not damage is what the system refuses."""
+        """Translate an error of opening: nothing was written, so the log is not poisoned."""
         code = getattr(error, "code", 0)
         if code in DENIED and not os.access(self._path / "lock.mdb", os.W_OK):
             return self._unlockable(code)
-        found = self._translate(error)
-        if not isinstance(found, PoisonedError):
-            return found
+        translated = self._translate(error)
+        if not isinstance(translated, PoisonedError):
+            return translated
         if code in _NO_FILE or isinstance(error, lmdb.InvalidParameterError):
             return DamagedError(f"the folded part is damaged: {error}; {REMEDY}")
         return StorageError(f"the folded part cannot be opened: {error}")
 
     def _unlockable(self, code: int) -> StorageError:
-        """Others may write what this program reads, and it cannot tell them which pages it needs."""
+        """Return the error for a lock file that a reader may not write.
+
+        Others may write what this program reads, and it cannot tell them which pages it needs.
+        """
         return StorageError(
             f"{self._path} cannot be opened: {os.strerror(code)}: a reader writes into lock.mdb which pages it reads, and this user may not;"
             " let it (group and mode of the directory), read a backup of your own, or take the right to write"
@@ -321,7 +332,7 @@ class Environment:
 
 
 def _cause(error: lmdb.Error) -> Exception:
-    """What the system said, where it was the system that said something."""
+    """Return the system's error behind an LMDB error, or the LMDB error itself."""
     code = getattr(error, "code", 0)
     return OSError(code, os.strerror(code)) if code > 0 else error
 
@@ -332,48 +343,25 @@ def put_last(txn: lmdb.Transaction[bytes], tree: Any, key: bytes, value: bytes |
         raise DamagedError(f"the folded part has a key beyond {key.hex()} where that should be the last")
 
 
-_META = struct.Struct("=8x H H 4x I I 8x 8x I 44x 48x Q Q")
-_MAGIC = 0xBEEFC0DE
-_META_PAGE = 8
-_LARGEST_PAGE = 1 << 16
-
-
 def is_whole(directory: Path) -> bool:
-    """Whether the data file is as long as its newest meta page says; False also if they cannot be read.
+    """Return whether the data file is as long as its newest meta page says.
 
-    A file that is a little shorter may be sound: LMDB leaves pages at the end unwritten that it took and gave back.
-    Raises `DamagedError` if there is no such file or nothing in it, `StorageError` if it may not be read.
+    False also if the meta pages are not sound. A file that is a little shorter may be sound: LMDB
+    leaves pages at the end unwritten that it allocated and freed. Raises `DamagedError` if there is
+    no such file or nothing in it, `StorageError` if it may not be read.
     """
     path = directory / "data.mdb"
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise DamagedError(f"{path} is not a file; {REMEDY}")
-            if not status.st_size:
-                raise DamagedError(f"{path} is empty; {REMEDY}")
-            if struct.calcsize("P") != 8:  # the pages have another form there
-                return True
-            first = _page(os.pread(fd, _META.size, 0))
-            second = None if first is None else _page(os.pread(fd, _META.size, first[0]))
-        finally:
-            os.close(fd)
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise DamagedError(f"{path} is not a file; {REMEDY}")
+        if not status.st_size:
+            raise DamagedError(f"{path} is empty; {REMEDY}")
+        if struct.calcsize("P") != 8:  # the pages have another form there
+            return True
+        metas = sound_metas(path)
     except FileNotFoundError as error:
         raise DamagedError(f"{path} is missing; {REMEDY}") from error
     except OSError as error:
         raise unreadable(path, error) from error
-    if first is None or second is None:
-        return False
-    page_bytes, last, _ = max(first, second, key=lambda page: page[2])
-    return status.st_size >= (last + 1) * page_bytes
-
-
-def _page(data: bytes) -> tuple[int, int, int] | None:
-    """Page size, last page used and transaction of a meta page; None if it is none."""
-    if len(data) < _META.size:
-        return None
-    _, flags, magic, _, page_bytes, last, transaction = _META.unpack(data)
-    if magic != _MAGIC or not flags & _META_PAGE or not 0 < page_bytes <= _LARGEST_PAGE:
-        return None
-    return page_bytes, last, transaction
+    return len(metas) == 2 and status.st_size >= metas[0].file_bytes

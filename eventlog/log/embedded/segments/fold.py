@@ -1,9 +1,9 @@
-"""Moving the tail of the journal into LMDB: one synced transaction for all of it, with few large puts.
+"""The fold: one synced transaction moves frozen parts of the memtable into LMDB.
 
-`fold` writes commits, heads, requests and bodies of frozen generations, and how far the journal is folded by
-that; before this is committed no journal file may be used again.  Several processes may try at once: LMDB lets
-one in at a time, and the next one finds that its work is done.  What takes long, filling and compressing blocks, is done
-before the transaction begins.  Layout: `segments.py`.
+It writes commits, heads, requests and bodies, and how far the journal is folded by that; no journal
+file may be reused before it is committed. Several processes may fold at once: LMDB lets one in at a
+time, and the next one finds its work done. Filling and compressing blocks, which takes long, is
+done before the transaction begins. `FORMAT.md` describes the tables.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
-from eventlog.compression import loosened
+from eventlog.compression import plain_body
 from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BODY_APART, BlockBuilder, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
-from eventlog.log.embedded.segments.compression import squeeze
 from eventlog.log.embedded.segments.environment import put_last
-from eventlog.log.embedded.segments.layout import ChunkRow, FoldState
+from eventlog.log.embedded.segments.layout import ChunkRow, FoldState, HeadRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -31,22 +30,22 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.memtable import MemtablePart
     from eventlog.log.embedded.segments.blocks import Block, BlockSlot
     from eventlog.log.embedded.segments.segments import Segments
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["begin_store", "fold", "write_address", "write_copied", "write_derived"]
 
 CHUNK_BYTES = BLOCK_BYTES
-"""Bytes of commits after which a session's chunk is closed."""
-_RUN = 1024
-_PAGES_A_SLOT = 16
+"""Bytes of commits after which a session's chunk ends."""
+POSITIONS_A_ROW = 1024
+PAGES_A_SLOT = 16
 _PAGE_HEADER = 16
 _COMMIT_OVERHEAD = 32
 _FURTHEST = (1 << 63) - 1
-"""How far apart the times of two commits in one chunk may lie."""
+"""Largest distance of the times of two commits in one chunk."""
 
 
 class _Chunk(NamedTuple):
-    """A chunk in its block: its session, first and last version, the positions of its commits, its last position."""
+    """A chunk in its block: session, versions, positions of its commits, last position."""
 
     session: str
     first: int
@@ -57,7 +56,7 @@ class _Chunk(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """Blocks that only wait for their places, and what is in them."""
+    """Blocks without places yet, and the chunks and bodies in them."""
 
     blocks: list[Block]
     chunks: list[_Chunk]
@@ -76,7 +75,7 @@ def begin_store(segments: Segments, address: int) -> None:
 
 
 def write_address(segments: Segments, address: int) -> None:
-    """The journal, all of which is folded, ends here now."""
+    """Store a new end of a journal that is folded completely."""
     tree = segments.environment.trees["meta"]
 
     def job(txn: lmdb.Transaction[bytes]) -> None:
@@ -94,21 +93,21 @@ def write_derived(segments: Segments, derived: Mapping[bytes, bytes | None]) -> 
 
 
 def fold(
-    segments: Segments, generations: Sequence[MemtablePart], derived: Mapping[bytes, bytes | None], io: JournalIO
+    segments: Segments, parts: Sequence[MemtablePart], derived: Mapping[bytes, bytes | None], io: JournalIO
 ) -> FoldState:
-    """Write generations, and derived values with them; returns how far the journal is folded now."""
+    """Write parts of the memtable and derived values; return how far the journal is folded."""
     folded = segments.folded()
-    ready = _fill(segments, generations, folded)
+    ready = _fill(segments, parts, folded)
     rows = _derived_rows(derived)
 
     def job(txn: lmdb.Transaction[bytes]) -> FoldState:
         now = segments.folded_in(txn)
         _put_derived(txn, segments, rows)
-        if now.address >= generations[-1].end:
+        if now.address >= parts[-1].end:
             return now
         io.reach("fold: begun")
-        found = ready if now.position == folded.position else _fill(segments, generations, now)
-        result = _Writer(segments, txn, now).write(generations, found)
+        blocks = ready if now.position == folded.position else _fill(segments, parts, now)
+        result = _Writer(segments, txn, now).write(parts, blocks)
         io.reach("fold: written")
         return result
 
@@ -117,19 +116,19 @@ def fold(
     return result
 
 
-def write_copied(segments: Segments, generation: MemtablePart, gone: Sequence[Head] = ()) -> FoldState:
-    """Write what was copied from another store, for `log/embedded/bulk_writer.py`: commits in the order of their positions.
+def write_copied(segments: Segments, part: MemtablePart, gone: Sequence[Head] = ()) -> FoldState:
+    """Write commits copied from another store, in the order of their positions.
 
-    How far the journal is folded stays as it is.  `gone` are the heads of sessions whose events are no more: they have
-    the number 0.
+    How far the journal is folded stays as it is. `gone` are the heads of sessions whose events were
+    removed: they get the number 0.
     """
     trees = segments.environment.trees
-    ready = _fill(segments, [generation], segments.folded())
+    ready = _fill(segments, [part], segments.folded())
 
     def job(txn: lmdb.Transaction[bytes]) -> FoldState:
         now = segments.folded_in(txn)
-        generation.end = now.address
-        result = _Writer(segments, txn, now).write([generation], ready)
+        part.end = now.address
+        result = _Writer(segments, txn, now).write([part], ready)
         for head in gone:
             _put_head(txn, trees["sessions"], 0, head)
         return result
@@ -139,12 +138,13 @@ def write_copied(segments: Segments, generation: MemtablePart, gone: Sequence[He
 
 def _put_head(txn: lmdb.Transaction[bytes], tree: Any, number: int, head: Head) -> None:
     key = layout.session_key(head.session)
-    txn.put(key, layout.protect(key, layout.encode(layout.row_of(number, head))), db=tree)
+    txn.put(key, layout.protect(key, layout.encode(HeadRow.of(number, head))), db=tree)
 
 
 def _derived_rows(derived: Mapping[bytes, bytes | None]) -> list[tuple[bytes, bytes | None]]:
     return [
-        (key, None if value is None else layout.protect(key, squeeze(value))) for key, value in sorted(derived.items())
+        (key, None if value is None else layout.protect(key, layout.pack_value(value)))
+        for key, value in sorted(derived.items())
     ]
 
 
@@ -157,13 +157,13 @@ def _put_derived(txn: lmdb.Transaction[bytes], segments: Segments, rows: Sequenc
             txn.put(key, row, db=tree)
 
 
-def _fill(segments: Segments, generations: Sequence[MemtablePart], folded: FoldState) -> _Ready:
-    """Put what is beyond `folded` into blocks."""
+def _fill(segments: Segments, parts: Sequence[MemtablePart], folded: FoldState) -> _Ready:
+    """Put the content beyond `folded` into blocks."""
     sessions: dict[str, list[Commit]] = {}
     bodies: dict[bytes, bytes] = {}
-    for generation in generations:
-        bodies.update(generation.bodies)
-        for session, commits in generation.commits.items():
+    for part in parts:
+        bodies.update(part.bodies)
+        for session, commits in part.commits.items():
             if commits[0].position <= folded.position:
                 commits = [commit for commit in commits if commit.position > folded.position]  # noqa: PLW2901
             if commits:
@@ -175,7 +175,7 @@ def _fill(segments: Segments, generations: Sequence[MemtablePart], folded: FoldS
             commits[0].first,
             commits[-1].last,
             [commit.position for commit in commits],
-            commits[-1].position + commits[-1].count - 1,
+            commits[-1].last_position,
             filler.add(encode_chunk(session, commits)),
         )
         for session, every in sessions.items()
@@ -185,16 +185,17 @@ def _fill(segments: Segments, generations: Sequence[MemtablePart], folded: FoldS
     filler.limit, filler.apart = BLOCK_BYTES, BODY_APART
     spots: dict[bytes, BlockSlot] = {}
     for digest in segments.missing_bodies(bodies):
-        packed = loosened(digest, bodies[digest], BLOCK_BYTES)
+        packed = plain_body(digest, bodies[digest], BLOCK_BYTES)
         spots[digest] = filler.add([packed]) if len(packed) <= BLOCK_BYTES else filler.add_packed(packed)
     filler.close()
     return _Ready(filler.blocks, chunks, spots)
 
 
 def _cut(commits: list[Commit]) -> Iterator[list[Commit]]:
-    """The commits of a session in pieces, each for a chunk: of versions without a gap.
+    """Yield the commits of a session in pieces of one chunk each, of versions without a gap.
 
-    Times that `log/validation.py` admits are never too far apart; those of an older journal may be.
+    Times that `log/validation.py` accepts are never too far apart; those of an older journal may
+    be.
     """
     piece: list[Commit] = []
     size = 0
@@ -218,16 +219,16 @@ class _Writer:
         self._txn = txn
         self._folded = folded
         self._trees: dict[str, Any] = segments.environment.trees
-        self._slot_bytes = segments.environment.page_bytes * _PAGES_A_SLOT - _PAGE_HEADER
+        self._slot_bytes = segments.environment.page_bytes * PAGES_A_SLOT - _PAGE_HEADER
         self._next_session = folded.next_session
 
-    def write(self, generations: Sequence[MemtablePart], ready: _Ready) -> FoldState:
-        """Write everything; returns the new meta record."""
+    def write(self, parts: Sequence[MemtablePart], ready: _Ready) -> FoldState:
+        """Write everything; return the new meta record."""
         heads: dict[str, Head] = {}
-        requests: dict[tuple[str, str], Seen] = {}
-        for generation in generations:
-            heads.update(generation.heads)
-            requests.update(generation.requests)
+        requests: dict[tuple[str, str], RequestResult] = {}
+        for part in parts:
+            heads.update(part.heads)
+            requests.update(part.requests)
         places, next_slot = self._blocks(ready.blocks)
         self._chunks(ready.chunks, self._heads(heads), places)
         for digest, spot in ready.bodies.items():  # not sorted: that would leave every page that is split half empty
@@ -236,7 +237,7 @@ class _Writer:
         for (session, request), seen in requests.items():
             key = layout.request_key(session, request)
             self._txn.put(key, layout.protect(key, layout.request_value(seen)), db=self._trees["requests"])
-        last = generations[-1]
+        last = parts[-1]
         result = FoldState(last.end, last.position, self._next_session, next_slot)
         key = layout.FOLDED_KEY
         self._txn.put(key, layout.protect(key, layout.encode(result)), db=self._trees["meta"])
@@ -266,13 +267,13 @@ class _Writer:
                 raise DamagedError("versions were folded before", session=chunk.session, version=chunk.first)
             order += [(position, number, chunk.first) for position in chunk.positions]
         order.sort()
-        for begin in range(0, len(order), _RUN):
-            run = order[begin : begin + _RUN]
+        for begin in range(0, len(order), POSITIONS_A_ROW):
+            run = order[begin : begin + POSITIONS_A_ROW]
             key = layout.NUMBER.pack(run[0][0])
             put_last(self._txn, self._trees["positions"], key, layout.protect(key, layout.encode(run)))
 
     def _blocks(self, blocks: Sequence[Block]) -> tuple[list[tuple[int, int]], int]:
-        """Write blocks end to end into slots; returns slot and offset of each, and the next free slot's number."""
+        """Write blocks end to end into slots; return the place of each, and the next free slot."""
         first = self._folded.next_slot
         places: list[tuple[int, int]] = []
         pieces: list[bytes] = []

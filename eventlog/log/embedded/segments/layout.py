@@ -1,4 +1,4 @@
-"""The rows of the folded part: trees, keys, and what stands in a row.  Described in `segments.py`.  Pure."""
+"""The rows of the segments: tables, keys and values, as `FORMAT.md` describes them.  Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from zlib import crc32
 
 import msgspec
 
+from eventlog.compression import pack, unpack
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Head, LeaseState
-from eventlog.log.embedded.segments.compression import squeeze, unsqueeze
-from eventlog.log.rules import Seen
+from eventlog.log.rules import RequestResult
 from eventlog.log.validation import MAX_ID_BYTES
 
 if TYPE_CHECKING:
@@ -27,20 +27,21 @@ __all__ = [
     "ChunkRow",
     "FoldState",
     "HeadRow",
-    "Place",
+    "PieceLocation",
     "decode_chunk_row",
     "decode_folded",
     "decode_head",
-    "decode_place",
+    "decode_location",
     "decode_positions",
     "decode_request",
     "encode",
     "key_before",
+    "pack_value",
     "protect",
     "request_key",
     "request_value",
-    "row_of",
     "session_key",
+    "unpack_value",
     "unprotect",
 ]
 
@@ -53,12 +54,16 @@ NUMBER = struct.Struct(">Q")
 PAIR = struct.Struct(">QQ")
 _CRC = struct.Struct("<I")
 _REQUEST = struct.Struct("<QQQ")
+_LEAST = 256
+"""Shorter values stay plain: compressing them is not worth the time."""
+_GAIN = 64
+"""Bytes that compression must save, for the same reason."""
 
 R = TypeVar("R")
 
 
 class FoldState(msgspec.Struct, frozen=True, array_like=True):
-    """How far the journal is folded: everything before `address`, which is everything up to `position`."""
+    """How far the journal is folded: up to `address`, whose last event has `position`."""
 
     address: int
     position: int
@@ -67,7 +72,7 @@ class FoldState(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeadRow(msgspec.Struct, frozen=True, array_like=True):
-    """A head as it is stored.  `number` is 0 if the session's events are gone (`Head.gone`)."""
+    """A head as stored.  `number` is 0 if the session's events were removed (`Head.gone`)."""
 
     number: int
     version: int
@@ -77,15 +82,24 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
     updated: int
     messages: int
     entry: bytes
-    """Squeezed."""
+    """Packed by `pack_value`."""
     epoch: int
     owner: bytes
     until: int
     appends: int
     peaks: bytes
 
+    @classmethod
+    def of(cls, number: int, head: Head) -> HeadRow:
+        """Return the row of a head."""
+        lease = head.lease
+        return cls(
+            number, head.version, head.position, head.base, head.created, head.updated, head.messages,
+            pack_value(head.entry), lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
+        )  # fmt: skip
+
     def head(self, session: str) -> Head:
-        """The head it stands for."""
+        """Return the head."""
         return Head(
             session,
             self.version,
@@ -103,13 +117,13 @@ class HeadRow(msgspec.Struct, frozen=True, array_like=True):
 
     def _entry(self, session: str) -> bytes:
         try:
-            return unsqueeze(self.entry)
+            return unpack_value(self.entry)
         except DamagedError as error:
             raise DamagedError("a catalog entry cannot be decoded", session=session) from error
 
 
-class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where a piece lies: in the block that begins at `offset` of `slot`, `size` plain bytes from `begin` on."""
+class PieceLocation(msgspec.Struct, frozen=True, array_like=True):
+    """Where a piece lies: in the block at `offset` of `slot`, `size` plain bytes from `begin`."""
 
     slot: int
     offset: int
@@ -120,7 +134,7 @@ class Place(msgspec.Struct, frozen=True, array_like=True):
 class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
     """A row of `commits`, without the first version, which is in its key."""
 
-    where: Place
+    where: PieceLocation
     last: int
     """The chunk's last version."""
     first_position: int
@@ -130,66 +144,70 @@ class ChunkRow(msgspec.Struct, frozen=True, array_like=True):
 encode = msgspec.msgpack.Encoder().encode
 _folded = msgspec.msgpack.Decoder(FoldState).decode
 _head = msgspec.msgpack.Decoder(HeadRow).decode
-_place = msgspec.msgpack.Decoder(Place).decode
+_place = msgspec.msgpack.Decoder(PieceLocation).decode
 _chunk_row = msgspec.msgpack.Decoder(ChunkRow).decode
 _positions = msgspec.msgpack.Decoder(list[tuple[int, int, int]]).decode
 
 
 def protect(key: bytes, value: bytes) -> bytes:
-    """Put the CRC in front of a value."""
+    """Put the CRC of key and value in front of a value."""
     return _CRC.pack(crc32(value, crc32(key))) + value
 
 
 def unprotect(key: bytes, value: memoryview | bytes) -> memoryview | None:
-    """The value behind the CRC, None if that does not fit."""
+    """Return the value behind the CRC, None if the CRC does not match."""
     if len(value) < _CRC.size:
         return None
-    rest = memoryview(value)[_CRC.size :]
-    return rest if _CRC.unpack_from(value)[0] == crc32(rest, crc32(key)) else None
+    content = memoryview(value)[_CRC.size :]
+    return content if _CRC.unpack_from(value)[0] == crc32(content, crc32(key)) else None
+
+
+def pack_value(value: bytes) -> bytes:
+    """Return a catalog entry or derived value in its packed form, compressed if that pays."""
+    return pack(value, least=_LEAST, gain=_GAIN)
+
+
+def unpack_value(packed: bytes | memoryview) -> bytes:
+    """Return the value of `pack_value`; `DamagedError` if it cannot be read."""
+    try:
+        return unpack(packed)
+    except ValueError as error:
+        raise DamagedError("a compressed value cannot be read") from error
 
 
 def session_key(session: str) -> bytes:
-    """Key of a session in `sessions`; at most 256 bytes, where LMDB allows 511."""
+    """Return the key of a session in `sessions`; at most 256 bytes, where LMDB allows 511."""
     return session.encode()
 
 
 def key_before(session: str) -> bytes:
-    """A key that lies among the session keys where the text, any text, lies among the ids."""
+    """Return the key from which to list the sessions after any text."""
     return session.encode(errors="surrogatepass")[: MAX_ID_BYTES + 1]
 
 
 def request_key(session: str, request: str) -> bytes:
-    """Key of a request id in `requests`."""
+    """Return the key of a request id in `requests`."""
     name = session.encode()
     return blake2b(len(name).to_bytes(2, "little") + name + request.encode(), digest_size=16).digest()
 
 
-def request_value(seen: Seen) -> bytes:
-    """Value of a request id in `requests`."""
+def request_value(seen: RequestResult) -> bytes:
+    """Return the value of a request id in `requests`."""
     return _REQUEST.pack(seen.first, seen.last, seen.position) + seen.digest
 
 
-def row_of(number: int, head: Head) -> HeadRow:
-    """The row of a head."""
-    lease = head.lease
-    return HeadRow(
-        number, head.version, head.position, head.base, head.created, head.updated, head.messages, squeeze(head.entry),
-        lease.epoch, lease.owner, lease.until, head.appends, head.peaks,
-    )  # fmt: skip
-
-
 def decode_folded(value: memoryview) -> FoldState:
-    """A value of `meta`."""
+    """Decode a value of `meta`."""
     return _decoded(_folded, value, "how far the folded part goes")
 
 
 def decode_head(value: memoryview, session: str) -> HeadRow:
-    """A value of `sessions`."""
+    """Decode a value of `sessions`."""
     return _decoded(_head, value, "a head", session)
 
 
-def decode_place(value: memoryview, digest: bytes) -> Place:
-    """A value of `bodies`."""
+def decode_location(value: memoryview, digest: bytes) -> PieceLocation:
+    """Decode a value of `bodies`."""
     try:
         return _place(value)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -197,21 +215,21 @@ def decode_place(value: memoryview, digest: bytes) -> Place:
 
 
 def decode_chunk_row(value: memoryview, session: str | None, first: int) -> ChunkRow:
-    """A value of `commits`."""
+    """Decode a value of `commits`."""
     return _decoded(_chunk_row, value, "the place of a chunk", session, first)
 
 
 def decode_positions(value: memoryview) -> list[tuple[int, int, int]]:
-    """A value of `positions`."""
+    """Decode a value of `positions`."""
     return _decoded(_positions, value, "the order of commits")
 
 
-def decode_request(value: memoryview, session: str) -> Seen:
-    """A value of `requests`."""
+def decode_request(value: memoryview, session: str) -> RequestResult:
+    """Decode a value of `requests`."""
     if len(value) < _REQUEST.size:
         raise DamagedError("a row of requests cannot be decoded", session=session)
     first, last, position = _REQUEST.unpack_from(value)
-    return Seen(bytes(value[_REQUEST.size :]), first, last, position)
+    return RequestResult(bytes(value[_REQUEST.size :]), first, last, position)
 
 
 def _decoded(

@@ -1,30 +1,8 @@
-"""The folded part of a store: LMDB trees and keys, the bytes on disk, in prose; and look-ups in it.
+"""The segments: look-ups in the folded part of a store.  `fold.py` writes it.
 
-Integers in keys are big-endian.  Every value but the slots begins with the CRC-32 (little-endian) of its key and of the rest of the
-value, which is a MessagePack array unless something else is said (`layout.py`).
-
-    meta       "folded" -> `FoldState`: how far the journal is folded, and what numbers come next
-    sessions   session id -> `HeadRow`: the head, its catalog entry squeezed, and the session's number
-    commits    session number u64, first version u64 -> `ChunkRow`: where the chunk is, and what it holds
-    positions  first position u64 -> array of [position, session number, first version of its chunk],
-               one for each of up to 1,024 commits in position order
-    bodies     32-byte hash -> `Place`: where the packed bytes are
-    requests   16-byte BLAKE2b of (bytes of the session id u16, session id, request id)
-               -> first version, last version, position, u64 each and little-endian, and the digest
-    derived    key -> value, squeezed
-    data       slot number u64 -> up to 16 pages of bytes
-
-A *chunk* is what one fold adds to one session, or 128 KiB of that: some commits (`chunk.py`).  Chunks and bodies are *pieces*, which are
-gathered, each kind for itself, into *blocks* and compressed together (`blocks.py`).  The blocks of a fold are laid end to end and cut
-into *slots*, which are appended to `data`: LMDB rounds a large value up to whole pages, and a slot fills its pages.  A *place* is the slot and the offset in it where a
-block begins, and where a piece begins and how long it is within the plain bytes of the block.  A *squeezed* value
-is compressed if that pays (`compression.py`).
-
-A flipped byte costs the block that it lies in.  A body is packed by whoever appended it (`eventlog/codec/bodies.py`), each for itself; one of up to 128 KiB is kept unpacked in its
-block, so that bodies share what they have in common, and is handed out as packed by the method "plain".
-
-Nothing is deleted but derived values, so LMDB's list of free pages, which every commit writes, stays short.
-Reads only; `fold.py` writes.
+`FORMAT.md` describes the tables, chunks, blocks and slots. A flipped byte costs the block that it
+lies in. Only derived values are deleted, so LMDB's list of free pages, which every commit writes,
+stays short.
 """
 
 from __future__ import annotations
@@ -37,7 +15,6 @@ from eventlog.errors import DamagedError
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import Blocks
 from eventlog.log.embedded.segments.chunk import decode_chunk
-from eventlog.log.embedded.segments.compression import unsqueeze
 from eventlog.log.embedded.segments.environment import REMEDY, Environment
 from eventlog.log.embedded.segments.layout import (
     FOLDED_KEY,
@@ -58,7 +35,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from eventlog.log.contract import Commit, Head
-    from eventlog.log.rules import Seen
+    from eventlog.log.rules import RequestResult
 
 __all__ = ["Segments"]
 
@@ -79,37 +56,38 @@ class Segments:
         self.environment.close()
 
     def folded(self) -> FoldState:
-        """How far the journal is folded."""
+        """Return how far the journal is folded."""
         with self.environment.reading() as txn:
             return self.folded_in(txn)
 
     def folded_in(self, txn: lmdb.Transaction[Any]) -> FoldState:
-        """The same inside a transaction."""
+        """Return how far the journal is folded, inside a transaction."""
         value = self._get(txn, "meta", FOLDED_KEY)
         if value is None:
             raise DamagedError("the folded part does not say how far it goes")
         return layout.decode_folded(value)
 
     def row_in(self, txn: lmdb.Transaction[Any], session: str) -> HeadRow | None:
-        """A session's row inside a transaction; None also for what cannot be an id."""
+        """Return a session's row inside a transaction; None if the text cannot be an id."""
         if not is_id(session):
             return None
         value = self._get(txn, "sessions", layout.session_key(session), session=session)
         return None if value is None else layout.decode_head(value, session)
 
     def head(self, session: str) -> Head | None:
-        """The session's head as of the last fold."""
+        """Return the session's head as of the last fold."""
         with self.environment.reading() as txn:
             row = self.row_in(txn, session)
         return None if row is None else row.head(session)
 
     def heads(self, after: str = "") -> Iterator[Head]:
-        """Heads by session id, in batches of one transaction each.
+        """Yield heads by session id, in batches of one transaction each.
 
-        `DamagedError` if not all are found that the tree counts, as far as nothing was folded meanwhile.
+        `DamagedError` if fewer are found than the tree counts, unless something was folded
+        meanwhile.
         """
         key = layout.key_before(after)
-        counted, given, begun = 0, 0, -1
+        counted, read, begun = 0, 0, -1
         while True:
             batch: list[Head] = []
             with self.environment.reading() as txn, txn.cursor(self._trees["sessions"]) as cursor:
@@ -125,17 +103,15 @@ class Segments:
                     row = layout.decode_head(self._open(key, cursor.value(), "a row of sessions", name), name)
                     batch.append(row.head(key.decode()))
                     found = cursor.next()
-            given += len(batch)
-            if not found and not after and same and given != counted:
-                raise DamagedError(
-                    f"the folded part has {counted} sessions, and {given} of them can be found; {REMEDY}"
-                )
+            read += len(batch)
+            if not found and not after and same and read != counted:
+                raise DamagedError(f"the folded part has {counted} sessions, and {read} of them can be found; {REMEDY}")
             yield from batch
             if not found:
                 return
 
-    def seen(self, session: str, request: str) -> Seen | None:
-        """What became of a request id, as of the last fold."""
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id, as of the last fold."""
         if not (is_id(session) and is_id(request)):
             return None
         with self.environment.reading() as txn:
@@ -143,22 +119,22 @@ class Segments:
             return None if value is None else layout.decode_request(value, session)
 
     def has_body(self, digest: bytes) -> bool:
-        """Whether a body is folded."""
+        """Return whether a body is folded."""
         with self.environment.reading() as txn:
             return self._get(txn, "bodies", digest) is not None
 
     def missing_bodies(self, digests: Iterable[bytes]) -> list[bytes]:
-        """Those of the bodies that are not folded."""
+        """Return the digests of the bodies that are not folded."""
         with self.environment.reading() as txn:
             return [digest for digest in digests if self._get(txn, "bodies", digest) is None]
 
     def body(self, digest: bytes) -> bytes | None:
-        """The packed bytes of a body."""
+        """Return the packed bytes of a body."""
         with self.environment.reading() as txn:
             return self._body(txn, digest)
 
-    def several_bodies(self, digests: Sequence[bytes]) -> list[bytes | None]:
-        """The same of each of some bodies, in their order."""
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """Return `body` of each digest, in order, in one transaction."""
         with self.environment.reading() as txn:
             return [self._body(txn, digest) for digest in digests]
 
@@ -166,18 +142,17 @@ class Segments:
         value = self._get(txn, "bodies", digest)
         if value is None:
             return None
-        where = layout.decode_place(value, digest)
+        where = layout.decode_location(value, digest)
         try:
             return self._blocks.piece(txn, where)
         except ValueError as error:
             raise DamagedError(f"body {digest.hex()} is damaged") from error
 
-    def bodies(self) -> Iterator[bytes]:
-        """The hashes of all folded bodies, in batches of one transaction each."""
-        yield from self.keys("bodies")
-
     def chunk(self, session: str, version: int, *, whole: bool = True) -> list[Commit]:
-        """The commits of the chunk that holds a version, or those from that version on; `DamagedError` if there is none."""
+        """Return the commits of the chunk that holds a version, or those from that version on.
+
+        `DamagedError` if there is none.
+        """
         with self.environment.reading() as txn:
             row = self.row_in(txn, session)
             if row is not None:
@@ -197,13 +172,16 @@ class Segments:
         raise DamagedError("a committed version is missing", session=session, version=version)
 
     def chunk_at(self, number: int, first: int) -> list[Commit]:
-        """The commits of the chunk at this key, whatever else is damaged; `DamagedError` if that is."""
+        """Return the commits of the chunk at this key, independent of other rows.
+
+        `DamagedError` if the chunk is damaged.
+        """
         with self.environment.reading() as txn:
             return self._commits(txn, self._row_of(txn, PAIR.pack(number, first), 0), first, None)
 
-    def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """Folded commits whose last position is greater than `after`, in position order, at most `limit`."""
-        found: list[Commit] = []
+    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
+        """Return at most `limit` commits whose last position is greater than `after`, in order."""
+        commits: list[Commit] = []
         chunks: dict[bytes, dict[int, Commit]] = {}
         with self.environment.reading() as txn, txn.cursor(self._trees["positions"]) as runs:
             key = NUMBER.pack(max(after, 0) + 1)
@@ -212,47 +190,47 @@ class Segments:
                 more = runs.last()
             elif bytes(runs.key()) != key and not runs.prev():
                 more = runs.first()
-            while more and len(found) < limit:
+            while more and len(commits) < limit:
                 rows = layout.decode_positions(self._open(bytes(runs.key()), runs.value(), "the order of commits"))
                 begin = max(bisect_right(rows, (after, _LAST, _LAST)) - 1, 0)
-                rows = rows[begin : begin + limit - len(found) + 1]
+                rows = rows[begin : begin + limit - len(commits) + 1]
                 self._load(txn, rows, chunks)
                 for position, number, first in rows:
                     commit = chunks[PAIR.pack(number, first)].get(position)
                     if commit is None:
                         raise DamagedError("a committed position is missing", position=position)
                     if position + commit.count - 1 > after:
-                        found.append(commit)
-                        if len(found) >= limit:
+                        commits.append(commit)
+                        if len(commits) >= limit:
                             break
                 more = runs.next()
-        return found
+        return commits
 
     def derived(self, key: bytes) -> bytes | None:
-        """A derived value; a damaged one is as good as none, since it is disposable."""
+        """Return a derived value; a damaged one counts as absent, since it is disposable."""
         with self.environment.reading() as txn:
             try:
                 value = self._get(txn, "derived", key)
-                return None if value is None else unsqueeze(value)
+                return None if value is None else layout.unpack_value(value)
             except DamagedError:
                 return None
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`."""
+        """Return the keys of derived values that begin with `prefix`."""
         with self.environment.reading() as txn:
             return [key for key, _ in self._derived_rows(txn, prefix)]
 
     def scan_derived(self, prefix: bytes) -> dict[bytes, bytes]:
-        """Derived values whose key begins with `prefix`."""
-        found: dict[bytes, bytes] = {}
+        """Return the derived values whose key begins with `prefix`."""
+        values: dict[bytes, bytes] = {}
         with self.environment.reading() as txn:
             for key, value in self._derived_rows(txn, prefix):
                 with suppress(DamagedError):
-                    found[key] = unsqueeze(self._open(key, value, "a derived value"))
-        return found
+                    values[key] = layout.unpack_value(self._open(key, value, "a derived value"))
+        return values
 
     def _derived_rows(self, txn: lmdb.Transaction[memoryview], prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:
-        """The rows of `derived` whose key begins with `prefix`, by key order, as they are stored."""
+        """Yield the stored rows of `derived` whose key begins with `prefix`, by key order."""
         if len(prefix) > MAX_KEY_BYTES:
             return
         with txn.cursor(self._trees["derived"]) as cursor:
@@ -262,7 +240,7 @@ class Segments:
                 more = cursor.next()
 
     def keys(self, tree: str) -> Iterator[bytes]:
-        """The keys of a tree, in batches of one transaction each."""
+        """Yield the keys of a tree, in batches of one transaction each."""
         key: bytes | None = None
         while True:
             batch: list[bytes] = []
@@ -279,7 +257,7 @@ class Segments:
                 return
 
     def forget(self) -> None:
-        """From here on everything is read from the disk again."""
+        """Drop caches, so that everything is read from the disk again."""
         self._blocks.forget()
 
     def _chunk_row(self, key: bytes, value: memoryview, session: str | None, first: int) -> ChunkRow:
@@ -291,7 +269,10 @@ class Segments:
         rows: Iterable[tuple[int, int, int]],
         chunks: dict[bytes, dict[int, Commit]],
     ) -> None:
-        """Add the chunks that these commits are in, each with its commits by position: block by block, whatever their order."""
+        """Add the chunks that hold these commits, each with its commits by position.
+
+        They are read block by block, independent of the order of `rows`.
+        """
         wanted: dict[bytes, ChunkRow] = {}
         for position, number, first in rows:
             key = PAIR.pack(number, first)
@@ -336,7 +317,7 @@ class Segments:
         session: str | None = None,
         version: int | None = None,
     ) -> memoryview:
-        found = layout.unprotect(key, value)
-        if found is None:
+        content = layout.unprotect(key, value)
+        if content is None:
             raise DamagedError(f"{what} is damaged", session=session, version=version)
-        return found
+        return content

@@ -73,7 +73,7 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
     survivor.kill()
     acknowledged += output(survivor)
     log = open_log(path, **SMALL)
-    found = {f"{c.session} {c.last} {c.position}" for c in log.follow(0, 10**7)}
+    found = {f"{c.session} {c.last} {c.position}" for c in log.commits_after(0, 10**7)}
     assert set(acknowledged) <= found
     assert log.check() == []
     for name in ("victim", "survivor"):
@@ -177,8 +177,8 @@ def test_a_reader_follows_another_process(tmp_path: Path) -> None:
     versions: list[int] = []
     deadline = time.monotonic() + 200
     while len(versions) < 2000 and time.monotonic() < deadline:
-        assert log.wait_beyond(position, 30)
-        for commit in log.follow(position, 100):
+        assert log.wait_after(position, 30)
+        for commit in log.commits_after(position, 100):
             versions.append(commit.first)
             position = commit.position + commit.count - 1
     writer.kill()

@@ -207,8 +207,8 @@ log = open_log(sys.argv[1])
 log.submit(Append(session="s", payload=b"parent", count=1, time=1, creates_at=0)).wait(30)
 uses = [
     lambda: log.submit(Append(session="s", payload=b"", count=1, time=1)), lambda: log.read("s"),
-    lambda: log.head("s"), lambda: log.heads(), lambda: log.follow(0), lambda: log.last_position(),
-    lambda: log.wait_beyond(0, 1), lambda: log.request("s", "r"), lambda: log.body(b""), lambda: log.bodies(),
+    lambda: log.head("s"), lambda: log.heads(), lambda: log.commits_after(0), lambda: log.last_position(),
+    lambda: log.wait_after(0, 1), lambda: log.request("s", "r"), lambda: log.body(b""), lambda: log.bodies(),
     lambda: log.set_lease("s", LeaseState(), replaces=LeaseState()), lambda: log.get_derived(b"k"),
     lambda: log.put_derived([(b"k", b"v")]), lambda: log.scan_derived(b""), lambda: log.sync(), lambda: log.check(),
 ]
@@ -284,7 +284,7 @@ def write():
         log.put_derived([(b"k", b"v" * 1000)])
 def look():
     while not stop.is_set():
-        log.follow(0, 10), log.head("s"), list(log.read("s", 0, 5)), log.get_derived(b"k"), log.check
+        log.commits_after(0, 10), log.head("s"), list(log.read("s", 0, 5)), log.get_derived(b"k"), log.check
 threads = [threading.Thread(target=work) for work in (write, write, look, look)]
 for thread in threads:
     thread.start()
@@ -694,7 +694,7 @@ def test_folding_in_the_background(tmp_path: Path) -> None:
                 found = [c.first for c in log.read("s", 0, head.version, reverse=reverse)]
                 if (found[::-1] if reverse else found) != list(range(1, head.version + 1)):
                     wrong.append(f"read {found} up to {head.version}")
-            order = [c.position for c in log.follow(max(head.version - 50, 0), 1000)]
+            order = [c.position for c in log.commits_after(max(head.version - 50, 0), 1000)]
             if order != list(range(order[0], order[-1] + 1)):
                 wrong.append(f"followed {order}")
 
@@ -729,7 +729,7 @@ def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
     partition.tail.drop(segments.folded().address)
     assert [c.payload for c in log.read("s")] == [b"one", b"two"]
-    assert [c.position for c in log.follow(0)] == [1, 2]
+    assert [c.position for c in log.commits_after(0)] == [1, 2]
     assert log.check() == []
     log.close()
 
@@ -1025,7 +1025,7 @@ def test_damaged_payloads_name_their_place(tmp_path: Path) -> None:
         list(log.read("hurt"))
     assert (caught.value.session, caught.value.version) == ("hurt", 1)
     with pytest.raises(DamagedError) as caught:
-        log.follow(0)
+        log.commits_after(0)
     assert caught.value.position == 2
     assert [c.payload for c in log.read("fine")] == [b"p"]
     assert any("hurt" in line for line in log.check())
@@ -1076,7 +1076,7 @@ def read_commits(log: EmbeddedLog) -> None:
 
 def read_order(log: EmbeddedLog) -> None:
     """Read by position."""
-    log.follow(0)
+    log.commits_after(0)
 
 
 def read_folded(log: EmbeddedLog) -> None:
@@ -1168,7 +1168,7 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
         Head("streamed", 11, 18, 0, 6000, 7000, 0, CARD, LeaseState(), 2, node_hash(leaves[4], leaves[5])),
     ]
     assert root_of(peaks).hex() == "6ac327367621354cf5540b86eb7f1dffd58d6ca9a8726d592ba59528d65d9de8"
-    assert log.follow(0) == commits
+    assert log.commits_after(0) == commits
     text = sha256(TEXT).digest()
     assert sorted(log.bodies()) == sorted((HASH, text))
     assert log.body(HASH) == b"packed body"

@@ -125,8 +125,8 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
     """Promise 12: a poisoned log still reads all that was committed, folded or not."""
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
-    assert [commit.payload for commit in log.follow(0)] == [b"one", b"two", b"three"]
-    assert not log.wait_beyond(3, 0.01)
+    assert [commit.payload for commit in log.commits_after(0)] == [b"one", b"two", b"three"]
+    assert not log.wait_after(3, 0.01)
     assert log.check() == []
     log.close()
 

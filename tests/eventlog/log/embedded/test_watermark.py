@@ -65,7 +65,7 @@ def test_a_reader_sees_what_a_later_writer_commits(tmp_path: Path, mark: str) ->
     """Promise 2: a store opened for reading before its first writer is followed normally."""
     make(tmp_path / "s", UNKNOWN[mark])
     reader = open_log(tmp_path / "s", read_only=True)
-    assert [commit.payload for commit in reader.follow(0)] == [b"one"]
+    assert [commit.payload for commit in reader.commits_after(0)] == [b"one"]
     assert reader.check() == []
     code = (
         "import os, sys; from eventlog.log.embedded.engine import open_log; from tests.support.embedded_log import put\n"
@@ -145,7 +145,7 @@ def test_an_opening_that_cannot_be_probed_leaves_no_mark(tmp_path: Path, monkeyp
 def test_a_mark_that_cannot_be_opened_now_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader without descriptors goes on with the old watermark and sees the new one later."""
     mark = Watermark(tmp_path / "mark", read_only=True)
-    mark.settle(mark.get())
+    mark.acknowledge(mark.get())
     writer = Watermark(tmp_path / "mark", read_only=False)
     writer.set(7)
 

@@ -105,7 +105,7 @@ class FaultyIO(JournalIO):
 def payloads(path: Path, **options: Any) -> list[bytes]:
     """The payloads of every commit in a store."""
     log = open_log(path, **options)
-    found = [commit.payload for commit in log.follow(0)]
+    found = [commit.payload for commit in log.commits_after(0)]
     assert log.check() == []
     abandon(log)
     return found
@@ -591,7 +591,7 @@ def test_frames_round_trip() -> None:
     lease = frames.LeaseRecord("s", 1, b"o", 2)
     buffer = bytearray()
     frames.encode_records([record, lease], buffer)
-    frames.seal(buffer, b"saltsalt", 9, 2, 64)
+    frames.finish_frame(buffer, b"saltsalt", 9, 2, 64)
     assert len(buffer) % 8 == 0
     header = frames.parse_frame_header(bytes(buffer), 0, b"saltsalt")
     assert header is not None
@@ -685,7 +685,7 @@ def test_a_store_that_is_closed_needs_no_room_for_its_journal(tmp_path: Path, mo
         assert put(log, b"more").position == 41 + number
         abandon(log)
         log = open_log(path)
-        assert len(log.follow(0)) == 41 + number
+        assert len(log.commits_after(0)) == 41 + number
         assert log.check() == []
         log.close()
     assert payloads(path)[40:] == [b"more"] * 3

@@ -103,7 +103,7 @@ class EngineChat:
         """One turn, durable; the lease is taken with the first and held."""
         session = self._begun()
         if not session.holds_lease:
-            session.acquire()
+            session.executor.acquire()
         take_turn(session, turn)
 
     def load(self) -> int:

@@ -43,6 +43,7 @@ from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.store import Store
+from eventlog.subscription import Subscription
 from eventlog.validation import require, require_function, require_wait
 from eventlog.values import Json, MessageError, PartKind, Usage
 
@@ -56,7 +57,7 @@ R = TypeVar("R")
 
 async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Call a command that does not block but for durability, and await that."""
-    with session.collecting() as pipeline:
+    with session.executor.collecting() as pipeline:
         result = command(*args, **kwargs)
     await pipeline.committed()
     return result
@@ -74,12 +75,12 @@ class _Taking:
 
     def take(self) -> Lease:
         """Take the lease if it can be had now."""
-        lease = self._session.acquire(lazily=self._lazily)
+        lease = self._session.executor.acquire(lazily=self._lazily)
         with self._lock:
             self._taken = lease
             wanted = not self._abandoned
         if not wanted:
-            self._session.release(lease)
+            self._session.executor.release(lease)
         return lease
 
     def abandon(self) -> None:
@@ -88,7 +89,7 @@ class _Taking:
             self._abandoned = True
             taken = self._taken
         if taken is not None:
-            Thread(target=self._session.release, args=(taken,), name="eventlog-release").start()
+            Thread(target=self._session.executor.release, args=(taken,), name="eventlog-release").start()
 
 
 async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
@@ -117,7 +118,7 @@ async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> L
 async def _released(session: Session, lease: Lease) -> None:
     """Give one `_acquired` back, in a thread."""
     try:
-        await asyncio.shield(asyncio.to_thread(session.release, lease))
+        await asyncio.shield(asyncio.to_thread(session.executor.release, lease))
     finally:
         lease.unshare()
 
@@ -266,7 +267,9 @@ class AsyncSubscription:
         require(Store, store, "a subscription is to a Store")
         if timeout is not None:
             require_wait(timeout)
-        self._subscription = store.subscription(after, session=session, kinds=kinds, provisional=provisional)
+        store.host.require_open()
+        ahead = store.registry.writers if provisional else None
+        self._subscription = Subscription(store.log, after, session=session, kinds=kinds, ahead=ahead)
         self._timeout = timeout
         self._longest = min(LONGEST, self._subscription.longest)
         self._pause = SHORTEST

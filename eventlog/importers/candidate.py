@@ -224,7 +224,7 @@ class Candidate:
         """What is owed and may be said of a session's effective history now."""
         if not self.owed:
             return []
-        with session.deciding() as state:
+        with session.reader.deciding() as state:
             return [(time, event) for time, event in self.owed.values() if _is_open(state, event)]
 
 

@@ -106,7 +106,7 @@ def erased_with(session: str, kin: Kin, *, forks: Choice, subsessions: Choice) -
 
 def refuse_running(store: Sessions, session: str) -> None:
     lease = head_of(store.log, session).lease
-    if is_live(lease, store.clock()):
+    if is_live(lease, store.host.clock()):
         raise LeaseHeldError(session, "its owner", lease.until)
 
 
@@ -117,7 +117,7 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
     with _running(store, handle):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
-            now = store.clock()
+            now = store.host.clock()
             entry: CatalogEntry = evolve_entry(entry_of(head), event)
             append = Append(
                 session=session,
@@ -134,18 +134,18 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
             except ConflictError:  # a message came, which needs no lease
                 if attempt == _ATTEMPTS - 1:
                     raise
-    store.let_go(session)
+    store.registry.evict(session)
 
 
 @contextmanager
 def _running(store: Sessions, handle: Session) -> Generator[None]:
     """Hold the session's lease; of one whose key is gone, which cannot be read, the record alone."""
     try:
-        handle.acquire()
+        handle.executor.acquire()
     except KeyMissingError:
         if not store.info(handle.id).locked:
             raise
-        taken = take_lease(store.log, handle.id, store.owner, ttl=store.lease_ttl, clock=store.clock)
+        taken = take_lease(store.log, handle.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
         try:
             yield
         finally:
@@ -154,4 +154,4 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
         try:
             yield
         finally:
-            handle.leases.abandon()
+            handle.executor.leases.abandon()

@@ -98,7 +98,7 @@ def _over(
             tree = erased_with(name, kin, forks="keep", subsessions="cascade")
             trees.append((max(kin.heads[one].updated for one in tree), tree))
     trees.sort(key=lambda tree: (-tree[0], tree[1]))
-    now = store.clock()
+    now = store.host.clock()
     bodies: set[bytes] = set()
     held = 0
     going: list[list[str]] = []

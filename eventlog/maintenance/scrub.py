@@ -62,7 +62,7 @@ def scrub(store: Sessions) -> VacuumResult:
             changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
     for session, change in changes.items():
         _record_anew(store, session, change)
-    return rewrite(store.log, changes, shred=True, time=store.clock())
+    return rewrite(store.log, changes, shred=True, time=store.host.clock())
 
 
 def _record_anew(store: Sessions, session: str, change: Change) -> None:
@@ -81,7 +81,7 @@ def _record_anew(store: Sessions, session: str, change: Change) -> None:
             sure.update(told)
     again = [event for part, event in unsure.items() if part not in sure]
     if again:
-        store.session(session).command(again)
+        store.session(session).executor.command(again)
 
 
 def _of_heirs(store: Sessions, erased: str) -> set[str]:

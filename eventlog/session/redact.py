@@ -25,7 +25,7 @@ from eventlog.values import Body, Content
 
 if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
 
 __all__ = ["Occurrence", "RedactionResult", "redact"]
 
@@ -60,12 +60,18 @@ class _Needles(NamedTuple):
     digests: frozenset[bytes]
 
 
+class _Handle(Protocol):
+    """A session of the store, as far as a redaction is recorded in it."""
+
+    executor: Executor
+
+
 class Neighbours(Protocol):
-    """The store as far as other sessions are looked into."""
+    """A store, as far as a redaction looks into other sessions."""
 
     log: Log
 
-    def session(self, id: str) -> Handle:
+    def session(self, id: str) -> _Handle:
         """See `Store`."""
         ...
 
@@ -78,9 +84,11 @@ class Neighbours(Protocol):
         ...
 
 
-def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
+def redact(
+    session: Executor, store: Neighbours, part: str, reason: str = "", *, search: bool = True
+) -> RedactionResult:
     """Redact a part of a session; `NotFoundError` if it has none of this id.  Redacting it again is harmless."""
-    with session.deciding() as state:
+    with session.reader.deciding() as state:
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
     owner = _owner(session, part)
@@ -89,10 +97,12 @@ def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, s
     return RedactionResult(part, recorded[0] if recorded else session.id, found)
 
 
-def _owner(session: Handle, part: str) -> str:
+def _owner(session: Executor, part: str) -> str:
     """The session in whose stream the part began."""
-    begun = session.find(part)
-    return next((found.session for found in session.ancestry() if found.first <= begun <= found.last), session.id)
+    begun = session.reader.find(part)
+    return next(
+        (found.session for found in session.reader.ancestry() if found.first <= begun <= found.last), session.id
+    )
 
 
 def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
@@ -108,12 +118,12 @@ def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
 
 
 def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
-    handle = store.session(session)
+    executor = store.session(session).executor
     try:
-        with handle.deciding() as state:
+        with executor.reader.deciding() as state:
             if not state.has_part(part):
                 return False
-        handle.command([ev.PartRedacted(part, reason)])
+        executor.command([ev.PartRedacted(part, reason)])
     except ErasedError:
         return False
     return True

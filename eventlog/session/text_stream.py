@@ -14,7 +14,7 @@ from eventlog.validation import a_kind
 from eventlog.values import Json
 
 if TYPE_CHECKING:
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
     from eventlog.session.lease import Lease
 
 __all__ = ["LONG_DELTA", "MAX_DELTA", "TextStream"]
@@ -29,16 +29,16 @@ class TextStream:
     """A text or reasoning part that grows."""
 
     # `_open` says no more than that its end was not asked for: what became of that the state knows.
-    __slots__ = ("_buffer", "_clock", "_flat", "_key", "_lease", "_open", "_session", "_writer", "id")
+    __slots__ = ("_buffer", "_clock", "_executor", "_flat", "_key", "_lease", "_open", "_writer", "id")
 
-    def __init__(self, session: Handle, part: str, field: str, lease: Lease | None) -> None:
+    def __init__(self, executor: Executor, part: str, field: str, lease: Lease | None) -> None:
         self.id = part
-        self._session = session
+        self._executor = executor
         self._lease = lease
-        self._writer = session.writer
-        self._buffer = session.writer.buffer
+        self._writer = executor.writer
+        self._buffer = executor.writer.buffer
         self._flat = self._buffer.flat
-        self._clock = session.host.nanoseconds
+        self._clock = executor.host.nanoseconds
         self._key = (part, field)
         self._open = True
 
@@ -57,10 +57,10 @@ class TextStream:
     def _append_other(self, text: str) -> None:
         """The same for a long delta; raises for what is none; an empty one is let pass."""
         if not self._open:
-            self._session.host.usable(writing=True)
+            self._executor.host.require_open(writing=True)
             self._open = self._is_taking()
         if not self._open:
-            raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._session.id)
+            raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._executor.id)
         if text.__class__ is not str:
             raise CallError(f"a delta is a str, not {a_kind(text)}")
         if len(text) > MAX_DELTA:
@@ -81,7 +81,7 @@ class TextStream:
         """
         self._open = False
         try:
-            self._session.command([ev.PartEnded(self.id, metadata)], lease=self._lease)
+            self._executor.command([ev.PartEnded(self.id, metadata)], lease=self._lease)
         except EventlogError:
             self._open = self._is_taking()
             raise
@@ -98,7 +98,7 @@ class TextStream:
     def _is_taking(self) -> bool:
         """Whether the session's state lets deltas in: what ended it may have been refused since."""
         try:
-            with self._session.deciding() as state:
+            with self._executor.reader.deciding() as state:
                 admit_deltas(state, *self._key)
         except EventlogError:
             return False

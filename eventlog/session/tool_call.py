@@ -14,7 +14,7 @@ from eventlog.validation import a_kind, each, require_or_none
 from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
 
 if TYPE_CHECKING:
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
     from eventlog.session.lease import Lease
 
 __all__ = ["ToolCall"]
@@ -23,10 +23,10 @@ __all__ = ["ToolCall"]
 class ToolCall:
     """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
 
-    def __init__(self, session: Handle, part: str, call: str, lease: Lease | None) -> None:
+    def __init__(self, executor: Executor, part: str, call: str, lease: Lease | None) -> None:
         self.id = part
         self.call_id = call
-        self._session = session
+        self._executor = executor
         self._lease = lease
         self._input: TextStream | None = None
         self._output: TextStream | None = None
@@ -35,7 +35,7 @@ class ToolCall:
     def stream_input(self, text: str) -> None:
         """Accept a piece of the arguments as they stream."""
         if self._input is None:
-            self._input = TextStream(self._session, self.id, "input", self._lease)
+            self._input = TextStream(self._executor, self.id, "input", self._lease)
             if not self._takes_input:
                 self._input.close()
         self._input.append(text)
@@ -55,17 +55,17 @@ class ToolCall:
         bodies: dict[bytes, bytes] = {}
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
         self._close_input()
-        self._session.command([running] if started is None else [started, running], bodies, lease=self._lease)
+        self._executor.command([running] if started is None else [started, running], bodies, lease=self._lease)
 
     def stream_output(self, text: str) -> None:
         """Accept a piece of what the running tool prints."""
         if self._output is None:
-            self._output = TextStream(self._session, self.id, "output", self._lease)
+            self._output = TextStream(self._executor, self.id, "output", self._lease)
         self._output.append(text)
 
     def progress(self, title: str | None = None, metadata: Json | None = None) -> None:
         """Record what the running tool says of itself; does not wait."""
-        self._session.command([ev.ToolProgress(self.id, title, metadata)], wait=False, lease=self._lease)
+        self._executor.command([ev.ToolProgress(self.id, title, metadata)], wait=False, lease=self._lease)
 
     def succeed(
         self,
@@ -97,7 +97,7 @@ class ToolCall:
             tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments")),
         )
         self._close()
-        self._session.command([event], bodies, lease=self._lease)
+        self._executor.command([event], bodies, lease=self._lease)
 
     def fail(
         self,
@@ -112,7 +112,7 @@ class ToolCall:
         kept: Content | None = None if output is None else to_content(output, bodies)
         event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)
         self._close()
-        self._session.command([event], bodies, lease=self._lease)
+        self._executor.command([event], bodies, lease=self._lease)
 
     def _close(self) -> None:
         self._close_input()

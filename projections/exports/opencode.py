@@ -73,7 +73,7 @@ def _make_finite(value: Any) -> None:
 
 def opencode_export(session: Session) -> Record:
     """The document."""
-    told = [*_told(session.spans())]
+    told = [*_told(session.reader.spans())]
     bound = _imported(told)
     exact: Record | None = None
     if bound:
@@ -139,7 +139,7 @@ class _Messages:
 def _document(session: Session, told: list[_Told], bound: int, exact: Record | None) -> Record:
     text = session.text
     whole = _Messages((found for found in told if found.version <= bound), text)
-    hidden = [_Told(session.version, 0, ev.PartRedacted(part)) for part in session.inherited_redactions()]
+    hidden = [_Told(session.version, 0, ev.PartRedacted(part)) for part in session.reader.inherited_redactions()]
     effective = _Messages([*_told(session.history()), *hidden], text)
     known = _known(session, told)
     records: dict[str, Record] = {}
@@ -202,7 +202,7 @@ def _known(session: Session, told: list[_Told]) -> Known:
 def _info(session: Session, told: list[_Told], known: Known, exact: Record) -> Record:
     """The session's own record: the imported one as far as there is one, and what is true now."""
     info, shown = deepcopy(exact), session.info
-    spent = total(usage_by_model(session.spans()))
+    spent = total(usage_by_model(session.reader.spans()))
     info.update(
         id=session_id(session.id),
         title=shown.title,

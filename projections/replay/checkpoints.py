@@ -11,7 +11,7 @@ from typing import TypeVar
 from eventlog.history import checkpoint_store
 from eventlog.history.lineage import Stream
 from eventlog.log.contract import Log
-from eventlog.session.session import Session
+from eventlog.session.reader import SessionReader
 from projections.replay.projection import Projection, Source
 
 __all__ = ["Checkpoints"]
@@ -70,7 +70,7 @@ def _kind(projection: Projection[S]) -> str:
 
 
 def _ancestry(source: Source, upto: int) -> tuple[Stream, ...]:
-    return source.ancestry() if isinstance(source, Session) else (Stream(source.id, 1, upto),)
+    return source.ancestry() if isinstance(source, SessionReader) else (Stream(source.id, 1, upto),)
 
 
 def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from eventlog.codec.decoded import Span
 from eventlog.errors import NotFoundError
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
@@ -104,16 +105,16 @@ def hide_inherited(projection: Projection[S], state: S, source: Source, version:
 
 def state_at(session: Session, projection: Projection[S], at: int | None = None) -> Replayed[S]:
     """The state right after a version, as it is to be shown: what was redacted later is redacted in it, too."""
-    state, version = replay(projection, session, at, Checkpoints(session.store.log))
+    state, version = replay(projection, session.reader, at, Checkpoints(session.store.log))
     if at is not None:
-        for span in session.spans(version):
+        for span in session.reader.spans(version):
             if isinstance(span.item, PartRedacted):
                 state = fold(projection, state, span)
     return Replayed(state, version)
 
 
 def _hidden(source: Source) -> tuple[str, ...]:
-    return source.inherited_redactions() if isinstance(source, Session) else ()
+    return source.inherited_redactions() if isinstance(source, SessionReader) else ()
 
 
 def _undone(source: Source, version: int, after: int) -> set[str]:
@@ -138,7 +139,7 @@ class Follower(Generic[S]):
         self._source = source
         self._checkpoints = checkpoints
         self.state, self.version = replay(projection, source, None, checkpoints)
-        self._inherits = isinstance(source, Session) and len(source.ancestry()) > 1
+        self._inherits = isinstance(source, SessionReader) and len(source.ancestry()) > 1
         self._hidden = _hidden(source)
         self.renewed = True
         """Whether `state` is another object than at the last look."""

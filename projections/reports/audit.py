@@ -106,13 +106,13 @@ class _Told:
 
     def __init__(self, session: Session) -> None:
         self.steps: list[_Started] = []
-        self.redacted = set(session.inherited_redactions())
+        self.redacted = set(session.reader.inherited_redactions())
         self.compactions: dict[str, tuple[str, ev.CompactionStarted]] = {}
         """For each summary message, the message that asked for it and how its compaction started."""
         self._agents: dict[str, tuple[str, Model | None]] = {}
         self._markers: dict[str, str] = {}
         self._begun: dict[str, ev.CompactionStarted] = {}
-        for span in session.spans():
+        for span in session.reader.spans():
             self._take(span)
 
     def _take(self, span: Span) -> None:
@@ -141,7 +141,7 @@ class _Rebuilding:
     def __init__(self, session: Session, told: _Told) -> None:
         self._session = session
         self._told = told
-        self._walk = Walk(PROJECTION, session)
+        self._walk = Walk(PROJECTION, session.reader)
         self._assembly: Assembly | None = None
         self._options: RenderOptions | None = None
         self.sent: Sent | None = None

@@ -57,7 +57,7 @@ class BackwardReader:
     def __init__(self, session: Session, version: int) -> None:
         self._session = session
         self._version = version
-        self._ranges = session.effective_ranges(version)
+        self._ranges = session.reader.effective_ranges(version)
         self._later: list[_Placed] = []
         """What was found so far and speaks of older messages, in order."""
         self._gone: set[str] = set()
@@ -68,15 +68,15 @@ class BackwardReader:
 
     def messages(self) -> Iterator[Message]:
         """The messages, newest first."""
-        for part in self._session.inherited_redactions():
+        for part in self._session.reader.inherited_redactions():
             self._later.append(_Placed(PartRedacted(part), self._version, 0))
-        for span in self._session.spans(self._version):
+        for span in self._session.reader.spans(self._version):
             if isinstance(span.item, PartRedacted):  # it counts at every version, also at earlier ones
                 self._later.append(_Placed(span.item, span.first, span.time))
         high = self._version
         while high > 0:
             low = max(high - WINDOW, 0)
-            spans = [part for span in self._session.spans(low, high) for part in self._effective(span)]
+            spans = [part for span in self._session.reader.spans(low, high) for part in self._effective(span)]
             yield from reversed(self._window(spans))
             high = low
 
@@ -121,11 +121,11 @@ class BackwardReader:
         elif isinstance(event, (CompactionUndone, PartRemoved)):
             self._gone.add(event.part)
         elif isinstance(event, CompactionCompleted):
-            own = self._session.state().parts[event.part].message
+            own = self._session.reader.state().parts[event.part].message
             if not self._gone & {event.part, event.summary, own}:
                 self._done[event.part] = placed
         elif isinstance(event, CompactionStarted) and event.part in self._done:
-            own = self._session.state().parts[event.part].message
+            own = self._session.reader.state().parts[event.part].message
             done = self._done.pop(event.part)
             assert isinstance(done.event, CompactionCompleted)
             tail, through = self._place(event.tail, done.version), self._place(event.through, done.version)
@@ -134,7 +134,7 @@ class BackwardReader:
 
     def _place(self, message: str | None, upto: int) -> int:
         """Version at which an effective message began, or was promoted if that was not after `upto`; 0 for another."""
-        facts = self._session.state().messages.get(message or "")
+        facts = self._session.reader.state().messages.get(message or "")
         if facts is None or not self._holds(facts.added):
             return 0
         for version in facts.promotions():

@@ -133,7 +133,7 @@ class Transcript:
             islice(messages, _TOGETHER)
         ):  # a message is told while what its bodies were found by is still near
             large = _large(some, texts)
-            texts.update(zip(large, self._session.texts(large.values()), strict=True))
+            texts.update(zip(large, self._session.reader.texts(large.values()), strict=True))
             found += [said(message, resolve) for message in some]
         return found
 

@@ -308,7 +308,7 @@ class _Growing:
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
         """Every event of versions `after + 1 .. upto`, append by append."""
-        return self._session.stretches(after, self.version if upto is None else min(upto, self.version))
+        return self._session.reader.stretches(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history right after version `at`."""
@@ -318,7 +318,7 @@ class _Growing:
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """The versions of the effective history."""
         version = self.version if at is None else at
-        return self._session.effective_ranges(version) if version else []
+        return self._session.reader.effective_ranges(version) if version else []
 
 
 def _compare(projection: Projection[S], session: Session, report: SessionReport) -> None:
@@ -328,15 +328,15 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
     for look in range(1, LOOKS + 1):
         live.version = max(report.version * look // LOOKS, 1)
         follower.advance()
-        hide_inherited(projection, follower.state, session, live.version)
-        if projection.encode(follower.state) != projection.encode(replay(projection, session, live.version).state):
+        hide_inherited(projection, follower.state, session.reader, live.version)
+        if projection.encode(follower.state) != projection.encode(replay(projection, session.reader, live.version).state):
             report.problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
             return
 
 
 def _checkpoints(projection: Projection[S], session: Session, report: SessionReport) -> None:
     """Compare every usable checkpoint with a replay from the first event."""
-    source: Source = session
+    source: Source = session.reader
     kept = Checkpoints(session.store.log)
     for version, state in kept.valid(projection, source, report.version, report.version):
         state = hide_inherited(projection, state, source, version)  # noqa: PLW2901 - the same, as it is to be shown now
@@ -346,5 +346,5 @@ def _checkpoints(projection: Projection[S], session: Session, report: SessionRep
 
 def _state(session: Session, report: SessionReport) -> None:
     """The same for the checkpoints of command state, which opening for writing begins with."""
-    for version in session.wrong_checkpoints(report.version):
+    for version in session.reader.wrong_checkpoints(report.version):
         report.problems.append(Problem("command state: the checkpoint differs from a replay", version))

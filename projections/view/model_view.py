@@ -169,7 +169,7 @@ class LiveView:
         self._session = session
         self._options = preset_named(preset) if options is None else options
         self._system = SystemPrompt(session.text, hook)
-        self._follower = Follower(PROJECTION, session, Checkpoints(session.store.log))
+        self._follower = Follower(PROJECTION, session.reader, Checkpoints(session.store.log))
         self._assembly = Assembly(self._follower.state, self._options, session.text)
         self._counting = _Counting(session, self._options)
 
@@ -235,7 +235,7 @@ class LiveView:
 
 def models_of(session: Session) -> list[Model]:
     """The models that the messages of the view, or the settings, name; in the order of their names."""
-    state, _ = replay(PROJECTION, session, None, Checkpoints(session.store.log))
+    state, _ = replay(PROJECTION, session.reader, None, Checkpoints(session.store.log))
     named = {state.model, *(message.model for message in state.messages.values())}
     return sorted((model for model in named if model is not None), key=str)
 

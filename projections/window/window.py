@@ -63,12 +63,12 @@ class ContextWindow(ProjectedSession):
     # -- the loop ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self.lease = self.session.acquire()
+        self.lease = self.session.executor.acquire()
         try:
             self.record()
             self.catch_up()
         except BaseException:
-            self.session.release(self.lease)
+            self.session.executor.release(self.lease)
             raise
         return self
 
@@ -82,7 +82,7 @@ class ContextWindow(ProjectedSession):
         finally:
             self._reply = None
             if self.lease is not None:
-                self.session.release(self.lease)
+                self.session.executor.release(self.lease)
 
     def record(self) -> None:
         """Record the policy, model, limits and `recall` that were given, where the session has not recorded them so."""
@@ -111,14 +111,14 @@ class ContextWindow(ProjectedSession):
         session = self.session
         match step:
             case Prune():
-                session.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
+                session.context.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
             case RequestCompaction():
                 self._request_compaction(auto=True, overflow=step.overflow)
             case Compact():
                 with session.lease():
                     return self._compact(step)
             case Promote():
-                session.promote(step.message)
+                session.context.promote(step.message)
             case _:
                 raise CallError(f"{type(step).__name__} is for the program to carry out, not for the window")
         return None
@@ -242,7 +242,7 @@ class ContextWindow(ProjectedSession):
             child = self.session.store.session(name)
         except NotFoundError:
             child = self.session.subsession(id=name, title=task.description, agent=task.agent)
-        if not child.state().messages:
+        if not child.reader.state().messages:
             child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
         asked = self._asked(step.message)
         with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
@@ -296,8 +296,8 @@ class ContextWindow(ProjectedSession):
         """Undo the newest prune, compaction or rollback that is in force; returns which of them it was."""
         with self.session.lease():
             self.catch_up()
-            newest = newest_change(self.session, self.agenda)
-            with self.session.deciding() as facts:
+            newest = newest_change(self.session.reader, self.agenda)
+            with self.session.reader.deciding() as facts:
                 rollback = facts.history.to_redo()
             if rollback is not None and (newest is None or rollback > newest.version):
                 self.session.redo()
@@ -305,9 +305,9 @@ class ContextWindow(ProjectedSession):
             if newest is None:
                 raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
             if newest.kind == "prune":
-                self.session.unprune(newest.parts)
+                self.session.context.unprune(newest.parts)
             else:
-                self.session.undo_compaction()
+                self.session.context.undo_compaction()
             return newest.kind
 
     def save(self) -> None:
@@ -335,7 +335,7 @@ class ContextWindow(ProjectedSession):
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
         like = self._newest_user()
-        return self.session.request_compaction(
+        return self.session.context.request_compaction(
             auto=auto,
             overflow=overflow,
             agent="" if like is None else like.agent,

@@ -132,7 +132,7 @@ class ProjectedSession:
         self._offers_recall = False
         self._checkpoint_every = checkpoint_every
         self._cache = LogCountCache(session.store.log.of(session.id))
-        self._agenda = Follower(LoopStateProjection(), session, Checkpoints(session.store.log))
+        self._agenda = Follower(LoopStateProjection(), session.reader, Checkpoints(session.store.log))
         self._settings: _Settings | None = None
         self._live = LiveView(session)
         self._saved = session.version

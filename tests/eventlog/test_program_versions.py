@@ -238,7 +238,7 @@ def test_a_checkpoint_of_a_newer_program_is_passed_over(tmp_path: Path) -> None:
         session = store.create_session(id="a")
         for number in range(5):
             session.user(f"question {number}")
-        wanted, before = session.state().canonical(), session.version
+        wanted, before = session.reader.state().canonical(), session.version
         view = ModelView.of(session).digest
         for kind in (
             STATE,
@@ -248,7 +248,7 @@ def test_a_checkpoint_of_a_newer_program_is_passed_over(tmp_path: Path) -> None:
                 checkpoint_store.save(store.log, kind, "a", session.version, state, surplus=lambda _known: ())
     with Store(open_log(tmp_path / "s", **SMALL)) as store:
         session = store.session("a")
-        assert session.state().canonical() == wanted
+        assert session.reader.state().canonical() == wanted
         assert ModelView.of(session).digest == view
         session.user("and on")
         assert session.version == before + 2

@@ -84,8 +84,8 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
     (lambda s: s.set_todos(_any(5)), "todos are a list of todos, not an int"),
     (lambda s: s.set_todos(_any(["buy milk"])), r"TodosSet.todos\[0\] is of type Todo, not a str"),
     (lambda s: s.pin(_any(5)), "a text is a str, not an int"),
-    (lambda s: s.prune("prt_1"), "parts are a list of ids, not a str"),
-    (lambda s: s.unprune(_any(5)), "parts are a list of ids, not an int"),
+    (lambda s: s.context.prune("prt_1"), "parts are a list of ids, not a str"),
+    (lambda s: s.context.unprune(_any(5)), "parts are a list of ids, not an int"),
     (lambda s: s.fork(_any("3")), "a version is a whole number, not a str"),
     (lambda s: s.rollback(_any("3")), "a version is a whole number, not a str"),
     (lambda s: s.fork(1, id=_any(5)), "an id is a str, not an int"),
@@ -163,7 +163,7 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
         call.succeed("done")
         text.append("said")
         reply.finish()
-    assert not session.state().open_messages()
+    assert not session.reader.state().open_messages()
 
 
 def test_a_reply_is_used_in_its_block(store: Store) -> None:
@@ -224,11 +224,11 @@ def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> N
     reply.__enter__()
     reply.tool("bash", call_id="c1").stream_output("before it runs")
     deadline = time.monotonic() + 30
-    while session.writer.is_ahead and time.monotonic() < deadline:
-        store.tick()
+    while session.executor.writer.is_ahead and time.monotonic() < deadline:
+        store.host.flusher.tick()
     with pytest.raises(RefusedError, match="pending; expected a part that is running"):
         reply.__exit__(None, None, None)
-    assert not session.state().open_messages()
+    assert not session.reader.state().open_messages()
     assert not session.holds_lease
     assert not isinstance(ContextWindow(session).next_step(), Wait)
 

@@ -18,6 +18,8 @@ import eventlog
 import projections
 from eventlog import events as ev
 from eventlog.errors import CallError, EventlogError
+from eventlog.session.context import ContextCommands
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from projections import LiveView, ModelView
 from projections import window as windows
@@ -34,19 +36,10 @@ LEFT_OUT = {
     "ModelView.of": "a classmethod, tried as a function",
     "Pipeline.accept": "for the session's own commands",
     "Reply.close": "for `with`, which gives the class of an exception",
-    "Session.acquire": "its one argument is a wait, tried with `lease`",
-    "Session.command": "for the handles in this package",
-    "Session.commit_now": "for the handles in this package",
-    "Session.complete_compaction": "for the window",
-    "Session.effective_ranges": "for readers in this package; `lineage` and `history` take what it takes",
-    "Session.inherited": "for the store",
-    "Session.run": "for the handles in this package",
-    "Session.start_compaction": "for the window",
-    "Store.begin": "for `create_session`, `fork` and the importers, which make the first event",
-    "Store.forget": "for sessions, which give themselves",
-    "Store.keep": "for sessions, which give themselves",
-    "Store.let_go": "for erasure",
-    "Store.usable": "for the handles in this package",
+    "ContextCommands.complete_compaction": "for the window",
+    "ContextCommands.start_compaction": "for the window",
+    "SessionReader.effective_ranges": "for readers in this package; `lineage` and `history` take what it takes",
+    "SessionReader.inherited": "for the store",
 }
 """Methods that no program calls, and why."""
 FITTING: dict[str, Any] = {
@@ -134,6 +127,8 @@ def window(store: eventlog.Store) -> ContextWindow:
 THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Store": lambda store: (session(store), store)[1],
     "Session": session,
+    "ContextCommands": lambda store: session(store).context,
+    "SessionReader": lambda store: session(store).reader,
     "Reply": opened,
     "Call": lambda store: opened(store).tool("bash", call_id="c"),
     "Stream": lambda store: opened(store).stream_text(),
@@ -148,6 +143,8 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
 KINDS: dict[str, type] = {
     "Store": eventlog.Store,
     "Session": Session,
+    "ContextCommands": ContextCommands,
+    "SessionReader": SessionReader,
     "Reply": eventlog.Reply,
     "Call": eventlog.ToolCall,
     "Stream": eventlog.TextStream,
@@ -332,7 +329,7 @@ def test_a_clock_gives_whole_milliseconds() -> None:
             next(times, None)
             with pytest.raises(CallError, match="a clock gives UTC milliseconds as a whole number"):
                 store.create_session()
-            store.clock = lambda: 1_700_000_000_000
+            store.host.clock = lambda: 1_700_000_000_000
 
 
 def test_ids_are_texts() -> None:
@@ -361,18 +358,18 @@ def test_an_id_of_any_length_gives_a_short_error() -> None:
             lambda: store.info(long),
             lambda: store.create_session(id=long),
             lambda: store.create_session(parent=long),
-            lambda: made.find(long),
+            lambda: made.reader.find(long),
             lambda: made.remove_message(long),
             lambda: made.remove_part(long),
             lambda: made.edit_part(long, "x"),
             lambda: made.redact(long),
             lambda: made.unpin(long),
             lambda: made.pin(part=long),
-            lambda: made.prune([long]),
-            lambda: made.unprune([long]),
+            lambda: made.context.prune([long]),
+            lambda: made.context.unprune([long]),
             lambda: made.rollback(before=long),
             lambda: made.user("x", id=long),
-            lambda: made.promote(long),
+            lambda: made.context.promote(long),
             lambda: projections.preset(long),
             lambda: ContextWindow(made, long),
             lambda: store.erase("s", forks=cast("Any", long)),

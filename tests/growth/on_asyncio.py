@@ -82,13 +82,13 @@ ASYNCIO: Table = {
     "AsyncReply.end": constant(lambda at, held: at.awaited(held[0].end(held[1])), _text),
     "AsyncReply.fail": constant(lambda at, held: at.awaited(held[0].fail(held[1], "no")), _pending),
     "AsyncReply.finish": constant(lambda at, reply: at.awaited(reply.finish()), _reply),
-    "AsyncReply.reasoning": constant(lambda _, reply: reply.reasoning(), _reply),
-    "AsyncReply.run": constant(lambda at, held: at.awaited(held[0].run(held[1], "{}")), _pending),
+    "AsyncReply.stream_reasoning": constant(lambda _, reply: reply.stream_reasoning(), _reply),
+    "AsyncReply.start": constant(lambda at, held: at.awaited(held[0].run(held[1], "{}")), _pending),
     "AsyncReply.succeed": constant(
         lambda at, held: (at.awaited(held[0].run(held[1], "{}")), at.awaited(held[0].succeed(held[1], "done"))),
         _pending,
     ),
-    "AsyncReply.text": constant(lambda _, reply: reply.text(), _reply),
+    "AsyncReply.stream_text": constant(lambda _, reply: reply.stream_text(), _reply),
     "AsyncReply.tool": constant(lambda at, reply: at.awaited(reply.tool("bash", call_id=at.name("c"))), _reply),
     "AsyncSubscription, the newest 50 events": constant(lambda at, _: at.awaited(_newest(at))),
     "AsyncContextWindow.begin": constant(

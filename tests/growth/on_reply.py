@@ -59,7 +59,7 @@ def _running(at: Place) -> Generator[ToolCall]:
 
 @contextmanager
 def _pipeline(at: Place) -> Generator[Pipeline]:
-    with at.long.collecting() as pipeline:
+    with at.long.executor.collecting() as pipeline:
         at.long.rename("one")
         yield pipeline
     pipeline.commit()
@@ -84,21 +84,21 @@ REPLY: Table = {
     "Reply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),
     "Reply.is_open": constant(lambda _, reply: reply.is_open, _reply),
     "Reply.part": constant(lambda _, reply: reply.part(Patch("hash", ())), _reply),
-    "Reply.reasoning": constant(lambda _, reply: reply.reasoning(), _reply),
-    "Reply.say": constant(lambda _, reply: reply.say("an answer"), _reply),
+    "Reply.stream_reasoning": constant(lambda _, reply: reply.stream_reasoning(), _reply),
+    "Reply.add_text": constant(lambda _, reply: reply.add_text("an answer"), _reply),
     "Reply.step": constant(lambda _, reply: reply.step(), _reply),
-    "Reply.text": constant(lambda _, reply: reply.text(), _reply),
+    "Reply.stream_text": constant(lambda _, reply: reply.stream_text(), _reply),
     "Reply.tool": constant(lambda at, reply: reply.tool("bash", call_id=at.name("c")), _reply),
-    "Call.fail": constant(lambda _, call: call.fail("no"), _running),
-    "Call.input": constant(lambda _, call: call.input("{"), _pending),
-    "Call.output": constant(lambda _, call: call.output("some"), _running),
-    "Call.progress": constant(lambda _, call: call.progress("half done"), _running),
-    "Call.run": constant(lambda _, call: call.run("{}"), _pending),
-    "Call.succeed": constant(lambda _, call: call.succeed("done"), _running),
-    "Stream.append": constant(_deltas, _text),
-    "Stream.close": constant(lambda _, text: text.close(), _text),
-    "Stream.end": constant(lambda _, text: text.end(), _text),
-    "Stream.is_open": constant(lambda _, text: text.is_open, _text),
+    "ToolCall.fail": constant(lambda _, call: call.fail("no"), _running),
+    "ToolCall.stream_input": constant(lambda _, call: call.stream_input("{"), _pending),
+    "ToolCall.stream_output": constant(lambda _, call: call.stream_output("some"), _running),
+    "ToolCall.progress": constant(lambda _, call: call.progress("half done"), _running),
+    "ToolCall.start": constant(lambda _, call: call.start("{}"), _pending),
+    "ToolCall.succeed": constant(lambda _, call: call.succeed("done"), _running),
+    "TextStream.append": constant(_deltas, _text),
+    "TextStream.close": constant(lambda _, text: text.close(), _text),
+    "TextStream.end": constant(lambda _, text: text.end(), _text),
+    "TextStream.is_open": constant(lambda _, text: text.is_open, _text),
     "Pipeline.commit": constant(lambda _, pipeline: pipeline.commit(), _pipeline),
     "Pipeline.is_open": constant(lambda _, pipeline: pipeline.is_open, _pipeline),
     "Pipeline.committed": constant(lambda at, pipeline: at.awaited(pipeline.committed()), _pipeline),

@@ -11,6 +11,7 @@ from eventlog.codec.batch import encode
 from eventlog.importers import Report, import_file
 from eventlog.importers.common.importer import Piece
 from eventlog.integrity.fork_anchor import portable
+from eventlog.store import begin_session
 from eventlog.values import (
     File,
     Source,
@@ -53,7 +54,7 @@ def put(store: Store, piece: Piece) -> Session:
     """A session of an importer's events."""
     time, first = piece.items[0]
     assert isinstance(first, ev.SessionStarted)
-    session = store.begin(first, id=piece.session, time=time)  # whether its parent is there or not
+    session = begin_session(store, first, id=piece.session, time=time)  # whether its parent is there or not
     session.append(piece.items[1:], bodies=piece.bodies)
     return session
 

@@ -25,7 +25,7 @@ __all__ = ["message_said", "part_said"]
 
 def part_said(session: Session, part: str) -> TranscriptPart:
     """A part as it was said, whole; `NotFoundError` if the session has none of this id that counts now."""
-    with session.deciding() as state:
+    with session.reader.deciding() as state:
         facts = state.part(part)
         message = facts.message
         owner = state.message(message)
@@ -39,7 +39,7 @@ def part_said(session: Session, part: str) -> TranscriptPart:
 
 def message_said(session: Session, message: str) -> TranscriptMessage:
     """A message with all its parts as they were said; `NotFoundError` if the session has none of this id that counts now."""
-    with session.deciding() as state:
+    with session.reader.deciding() as state:
         owner = state.message(message)
         counted = [
             facts
@@ -75,10 +75,10 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _effective(session: Session, wanted: list[tuple[int, int]]) -> Iterator[Span]:
     """The events of these versions, without what rollbacks hid."""
-    effective = session.effective_ranges()
+    effective = session.reader.effective_ranges()
     starts = [first for first, _ in effective]
     for first, last in wanted:
-        for span in session.spans(first - 1, last):
+        for span in session.reader.spans(first - 1, last):
             if isinstance(span.item, LASTING):
                 yield span
                 continue

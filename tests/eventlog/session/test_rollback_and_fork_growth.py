@@ -129,7 +129,7 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
             writing(session, messages)
         with engine.open() as store:
             counts, values = events_read(store.log), derived_reads(store.log)
-            assert store.session(str(messages)).state().last_message
+            assert store.session(str(messages)).reader.state().last_message
             assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
             assert not [key for key in values if PACKED.encode() in key]
 

@@ -66,12 +66,12 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
     """Promise 1: a delta that goes in while the buffer is emptied is flushed as well, with no later one to push it."""
     session = store.create_session()
-    writer = session.writer
-    store.flush_interval = 0.002
+    writer = session.executor.writer
+    store.host.flusher.interval = 0.002
     with session.assistant() as reply:
         text = reply.stream_text()
         session.flush()
-        tick = store.clock
+        tick = store.host.clock
 
         def flushed_meanwhile() -> int:
             writer.flush()  # as the flusher would, between the check and the delta
@@ -81,7 +81,7 @@ def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> No
         text.append("lost?")
         position = store.log.last_position()
         assert store.log.wait_beyond(position, 5.0) or said(session)
-        assert writer.log.head(session.id).version == session.state().version  # type: ignore[union-attr]  # it is there
+        assert writer.log.head(session.id).version == session.reader.state().version  # type: ignore[union-attr]  # it is there
         assert not writer.buffer
         reply.finish()
 
@@ -113,12 +113,12 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     """Promise 1: a full buffer blocks the producer until it is committed; it never drops and never grows beyond its bound."""
     store = engine.open(flush_interval=60.0)
     session = store.create_session()
-    session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 16
+    session.executor.writer.buffer.capacity = session.executor.writer.buffer.limit = 3 * 16
     with session.assistant() as reply:
         text = reply.stream_text()
         for number in range(100):
             text.append(f"{number},")
-            assert len(session.writer.buffer) <= 3 * 16
+            assert len(session.executor.writer.buffer) <= 3 * 16
         assert store.log.head(session.id).version >= 80  # type: ignore[union-attr]  # it is there
         reply.finish()
     assert said(session) == {text.id: "".join(f"{number}," for number in range(100))}

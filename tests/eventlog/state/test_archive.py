@@ -279,12 +279,12 @@ def test_readers_need_no_lock() -> None:
     missing: list[str] = []
     with eventlog.open("memory:") as store:
         session = store.create_session()
-        known = [session.user(f"{number}", id=new_id("m_")) and session.state().last_message for number in range(40)]
+        known = [session.user(f"{number}", id=new_id("m_")) and session.reader.state().last_message for number in range(40)]
         done = False
 
         def read() -> None:
             while not done:
-                state = session.state()
+                state = session.reader.state()
                 missing.extend(name for name in known if state.messages.get(name) is None)
 
         threads = [Thread(target=read) for _ in range(2)]
@@ -308,8 +308,8 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
     with eventlog.open(tmp_path) as store:
         session = store.create_session(id="s")
         session.append(events)
-        session.acquire()
-        session.release()
+        session.executor.acquire()
+        session.executor.release()
         (key,) = store.log.derived_keys(b"checkpoint\0" + PACKED.encode())
         value = store.log.get_derived(key)
         assert value is not None
@@ -320,20 +320,20 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
         session = store.session("s")
         session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
         assert key not in wanted
-        assert session.state().last_user() == "x"
-        facts = session.state().part("a3:call")
+        assert session.reader.state().last_user() == "x"
+        facts = session.reader.state().part("a3:call")
         assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
         assert key in wanted
         with pytest.raises(AlreadyExistsError):
             session.user("again", id="u3")
         version = session.version
         session.rollback(before="a3")
-        assert session.state().last_user() == "u3"
+        assert session.reader.state().last_user() == "u3"
         session.rollback(version)
-        assert session.state().last_user() == "x"
+        assert session.reader.state().last_user() == "x"
         whole = State()
-        fold_spans(store.log, session.ancestry(), whole, session.version)
-        assert session.state().canonical() == whole.canonical()
+        fold_spans(store.log, session.reader.ancestry(), whole, session.version)
+        assert session.reader.state().canonical() == whole.canonical()
 
 
 @pytest.mark.promise(7)
@@ -371,22 +371,22 @@ def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
     with eventlog.open(tmp_path, checkpoint_events=300) as store:
         session = store.create_session(id="s")
         turns = 0
-        while turns < 600 or len(session.state().pieces) < 3:
+        while turns < 600 or len(session.reader.state().pieces) < 3:
             session.append([(0, event) for number in range(turns, turns + 20) for event in turn(number)])
             turns += 20
-        pieces = session.state().pieces
+        pieces = session.reader.state().pieces
         key = next(key for key in store.log.derived_keys(prefix) if key.endswith(pieces[lost][0].to_bytes(8, "big")))
         store.log.put_derived([(key, None)])
     for again in range(2):
         with eventlog.open(tmp_path, checkpoint_events=300) as store:
             session = store.session("s")
-            facts = session.state().part("a3:call")
-            assert bool(session.state().pieces) is bool(again)  # those of which one is lost are used no more
+            facts = session.reader.state().part("a3:call")
+            assert bool(session.reader.state().pieces) is bool(again)  # those of which one is lost are used no more
             assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
             whole = State()
-            fold_spans(store.log, session.ancestry(), whole, session.version)
-            assert session.state().canonical() == whole.canonical()
+            fold_spans(store.log, session.reader.ancestry(), whole, session.version)
+            assert session.reader.state().canonical() == whole.canonical()
             if not again:
                 session.append([(0, event) for number in range(turns, turns + 40) for event in turn(number)])
                 session.append([(0, ev.Custom("n", "{}"))])
-                assert session.state().pieces[0][0] > pieces[-1][0]
+                assert session.reader.state().pieces[0][0] > pieces[-1][0]

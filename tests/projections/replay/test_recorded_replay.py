@@ -42,8 +42,8 @@ class Until:
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
-        self._stretches = list(session.stretches())
-        self._history = session.state().history
+        self._stretches = list(session.reader.stretches())
+        self._history = session.reader.state().history
         self.version = 0
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:

@@ -841,13 +841,13 @@ def test_checkpoint_of_a_session_is_used() -> None:
         saved = session.version
         session.user("after")
         read: list[int] = []
-        stretches = session.stretches
+        stretches = session.reader.stretches
 
         def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
             read.append(after)
             return stretches(after, upto)
 
-        session.stretches = watched  # type: ignore[method-assign]  # to see what is read
+        session.reader.stretches = watched  # type: ignore[method-assign]  # to see what is read
         assert len(ModelView.of(session)) == 31
         assert read == [saved]
 
@@ -899,13 +899,13 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         LiveView(session).save()  # too new for the fork
         fork.user("in the fork")
         read: list[int] = []
-        stretches = fork.stretches
+        stretches = fork.reader.stretches
 
         def watched(after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
             read.append(after)
             return stretches(after, upto)
 
-        fork.stretches = watched  # type: ignore[method-assign]  # to see what is read
+        fork.reader.stretches = watched  # type: ignore[method-assign]  # to see what is read
         view = ModelView.of(fork)
         assert read == [saved]
         assert len(view) == 32
@@ -919,7 +919,7 @@ def test_redaction_counts_at_every_version() -> None:
         session = store.create_session()
         session.user("the password is hunter2")
         version = session.version
-        part = next(iter(session.state().parts))
+        part = next(iter(session.reader.state().parts))
         session.append([(1, ev.PartRedacted(part))])
         for at in (None, version):
             assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]

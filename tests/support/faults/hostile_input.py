@@ -201,7 +201,7 @@ def corpus(target: str, data: Path) -> list[bytes]:
         if target == "kept":
             fork = session.fork(id="f")
             chunk = b"".join(encode_chunk("s", list(store.log.read("s"))))
-            first = next(iter(fork.spans(after=session.version))).item
+            first = next(iter(fork.reader.spans(after=session.version))).item
             assert isinstance(first, SessionForked)
             meta = struct.pack("=8xHH4xII8x8xI44x48xQQ", 0, 8, 0xBEEFC0DE, 1, 4096, 3, 2)
             row = msgspec.msgpack.encode((1, [("s", 3, 2, bytes(32))]))
@@ -211,4 +211,4 @@ def corpus(target: str, data: Path) -> list[bytes]:
         made = bytearray()
         frames.encode_records([record], made)
         frames.seal(made, bytes(8), 0, 1, frames.FILE_HEADER_BYTES)
-        return [*payloads, *bodies, *session.state().encode(), bytes(made), frames.pack_file_header(1, bytes(8), 0)]
+        return [*payloads, *bodies, *session.reader.state().encode(), bytes(made), frames.pack_file_header(1, bytes(8), 0)]

@@ -1,0 +1,96 @@
+"""The handles of a store: at most one per session, made when first asked for, collected when unused."""
+
+from __future__ import annotations
+
+import weakref
+from threading import RLock
+
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog import ids
+from eventlog.append.writer import SessionWriter
+from eventlog.errors import AlreadyExistsError
+from eventlog.history.lineage import END, Stream
+from eventlog.history.streams import head_of
+from eventlog.integrity.fork_anchor import prefix_head
+from eventlog.session.host import Host
+from eventlog.session.session import Session, Sessions
+from eventlog.state.committed import CommittedState
+from eventlog.state.state import State
+from eventlog.validation import require
+
+__all__ = ["SessionRegistry"]
+
+
+class SessionRegistry:
+    """The handles of one store, by the id of their session.  Safe across threads."""
+
+    def __init__(self, host: Host) -> None:
+        self.lock = RLock()
+        self._host = host
+        self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
+
+    def get(self, store: Sessions, id: str) -> Session:
+        """The handle of a session; `NotFoundError` if there is none of this id."""
+        require(str, id, "an id is a str")
+        with self.lock:
+            handle = self._sessions.get(id)
+            if handle is None:
+                head_of(self._host.log, id)
+                handle = self._sessions[id] = Session(store, id, self._writer(id))
+            return handle
+
+    def begin(
+        self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
+    ) -> Session:
+        """Begin a session with its first event; the head of a fork's parent goes into that event."""
+        host = self._host
+        if id is not None:
+            require(str, id, "an id is a str")
+        session = ids.check_id("session", id or host.new_id("ses_"))
+        streams: list[Stream] = []
+        state = State()
+        if isinstance(first, ev.SessionForked):
+            streams, state = self.get(store, first.parent).reader.inherited(first.at)
+            first = replace(first, parent_head=prefix_head(host.log, streams, first.at))
+        writer = self._writer(session)
+        base = state.version
+        writer.committed.begin([*streams, Stream(session, base + 1, END)], state)
+        try:
+            writer.commit([(host.clock() if time is None else time, first)], creates_at=base)
+        except AlreadyExistsError:
+            head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
+            raise
+        with self.lock:
+            handle = self._sessions.get(session)  # another thread may have asked for it already
+            if handle is None:
+                handle = self._sessions[session] = Session(store, session, writer)
+            return handle
+
+    def evict(self, session: str) -> None:
+        """Drop the handle of an erased session."""
+        with self.lock:
+            self._sessions.pop(session, None)
+
+    def writers(self) -> list[SessionWriter]:
+        """The writers of all handles, and those with accepted events whose handle is collected."""
+        writers = (session.executor.writer for session in list(self._sessions.values()))
+        return list(dict.fromkeys((*writers, *self._host.flusher.writers())))
+
+    def fork_off(self) -> None:
+        """Close in a forked child process: the store and its handles belong to the parent.
+
+        Locks are replaced, as another thread of the parent may have held them.
+        """
+        self._host.fork_off()
+        self.lock = RLock()
+        for session in list(self._sessions.values()):
+            session.executor.leases.fork_off()
+        for writer in self.writers():
+            writer.fork_off()
+
+    def _writer(self, session: str) -> SessionWriter:
+        host = self._host
+        committed = CommittedState(host.log, session, host.checkpoint_events)
+        return SessionWriter(committed, host.flusher.wake, host.counted)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
 from threading import local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog import events as ev
 from eventlog.append.pipeline import Pipeline
@@ -29,12 +29,23 @@ if TYPE_CHECKING:
 __all__ = ["Executor"]
 
 
-class Executor:
-    """Runs the commands of one session; the session's handle, replies and streams share it."""
+class HostingStore(Protocol):
+    """A store, as far as an executor holds it."""
 
-    def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
+    host: Host
+
+
+class Executor:
+    """Runs the commands of one session; the session's handle, replies and streams share it.
+
+    While one of them is in use, neither the executor nor its store is collected.
+    """
+
+    def __init__(self, store: HostingStore, session: str, writer: SessionWriter) -> None:
+        host = store.host
         self.id = session
         self.host = host
+        self._store = store
         self.writer = writer
         self.reader = SessionReader(host, session, writer)
         self.leases = LeaseKeeper(host, session, writer)

@@ -14,6 +14,7 @@ from eventlog.errors import AlreadyExistsError
 from eventlog.history.lineage import END, Stream
 from eventlog.history.streams import head_of
 from eventlog.integrity.fork_anchor import prefix_head
+from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.session import Session, Sessions
 from eventlog.state.committed import CommittedState
@@ -30,16 +31,27 @@ class SessionRegistry:
         self.lock = RLock()
         self._host = host
         self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
+        self._executors: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
+        """One per session: a reply may outlive the handle it came from."""
 
     def get(self, store: Sessions, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
         require(str, id, "an id is a str")
+        return self._handle(store, id, None)
+
+    def _handle(self, store: Sessions, id: str, writer: SessionWriter | None) -> Session:
+        """The handle of a session, made with `writer` if that has just begun the session."""
         with self.lock:
-            handle = self._sessions.get(id)
-            if handle is None:
-                head_of(self._host.log, id)
-                handle = self._sessions[id] = Session(store, id, self._writer(id))
-            return handle
+            session = self._sessions.get(id)
+            if session is None:
+                executor = self._executors.get(id)
+                if executor is None:
+                    if writer is None:
+                        head_of(self._host.log, id)
+                        writer = self._writer(id)
+                    executor = self._executors[id] = Executor(store, id, writer)
+                session = self._sessions[id] = Session(store, executor)
+            return session
 
     def begin(
         self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
@@ -62,20 +74,17 @@ class SessionRegistry:
         except AlreadyExistsError:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise
-        with self.lock:
-            handle = self._sessions.get(session)  # another thread may have asked for it already
-            if handle is None:
-                handle = self._sessions[session] = Session(store, session, writer)
-            return handle
+        return self._handle(store, session, writer)  # another thread may have asked for it already
 
     def evict(self, session: str) -> None:
         """Drop the handle of an erased session."""
         with self.lock:
             self._sessions.pop(session, None)
+            self._executors.pop(session, None)
 
     def writers(self) -> list[SessionWriter]:
         """The writers of all handles, and those with accepted events whose handle is collected."""
-        writers = (session.executor.writer for session in list(self._sessions.values()))
+        writers = (executor.writer for executor in list(self._executors.values()))
         return list(dict.fromkeys((*writers, *self._host.flusher.writers())))
 
     def fork_off(self) -> None:
@@ -85,8 +94,8 @@ class SessionRegistry:
         """
         self._host.fork_off()
         self.lock = RLock()
-        for session in list(self._sessions.values()):
-            session.executor.leases.fork_off()
+        for executor in list(self._executors.values()):
+            executor.leases.fork_off()
         for writer in self.writers():
             writer.fork_off()
 

@@ -29,7 +29,6 @@ from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, 
 
 if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
-    from eventlog.append.writer import SessionWriter
     from eventlog.codec.decoded import Recorded, Span
     from eventlog.history.catalog import SessionInfo
     from eventlog.integrity.heads import SessionHead, StoreHead
@@ -127,14 +126,14 @@ class Sessions(Protocol):
 class Session:
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
 
-    def __init__(self, store: Sessions, session: str, writer: SessionWriter) -> None:
-        self.id = session
+    def __init__(self, store: Sessions, executor: Executor) -> None:
+        self.id = executor.id
         self.store = store
-        self.executor = Executor(store.host, session, writer)
+        self.executor = executor
         """Runs commands; for code that appends its own events under the lease."""
-        self.reader = self.executor.reader
+        self.reader = executor.reader
         """Reads events with their places, ancestry, and the state commands are decided against."""
-        self.context = ContextCommands(self.executor)
+        self.context = ContextCommands(executor)
         """Commands about what the model sees: promote, prune, compact."""
 
     def __repr__(self) -> str:

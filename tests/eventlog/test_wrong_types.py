@@ -130,8 +130,8 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "ContextCommands": lambda store: session(store).context,
     "SessionReader": lambda store: session(store).reader,
     "Reply": opened,
-    "Call": lambda store: opened(store).tool("bash", call_id="c"),
-    "Stream": lambda store: opened(store).stream_text(),
+    "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
+    "TextStream": lambda store: opened(store).stream_text(),
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
     "Transcript": lambda store: projections.Transcript(session(store)),
@@ -146,8 +146,8 @@ KINDS: dict[str, type] = {
     "ContextCommands": ContextCommands,
     "SessionReader": SessionReader,
     "Reply": eventlog.Reply,
-    "Call": eventlog.ToolCall,
-    "Stream": eventlog.TextStream,
+    "ToolCall": eventlog.ToolCall,
+    "TextStream": eventlog.TextStream,
     "ModelView": ModelView,
     "LiveView": LiveView,
     "Transcript": projections.Transcript,
@@ -231,8 +231,8 @@ def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, 
             found[name] = session(store)
         elif kind == "ContextWindow":
             found[name] = ContextWindow(session(store))
-        elif kind in {"Reply", "Call", "Stream"}:
-            found[name] = {"Reply": opened, "Call": THINGS["Call"], "Stream": THINGS["Stream"]}[kind](store)
+        elif kind in {"Reply", "ToolCall", "TextStream"}:
+            found[name] = THINGS[kind](store)
         elif kind.startswith("Callable"):
             found[name] = str
         elif name in PATHS:

@@ -83,9 +83,9 @@ ASYNCIO: Table = {
     "AsyncReply.fail": constant(lambda at, held: at.awaited(held[0].fail(held[1], "no")), _pending),
     "AsyncReply.finish": constant(lambda at, reply: at.awaited(reply.finish()), _reply),
     "AsyncReply.stream_reasoning": constant(lambda _, reply: reply.stream_reasoning(), _reply),
-    "AsyncReply.start": constant(lambda at, held: at.awaited(held[0].run(held[1], "{}")), _pending),
+    "AsyncReply.start": constant(lambda at, held: at.awaited(held[0].start(held[1], "{}")), _pending),
     "AsyncReply.succeed": constant(
-        lambda at, held: (at.awaited(held[0].run(held[1], "{}")), at.awaited(held[0].succeed(held[1], "done"))),
+        lambda at, held: (at.awaited(held[0].start(held[1], "{}")), at.awaited(held[0].succeed(held[1], "done"))),
         _pending,
     ),
     "AsyncReply.stream_text": constant(lambda _, reply: reply.stream_text(), _reply),
@@ -98,7 +98,7 @@ ASYNCIO: Table = {
         lambda at, window: at.awaited(AsyncContextWindow(window).compact()), a_window
     ),
     "AsyncContextWindow.finish": constant(
-        lambda at, held: (held[0].run(held[1], _done), at.awaited(AsyncContextWindow(held[0]).finish())),
+        lambda at, held: (held[0].start(held[1], _done), at.awaited(AsyncContextWindow(held[0]).finish())),
         a_call,
     ),
     "AsyncContextWindow.next_step": constant(

@@ -161,7 +161,7 @@ class Backlog:
             return
         committed = self.committed
         committed.certain, committed.entry = sent.last, sent.entry
-        committed.state.settle(sent.last)
+        committed.state.commit_to(sent.last)
         if self.followed:
             self.landed.append(sent)
         self.sent = None  # last: an interrupt before it only has all this done again

@@ -167,7 +167,7 @@ class SessionReader:
         ]
         state, _ = restore(self._host.log, streams, at)
         state.started = 0
-        state.settle(state.version)
+        state.commit_to(state.version)
         return streams, state
 
     def _see_own(self) -> None:

@@ -49,7 +49,7 @@ def _close_message(state: State, message: str) -> None:
 
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
-    state.change(state.warm_messages.get(event.message) or state.messages[event.message], "changes", "finished")
+    state.change(state.hot_messages.get(event.message) or state.messages[event.message], "changes", "finished")
     _close_message(state, event.message)
     if state.interrupt_pending():
         state.add(state.interrupts, "answered")
@@ -75,39 +75,39 @@ _BIRTHS: dict[type[PartKind], tuple[str, str]] = {
 def _part(state: State, event: ev.PartStarted) -> None:
     born = event.kind
     kind, first = _BIRTHS.get(type(born), ("other", "ended"))
-    if kind == "text" and (state.warm_messages.get(event.message) or state.messages[event.message]).user:
+    if kind == "text" and (state.hot_messages.get(event.message) or state.messages[event.message]).user:
         first = "ended"
     call = born.call if isinstance(born, Tool) else ""
     state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
 
 
 def _ended(state: State, event: ev.PartEnded) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "ended")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "ended")
 
 
 def _edited(state: State, event: ev.PartEdited | ev.PartRedacted) -> None:
     state.change(
-        state.warm_parts.get(event.part) or state.parts[event.part],
+        state.hot_parts.get(event.part) or state.parts[event.part],
         "edits",
         "edited" if isinstance(event, ev.PartEdited) else "redacted",
     )
 
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "removed")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "removed")
 
 
 def _running(state: State, event: ev.ToolRunning) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "running")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "running")
 
 
 def _completed(state: State, event: ev.ToolCompleted) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "completed")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "completed")
 
 
 def _failed(state: State, event: ev.ToolFailed) -> None:
     state.change(
-        state.warm_parts.get(event.part) or state.parts[event.part],
+        state.hot_parts.get(event.part) or state.parts[event.part],
         "changes",
         "interrupted" if event.interrupted else "failed",
     )

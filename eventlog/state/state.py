@@ -1,89 +1,41 @@
 """What a session holds, as far as a command must know it to be accepted: no texts, no I/O, no clock.
 
-Facts are stamped with the version that made them and hold while that version is effective, so a rollback changes
-no fact, only `history`, and a redo brings everything back by itself.  Because facts are only ever added, the newest
-ones can be taken back (`retract`): that is how a handle may decide ahead of its commits.
+A fact carries the version that made it and holds while that version is effective.  So a rollback changes no
+fact, only `history`, and a redo brings everything back.  Facts are only added, so the newest can be taken
+back (`retract`): this lets a handle decide before earlier appends are committed.
 
-A long session has millions of facts that hardly anything asks for.  So only the newest messages are objects; those that
-are over lie packed (`archive.py`) and come back when an event or a reader speaks of them.  Nobody sees the difference.  A checkpoint
-has them apart, too (`stored.py`), so that opening a session costs the same whatever the length of its history.
-
-Which event may follow is `rules.py`, how an event changes the facts is `evolve.py`; what the model sees is the business of
-`projections`.
+Facts of messages and parts lie in `fact_store.py`; a checkpoint of the state is `stored.py`.  Which event may
+follow is `rules.py`; how an event changes the facts is `evolve.py`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from threading import RLock
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.history.lineage import History
-from eventlog.state.archive import FactArchive
+from eventlog.state.fact_store import FactStore
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
-from eventlog.state.stored import ArchivedFacts, ArchiveSummary, Piece, StoredState, digest_of, plain_of
-from eventlog.state.version_log import Entry, VersionLog
+from eventlog.state.version_log import VersionLog
 from eventlog.values import INTERRUPTED, MessageError
 
 __all__ = ["MessageFacts", "PartFacts", "State"]
-
-WARM = 64
-"""Messages that are never packed: the newest."""
-CHUNK = 32
-"""Messages that are packed together, and how many more than `WARM` there are before that happens."""
-
-F = TypeVar("F")
-
-
-class Facts(Mapping[str, F]):
-    """The facts of all messages, or of all parts, by id, whether they lie packed or not."""
-
-    __slots__ = ("_all", "_find", "_warm")
-
-    def __init__(
-        self, warm: dict[str, F], find: Callable[[str], F | None], every: Callable[[], Iterator[tuple[str, F]]]
-    ) -> None:
-        self._warm = warm
-        self._find = find
-        self._all = every
-
-    def __getitem__(self, key: str) -> F:
-        found = self._warm.get(key)
-        if found is None:
-            found = self._find(key)
-        if found is None:
-            raise KeyError(key)
-        return found
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._warm or (isinstance(key, str) and self._find(key) is not None)
-
-    def __iter__(self) -> Iterator[str]:
-        """Unpacks everything, bit by bit: for tests and tools."""
-        return (key for key, _ in self._all())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self._all())
 
 
 class State:
     """What a session holds, as far as commands need to know."""
 
     __slots__ = (
-        "_lock",
-        "_pack_at",
-        "_packed",
-        "_thawed",
         "archived",
         "compactions",
         "erased",
+        "facts",
         "history",
+        "hot_messages",
+        "hot_parts",
         "interrupts",
         "last_message",
         "messages",
@@ -95,8 +47,6 @@ class State:
         "undo",
         "users",
         "version",
-        "warm_messages",
-        "warm_parts",
     )
 
     def __init__(self) -> None:
@@ -117,26 +67,20 @@ class State:
         """Interrupt requests, and what answered them."""
         self.history = History()
         self.undo: list[tuple[Any, ...]] = []
-        """(version, function, its arguments) that take back the newest facts, oldest first; cut by `settle`."""
-        self.pieces: tuple[Piece, ...] = ()
-        """Where what is packed is kept, as far as it is."""
-        self.warm_messages: dict[str, MessageFacts] = {}
-        self.warm_parts: dict[str, PartFacts] = {}
-        """The parts of the warm messages, and no others."""
-        self._packed = FactArchive()
-        self._lock = RLock()
-        """Held to pack, and to look into what is packed: readers have no other lock."""
-        self._pack_at = WARM + CHUNK
-        self._thawed: dict[str, int] = {}
-
-        self.messages: Facts[MessageFacts] = Facts(self.warm_messages, self._thawed_message, self._all_messages)
-        self.parts: Facts[PartFacts] = Facts(self.warm_parts, self._thawed_part, self._all_parts)
+        """(version, function, its arguments) that take back the newest facts, oldest first; cut by `commit_to`."""
+        self.pieces: tuple[tuple[int, bytes], ...] = ()
+        """Version and digest of each stored piece of the archive (`stored.py`), the oldest first."""
+        self.facts = FactStore()
+        self.hot_messages = self.facts.hot_messages
+        self.hot_parts = self.facts.hot_parts
+        self.messages = self.facts.messages
+        self.parts = self.facts.parts
 
     # -- questions ---------------------------------------------------------------------------
 
     def message(self, message: str) -> MessageFacts:
         """The facts of an effective message that was not removed; `NotFoundError` otherwise."""
-        facts = self.warm_messages.get(message) or self._thawed_message(message)
+        facts = self.hot_messages.get(message) or self.facts.archived_message(message)
         if (
             facts is None
             or not (facts.added >= self.history.starts[-1] or self.history.holds(facts.added))
@@ -147,7 +91,7 @@ class State:
 
     def part(self, part: str) -> PartFacts:
         """The facts of an effective part that was not removed; `NotFoundError` otherwise."""
-        facts = self.warm_parts.get(part) or self._thawed_part(part)
+        facts = self.hot_parts.get(part) or self.facts.archived_part(part)
         if (
             facts is None
             or not (facts.added >= self.history.starts[-1] or self.history.holds(facts.added))
@@ -158,15 +102,15 @@ class State:
 
     def has_message(self, message: str) -> bool:
         """Whether a message was ever added under this id, effective or not."""
-        if message in self.warm_messages:
+        if message in self.hot_messages:
             return True
-        return message <= self._packed.greatest_message and self._thawed_message(message) is not None
+        return message <= self.facts.archive.greatest_message and self.facts.archived_message(message) is not None
 
     def has_part(self, part: str) -> bool:
         """Whether a part was ever added under this id, effective or not."""
-        if part in self.warm_parts:
+        if part in self.hot_parts:
             return True
-        return part <= self._packed.greatest_part and self._thawed_part(part) is not None
+        return part <= self.facts.archive.greatest_part and self.facts.archived_part(part) is not None
 
     def status(self, facts: PartFacts) -> str:
         """A part's state now."""
@@ -289,18 +233,21 @@ class State:
         """Take in `count` deltas: they change no fact."""
         self.version += count
 
-    def settle(self, version: int) -> None:
-        """Versions up to `version` are committed: they will not be taken back."""
+    def commit_to(self, version: int) -> None:
+        """Drop the undo log up to `version`, which is committed; archive older messages if there are many."""
         undo = self.undo
         if not undo or undo[-1][0] <= version:
             undo.clear()
         else:
             del undo[: next(index for index, entry in enumerate(undo) if entry[0] > version)]
-        if len(self.warm_messages) >= self._pack_at:
-            self._pack(version)
+        if len(self.hot_messages) >= self.facts.archive_at:
+            self.opens.pack(version)
+            self.users.pack(version)
+            staying = {*self.open_messages(), self.last_message}
+            self.facts.archive_older(staying, version if undo else None)
 
     def retract(self, version: int) -> None:
-        """Take back every event after `version`; none of them may be settled."""
+        """Take back every event after `version`; none of them may be committed."""
         undo = self.undo
         while undo and undo[-1][0] > version:
             entry = undo.pop()
@@ -330,185 +277,16 @@ class State:
 
     def insert_message(self, message: str, facts: MessageFacts) -> None:
         """Insert a new message, which is the last now."""
-        self.warm_messages[message] = facts
-        self.undo.append((self.version, _take_back, self.warm_messages, message, self, self.last_message))
+        self.hot_messages[message] = facts
+        self.undo.append((self.version, _take_back, self.hot_messages, message, self, self.last_message))
         self.last_message = message
 
     def insert_part(self, part: str, facts: PartFacts) -> None:
         """Insert a new part, the last of its message."""
-        message = self.warm_messages.get(facts.message)
+        message = self.hot_messages.get(facts.message)
         parts = self.messages[facts.message].parts if message is None else message.parts
-        parts[part] = self.warm_parts[part] = facts
-        self.undo.append((self.version, _take_out, part, parts, self.warm_parts))
-
-    # -- stored ----------------------------------------------------------------------------------
-
-    def encode(self, *, whole: bool = True) -> tuple[bytes, bytes]:
-        """The state as a checkpoint has it, and the piece to keep beside it (b"" if there is none), to be told of by `keep`.
-
-        The piece has all that is packed (`whole`, which reads what was not read yet), or what no other piece has.  Without the way
-        back, so all of it must be committed.
-        """
-        with self._lock:
-            opens, users, packed = self.opens, self.users, self._packed
-            warm = list(self.warm_messages.items())
-            if not (packed or opens.begins or users.begins):
-                return self._encode(opens.recent, users.recent, warm, None), b""
-            if whole:
-                below = ArchivedFacts(packed.stored(), opens.packed(), users.packed())
-            else:
-                below = ArchivedFacts(packed.added(), opens.added(), users.added())
-            piece = msgspec.msgpack.encode(below) if whole or below.packed.chunks or below.opens or below.users else b""
-            pieces = list(self._pieces_with(piece, whole=whole))
-            known = ArchiveSummary(packed.greatest_message, packed.greatest_part, opens.begins, users.begins, pieces)
-            return self._encode(opens.recent, users.recent, warm, known), piece
-
-    def keep(self, piece: bytes, *, whole: bool) -> None:
-        """What `encode` gave is kept."""
-        with self._lock:
-            self.pieces = self._pieces_with(piece, whole=whole)
-            for packed in (self._packed, self.opens, self.users):
-                packed.keep()
-
-    def _pieces_with(self, piece: bytes, *, whole: bool) -> tuple[Piece, ...]:
-        before = () if whole else self.pieces
-        return (*before, (self.version, digest_of(piece))) if piece else before
-
-    def canonical(self) -> bytes:
-        """The same bytes for every state that holds the same facts, however much of it is packed: for comparing."""
-        messages = sorted(self._all_messages(), key=lambda row: (row[1].added, row[0]))
-        return self._encode(self.opens.whole(), self.users.whole(), messages, None)
-
-    def _encode(
-        self, opens: list[Entry], users: list[Entry], warm: list[tuple[str, MessageFacts]], known: ArchiveSummary | None
-    ) -> bytes:
-        return msgspec.msgpack.encode(
-            StoredState(
-                self.version,
-                self.started,
-                self.archived,
-                self.erased,
-                self.last_message,
-                self.pins,
-                opens,
-                users,
-                self.compactions,
-                self.interrupts,
-                self.history,
-                warm,
-                known,
-            )
-        )
-
-    @staticmethod
-    def decode(data: bytes, find: Callable[[State, Sequence[Piece]], Sequence[ArchivedFacts]]) -> State:
-        """The state that was encoded; `msgspec.MsgspecError` if it is none.
-
-        `find` is asked for what is packed when that is first needed, with this state and the pieces it lies in.
-        """
-        plain = plain_of(data)
-        state = State()
-        state.version, state.started = plain.version, plain.started
-        state.archived, state.erased, state.last_message = plain.archived, plain.erased, plain.last_message
-        state.pins, state.opens, state.users = plain.pins, VersionLog(plain.opens), VersionLog(plain.users)
-        state.compactions, state.interrupts, state.history = plain.compactions, plain.interrupts, plain.history
-        for name, facts in plain.warm:
-            state._warm(name, facts)
-        known = plain.known
-        if known is not None:
-            state.pieces = tuple(known.pieces)
-            load = partial(state._load, find, state.pieces)
-            state._packed.later(load, known.greatest_message, known.greatest_part)
-            state.opens.later(load, known.opens_begin)
-            state.users.later(load, known.users_begin)
-        return state
-
-    def _load(self, find: Callable[[State, Sequence[Piece]], Sequence[ArchivedFacts]], pieces: Sequence[Piece]) -> None:
-        """Read what is packed, unless another thread just did."""
-        with self._lock:
-            if self._packed.is_later:
-                found = find(self, pieces)
-                self._packed.follow(*(piece.packed for piece in found))
-                self.opens.follow([entry for piece in found for entry in piece.opens])
-                self.users.follow([entry for piece in found for entry in piece.users])
-
-    def below(self, other: State) -> ArchivedFacts:
-        """What `other` should have packed, which is of the same history, out of this state: everything but what `other` has of timelines."""
-        packed = FactArchive()
-        rows = list(self._all_messages())
-        for start in range(0, len(rows), CHUNK):
-            packed.add(rows[start : start + CHUNK])
-        return ArchivedFacts(
-            packed.stored(), self.opens.before(other.opens.oldest()), self.users.before(other.users.oldest())
-        )
-
-    # -- packing ---------------------------------------------------------------------------------
-
-    def _pack(self, settled: int) -> None:
-        """Pack the older messages that are closed and whose facts are all of versions up to `settled`."""
-        self.opens.pack(settled)
-        self.users.pack(settled)
-        staying = {*self.open_messages(), self.last_message}
-        all_settled = not self.undo
-        with self._lock:
-            rows: list[tuple[str, MessageFacts]] = []
-            for name, facts in list(self.warm_messages.items())[:-WARM]:
-                if name in staying or not (all_settled or facts.newest() <= settled):
-                    continue
-                if name in self._thawed and facts.newest() == self._thawed[name]:
-                    self._cool(name, facts)
-                    continue
-                rows.append((name, facts))
-                if len(rows) == CHUNK:
-                    self._packed.add(rows)
-                    for row in rows:
-                        self._cool(*row)
-                    rows.clear()
-            self._pack_at = len(self.warm_messages) + CHUNK
-
-    def _cool(self, name: str, facts: MessageFacts) -> None:
-        """Let go of the objects of a message that is packed."""
-        self._thawed.pop(name, None)
-        del self.warm_messages[name]
-        for part in facts.parts:
-            del self.warm_parts[part]
-
-    def _warm(self, name: str, facts: MessageFacts) -> None:
-        self.warm_parts.update(facts.parts)
-        self.warm_messages[name] = facts
-
-    def _thaw(self, key: str) -> None:
-        """Bring back the message that has this id, or whose part has it, if it is packed."""
-        found = self._packed.find(key)
-        if found is not None and found[0] not in self.warm_messages:
-            self._warm(*found)
-            self._thawed[found[0]] = found[1].newest()
-
-    def _thawed_message(self, message: str) -> MessageFacts | None:
-        if not self._packed:
-            return None
-        with self._lock:
-            if message not in self.warm_messages:
-                self._thaw(message)
-            return self.warm_messages.get(message)
-
-    def _thawed_part(self, part: str) -> PartFacts | None:
-        if not self._packed:
-            return None
-        with self._lock:
-            if part not in self.warm_parts:
-                self._thaw(part)
-            return self.warm_parts.get(part)
-
-    def _all_messages(self) -> Iterator[tuple[str, MessageFacts]]:
-        with self._lock:
-            warm = dict(self.warm_messages)
-            yield from (row for row in self._packed if row[0] not in warm)
-        yield from warm.items()
-
-    def _all_parts(self) -> Iterator[tuple[str, PartFacts]]:
-        for _, facts in self._all_messages():
-            yield from facts.parts.items()
+        parts[part] = self.hot_parts[part] = facts
+        self.undo.append((self.version, _take_out, part, parts, self.hot_parts))
 
     def _latest(self, entries: Sequence[tuple[Any, ...]]) -> int | None:
         """Index of the newest effective entry, found range by range: what is hidden may be long."""

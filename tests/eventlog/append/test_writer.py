@@ -29,15 +29,15 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
     session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """Ctrl-C while an outcome is taken in: the next look at the session sees what was committed."""
-    settle = State.settle
+    commit_to = State.commit_to
 
     def interrupted(state: State, version: int) -> None:
         if place == "after":
-            settle(state, version)
+            commit_to(state, version)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "settle", interrupted)
+        patch.setattr(State, "commit_to", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.user("one")
     head = session.store.log.head("s")

@@ -28,6 +28,7 @@ from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import leaf_data, leaf_of
 from eventlog.state.loader import STATE, restore
+from eventlog.state.stored import encode_state
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
@@ -347,7 +348,7 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
         Checkpoints(store.log).forget(transcript, session.reader)
         wrong = restore(store.log, session.reader.ancestry(), 3)[0]
         checkpoint_store.save(
-            store.log, STATE, "a", session.version, wrong.encode()[0], surplus=checkpoint_store.newest(1)
+            store.log, STATE, "a", session.version, encode_state(wrong)[0], surplus=checkpoint_store.newest(1)
         )
         (found,) = verify(store, session="a", deep=True).sessions
         assert found.first_bad == session.version

@@ -14,7 +14,7 @@ from eventlog import events as ev
 from eventlog.log.contract import Commit, Log
 from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
-from eventlog.state.loader import PACKED
+from eventlog.state.loader import ARCHIVE
 from eventlog.store import Store
 from eventlog.values import Patch, Text
 from projections.verify.verify import verify
@@ -131,7 +131,7 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
             counts, values = events_read(store.log), derived_reads(store.log)
             assert store.session(str(messages)).reader.state().last_message
             assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
-            assert not [key for key in values if PACKED.encode() in key]
+            assert not [key for key in values if ARCHIVE.encode() in key]
 
 
 @pytest.mark.promise(14)

@@ -342,7 +342,7 @@ DYING = """
 import eventlog, os, sys
 store = eventlog.open(sys.argv[1])
 session = store.session("talk")
-session.request_compaction(auto=True)
+session.context.request_compaction(auto=True)
 session.user("more")
 session.executor.acquire()
 reply = session.assistant(model="acme/one").__enter__()

@@ -35,7 +35,7 @@ from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
 from eventlog.log.embedded.segments.environment import is_whole
 from eventlog.state.state import State
-from eventlog.state.stored import ArchivedFacts, below_of
+from eventlog.state.stored import ArchivedFacts, decode_archive, decode_state, encode_state
 from eventlog.values import Body, Origin
 from projections.cli.app import run
 from projections.cli.exits import Exit
@@ -67,9 +67,9 @@ def stored(data: bytes) -> None:
     with suppress(DamagedError):
         to_file(Body(bytes(32), 100, 100), data, io.BytesIO())
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        State.decode(data, _unasked)
+        decode_state(data, _unasked)
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        below_of(data, blake2b(data, digest_size=16).digest())
+        decode_archive(data, blake2b(data, digest_size=16).digest())
 
 
 def frame(data: bytes) -> None:
@@ -211,4 +211,4 @@ def corpus(target: str, data: Path) -> list[bytes]:
         made = bytearray()
         frames.encode_records([record], made)
         frames.seal(made, bytes(8), 0, 1, frames.FILE_HEADER_BYTES)
-        return [*payloads, *bodies, *session.reader.state().encode(), bytes(made), frames.pack_file_header(1, bytes(8), 0)]
+        return [*payloads, *bodies, *encode_state(session.reader.state()), bytes(made), frames.pack_file_header(1, bytes(8), 0)]

@@ -1,4 +1,7 @@
-"""Zstandard for large texts: a byte for the method (0 plain, 1 zstandard), then the data; one pair of coders a thread."""
+"""Compression of large texts: a byte for the method (0 plain, 1 zstandard), then data.
+
+Each thread has a pair of coders of its own.
+"""
 
 from __future__ import annotations
 
@@ -32,14 +35,14 @@ def pack(data: bytes) -> bytes:
 
 
 def tightened(packed: bytes) -> bytes:
-    """The smallest packed form of a body: for whoever keeps it where nothing compresses it any more."""
+    """The smallest packed form of a body, for places where it is not compressed again."""
     return pack(packed[1:]) if packed[:1] == PLAIN_MARK else packed
 
 
 def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
-    """The packed form by the method "plain" of a body of at most `most` bytes; `packed` itself of what is larger or is no such body.
+    """Return a body of at most `most` bytes in the form "plain"; others as they are.
 
-    For whoever compresses many bodies together.
+    For a caller that compresses many bodies together.
     """
     if packed[:1] != ZSTANDARD_MARK:
         return packed

@@ -1,8 +1,9 @@
-"""Opening a log: in memory or in a directory, encrypted or not.  The only place where it is decided whether there is encryption.
+"""Open a log: in memory or in a directory, encrypted or not.
 
-An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own key, and what that key is known
-again by.  Copies and repairs have the same note; one that lost it with its `format` has `encryption 1`, and takes any keys.
-A store is encrypted from its beginning or never.  What it costs is loaded when there is a store to encrypt.
+An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own
+key, and a check value of that key. Copies and repairs have the same note; one that lost it with its
+`format` has `encryption 1`, and accepts any keys. A store is encrypted from its beginning or never.
+The encryption modules are loaded when a store needs them.
 """
 
 from __future__ import annotations
@@ -28,19 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["LOST_NOTE", "forget_keys", "may_lose_key", "of_what_is_stored", "open_log", "place_of", "require_keys"]
 
 LOST_NOTE = "1"
-"""What a store notes whose own key is not known any more."""
+"""The note of a store whose own key is not known any more."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""How an address begins, also when `Path` has made one slash of two; a directory that is called so is `./name:/…`."""
+"""Beginning of an address, also when `Path` has made one slash of two; for a directory of such a
+name write `./name:/…`.
+"""
 
 
 def open_log(
     path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None, **options: Any
 ) -> Log:
-    """The log at `path`, made if it is not there; or one in memory: `memory:`.  Other options, for one in a directory, as in `Options`.
+    """Open the log at `path`, made if it is not there, or one in memory: `memory:`.
 
-    With `keys` it is encrypted; see `encryption/keys.py`.  `KeysError` if there is one that is not, or the keys are not its own.
-    An encrypted one that is opened without keys can be looked at from outside: listed, verified, copied.
-    `CallError` for what is no directory's path, such as the address of a server.
+    Other options are those of `Options`, for a directory. With `keys` the log is encrypted
+    (`encryption/keys.py`); `KeysError` if it is not, or the keys are not its own. An encrypted log
+    opened without keys can be listed, verified and copied. `CallError` for a `path` that names no
+    directory, such as the address of a server.
     """
     place = place_of(path)
     if str(place) == "memory:":
@@ -63,7 +67,7 @@ def open_log(
 
 
 def place_of(path: str | os.PathLike[str]) -> Path:
-    """The directory of this path; `CallError` for what is none, such as the address of a server."""
+    """The directory of a path; `CallError` for an address of a server or a wrong type."""
     from pathlib import Path
 
     try:
@@ -74,7 +78,7 @@ def place_of(path: str | os.PathLike[str]) -> Path:
         raise CallError(f"a path is a str or a Path, not {type(path).__name__}")
     scheme = _ADDRESS.match(text)
     if scheme is not None:
-        raise CallError(f"a store is a directory of this machine; {scheme[1]}:// is the address of a server")
+        raise CallError(f"a store is a directory of this machine, not the address of a server ({scheme[1]}://)")
     return Path(text)
 
 
@@ -118,7 +122,7 @@ def _typed(place: Path) -> Generator[None]:
 
 
 def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
-    """Make an encrypted store, unless somebody else makes one meanwhile."""
+    """Make an encrypted store, unless another process makes one meanwhile."""
     from eventlog.log.embedded import directory
     from eventlog.log.embedded.options import Options
 
@@ -133,12 +137,12 @@ def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
 
 
 def _own(path: Path, note: str, ring: KeyRing) -> Family | None:
-    """The store's own key, by which it is known whether these are its keys; None if it is not known which that is."""
+    """The store's own key, which shows that these are its keys; None if its name is lost."""
     if not note:
         raise KeysError(f"{path} is not encrypted: open it without keys")
     version, *rest = note.split(" ")
     if version.isdigit() and int(version) > 1:
-        raise TooNewError(f"{path} was encrypted in format {version}, known is 1")
+        raise TooNewError(f"{path} is encrypted in format {version}, this program reads format 1")
     if note == LOST_NOTE:
         return None
     try:
@@ -166,7 +170,7 @@ def require_keys(log: Log) -> None:
 
 
 def may_lose_key(log: Log, parent: str) -> bool:
-    """Whether a fork that was just committed may lose its key, because its parent was erased in the same moment."""
+    """Whether the parent of a fork just committed is erased, so that the key may go."""
     encrypted = _as_encrypted(log)
     return encrypted is not None and encrypted.erased(parent)
 

@@ -1,10 +1,10 @@
-"""One place with many sessions: opening it, finding and beginning sessions, its maintenance.
+"""A store of many sessions: open it, begin and find sessions, maintain its files.
 
-A store owns its log, one handle per session (`session/registry.py`), and one thread that commits accepted
-deltas and renews leases.  The same path opened twice in a process shares one log.
+A store owns its log, one handle per session (`session/registry.py`), and one thread that commits
+accepted deltas and renews leases. The same path opened twice in a process shares one log.
 
-Each maintenance method runs a module of `maintenance/`, imported at the first use: a program that only
-talks needs none of them.
+Each maintenance method runs a module of `maintenance/`, imported at the first use: a program that
+only talks needs none of them.
 """
 
 from __future__ import annotations
@@ -69,11 +69,13 @@ def open_store(
     new_id: Callable[[str], str] | None = None,
     keys: KeySource | None = None,
 ) -> Store:
-    """Open the store at `path` (made if it is not there), or one in memory: `memory:`.
+    """Open the store at `path`, made if it is not there; `memory:` is one in memory.
 
-    `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider (`encryption/keys.py`).
+    `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
+    (`encryption/keys.py`).
 
-    `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock` gives UTC milliseconds, `new_id` an id for a prefix.
+    `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
+    gives UTC milliseconds, `new_id` an id for a prefix.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -143,7 +145,7 @@ class Store:
     ) -> Session:
         """Begin a session.  `AlreadyExistsError` if the id is taken.
 
-        `parent` makes it a sub-session of that one; `NotFoundError` if there is none of this id.
+        `parent` makes it a sub-session of that session; `NotFoundError` if that does not exist.
         """
         if parent is not None:
             self.host.require_open()
@@ -162,9 +164,10 @@ class Store:
         origin: Origin | None = None,
         time: int | None = None,
     ) -> Session:
-        """Begin a session that continues `parent` as of version `at`; see `Session.fork`.
+        """Begin a session that continues `parent` from version `at`; see `Session.fork`.
 
-        `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by default.
+        `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by
+        default.
         """
         require(Session, parent, "a parent is a session's handle")
         require_version(at)
@@ -188,67 +191,69 @@ class Store:
         active_since: int | None = None,
         limit: int | None = None,
     ) -> Iterator[SessionInfo]:
-        """Sessions by id, from the first id greater than `after` (the cursor of a page is its last id).
+        """Sessions in the order of their ids, after the id `after`: the cursor of a page.
 
-        Only those of a `scope`, with a `parent`, `archived` or not, with `text` in the title whatever its case, with an event
-        at or after `active_since` (UTC milliseconds), and at most `limit`; None asks for no such thing.  Reads one small
-        record a session, and no event.
+        Filtered by `scope`, `parent`, `archived`, by `text` in the title (in any case), and by an
+        event at or after `active_since` (UTC milliseconds); at most `limit`. None is no filter.
+        Reads one small record a session, and no event.
         """
         self.host.require_open()
         require(str, after, "a cursor is the id of a session")
-        for given in (scope, parent, text):
-            require_or_none(str, given, "a scope, a parent and a text to look for are str")
+        for filter in (scope, parent, text):
+            require_or_none(str, filter, "a scope, a parent and a text to look for are str")
         require_or_none(bool, archived, "archived is True, False or None")
         for number in (active_since, limit):
             require_or_none(int, number, "active_since and limit are whole numbers")
         if limit is not None and limit < 0:
-            raise CallError(f"a limit is not less than zero, as {limit} is")
-        wanted = None if text is None else text.casefold()
-        found = (
+            raise CallError(f"a limit is zero or more, not {limit}")
+        part = None if text is None else text.casefold()
+        infos = (
             info
             for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head))
             if not info.erased
             and (scope is None or info.scope == scope)
             and (parent is None or info.parent == parent)
             and (archived is None or info.archived == archived)
-            and (wanted is None or wanted in info.title.casefold())
+            and (part is None or part in info.title.casefold())
             and (active_since is None or info.updated >= active_since)
         )
-        return islice(found, None if limit is None else min(limit, sys.maxsize))
+        return islice(infos, None if limit is None else min(limit, sys.maxsize))
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""
         return self.host.info(session)
 
     def head(self) -> StoreHead:
-        """The heads of all sessions, as committed, and one digest of them, to keep elsewhere and compare.
+        """The heads of all committed sessions and one digest of them, to keep elsewhere.
 
-        Reads one small record a session, and no event.
+        Compare them later to detect changes (`integrity/heads.py`). Reads one small record a
+        session, and no event.
         """
         self.host.require_open()
         return store_head(self.log.heads())
 
     def find_origin(self, format: str, foreign_id: str) -> list[str]:
-        """The sessions imported from this foreign session: the first import, then its divergent continuations."""
+        """Sessions imported from a foreign session: the first import, then divergent ones."""
         self.host.require_open()
-        for given in (format, foreign_id):
-            require(str, given, "a format and a foreign id are str")
+        for name in (format, foreign_id):
+            require(str, name, "a format and a foreign id are str")
         position = self.log.last_position()
         if self._origins[0] != position:
-            found: dict[tuple[str, str], list[tuple[int, str]]] = {}
+            imports: dict[tuple[str, str], list[tuple[int, str]]] = {}
             for head in self.log.heads():
                 if is_foreign(head):
                     continue
                 origin = entry_of(head).origin
                 if origin is not None:
-                    found.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
-            self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in found.items()})
+                    imports.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
+            self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in imports.items()})
         return list(self._origins[1].get((format, foreign_id), ()))
 
     def text(self, content: Content, session: str | None = None) -> str:
         """The text of a content; `DamagedError` if its body is missing or not what was stored.
 
-        `session` is one that has it: an encrypted store finds it without asking all others (`Session.text`).
+        `session` is one that has it: an encrypted store finds it without asking all others
+        (`Session.text`).
         """
         return self.host.text(content, session)
 
@@ -271,16 +276,18 @@ class Store:
         timeout: float | None = None,
         provisional: bool = False,
     ) -> Iterator[Recorded]:
-        """Every event after the position `after`, history first and then live, without a gap or a duplicate.
+        """Every event after the position `after`, first from history, then live.
 
-        `session` and `kinds` choose among them.  The cursor to go on from is the `position` of the last one.
-        Ends when nothing new came for `timeout` seconds (None: never), with `ClosedError` when the store is closed.  Deltas
-        arrive with their flush.  A session that is not there yet is waited for.  Blocks: for asyncio see `aio.py`.
+        Without a gap or a duplicate. `session` and `kinds` choose among the events. To go on later,
+        pass the `position` of the last event. Ends when nothing new came for `timeout` seconds
+        (None: never), and with `ClosedError` when the store is closed. Deltas arrive with their
+        flush. A session that does not exist yet is waited for. Blocks: for asyncio see `aio.py`.
 
-        `provisional`: also what handles of this store have accepted and not committed yet, within hundredths of a second, with
-        the position 0 and the version it will have if nothing comes between.  It comes again when it is committed;
-        what a crash or another writer takes away does not.  So whoever shows it drops, at each
-        event with a position, what it showed of that session without one.
+        With `provisional` also events that handles of this store have accepted and not committed
+        yet, within hundredths of a second, with the position 0 and the version they will have if no
+        other event comes between. They come again when they are committed; events lost in a crash,
+        or refused, do not. A caller that shows provisional events drops those of a session at the
+        session's next event with a position.
         """
         self.host.require_open()
         ahead = self.registry.writers if provisional else None
@@ -289,7 +296,7 @@ class Store:
     # -- maintenance ---------------------------------------------------------------------------
 
     def backup(self, to: str | os.PathLike[str], *, told: Callable[[int, int], None] | None = None) -> BackupResult:
-        """Copy what is committed by now into the directory `to`, while everybody goes on; see `maintenance/backup.py`."""
+        """Copy all committed events into the directory `to`, while others read and write."""
         from eventlog.maintenance.backup import backup
 
         self.host.require_open()
@@ -298,7 +305,7 @@ class Store:
     def erase(
         self, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
     ) -> tuple[str, ...]:
-        """Erase a session, and what the choices say of its forks and sub-sessions; returns all ids.  See `maintenance/erase.py`."""
+        """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids."""
         from eventlog.maintenance.erase import erase
 
         self.host.require_open(writing=True)
@@ -313,9 +320,10 @@ class Store:
         scope: str | None = None,
         dry_run: bool = False,
     ) -> ExpiryResult:
-        """Erase the sessions that are older, more, or larger than is to be kept; see `maintenance/erase.py`.
+        """Erase the least recently used sessions until the store is within the given limits.
 
-        With `dry_run` nothing is erased, and what is returned is what would be: also from a store opened for reading only.
+        With `dry_run` nothing is erased, and the result says what would be; allowed in a read-only
+        store.
         """
         from eventlog.maintenance.retention import expire, to_expire
 
@@ -324,7 +332,10 @@ class Store:
         return do(self, age=age, count=count, size=size, scope=scope)
 
     def scrub(self) -> VacuumResult:
-        """Take what was redacted and erased out of every file; nobody else may have the store open.  See `maintenance/scrub.py`."""
+        """Remove the bytes of redacted and erased content from every file of the store.
+
+        No other process may have the store open.
+        """
         from eventlog.maintenance.scrub import scrub
 
         self.host.require_open(writing=True)
@@ -332,7 +343,10 @@ class Store:
         return scrub(self)
 
     def vacuum(self) -> VacuumResult:
-        """Give the space of erased sessions back; nobody else may have the store open.  See `maintenance/vacuum.py`."""
+        """Return the space of erased sessions to the file system.
+
+        No other process may have the store open.
+        """
         from eventlog.maintenance.vacuum import rewrite
 
         self.host.require_open(writing=True)
@@ -342,14 +356,14 @@ class Store:
     # -- the end -----------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make everything that was accepted durable."""
+        """Make everything that all handles have accepted durable."""
         self.host.require_open()
         for writer in self.registry.writers():
             with suppress(ErasedError):  # events accepted for an erased session have no place any more
                 writer.flush()
 
     def metrics(self) -> Metrics:
-        """What this store has done so far, in numbers."""
+        """Counters of what this store has done so far."""
         return msgspec.structs.replace(self.host.counted)
 
     @property
@@ -360,7 +374,8 @@ class Store:
     def close(self) -> None:
         """Make everything durable, give leases back, close the log.  Calling it twice is harmless.
 
-        What another thread has accepted meanwhile is durable too, or was refused with `ClosedError`.
+        What another thread has accepted meanwhile is durable too, or was refused with
+        `ClosedError`.
         """
         host = self.host
         if host.forked:
@@ -396,7 +411,7 @@ class Store:
 def begin_session(
     store: Store, first: ev.SessionStarted | ev.SessionForked, *, id: str | None = None, time: int | None = None
 ) -> Session:
-    """Begin a session of a store with this first event, as an importer has it ready."""
+    """Begin a session of a store with the first event that an importer made."""
     store.host.require_open(writing=True)
     session = store.registry.begin(store, first, id, time)
     if isinstance(first, ev.SessionForked) and may_lose_key(store.log, first.parent):
@@ -411,7 +426,7 @@ def repair(
     *,
     told: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
-    """Save all that is sound of the damaged store at `source` into a new one at `into`; see `maintenance/repair.py`."""
+    """Copy what is undamaged in the store at `source` to a new store at `into`."""
     from eventlog.maintenance.repair import repair
 
     return repair(source, into, told=told)
@@ -424,7 +439,7 @@ def restore(
     position: int | None = None,
     told: Callable[[int, int], None] | None = None,
 ) -> BackupResult:
-    """Make a store at `into` of a backup, as it was when `position` was its newest event; see `maintenance/backup.py`."""
+    """Make a store at `into` from a backup, up to the event at `position` (by default all)."""
     from eventlog.maintenance.backup import restore
 
     return restore(source, into, position=position, told=told)

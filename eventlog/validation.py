@@ -1,7 +1,8 @@
 """Checks of arguments where they are handed over, and words for what is wrong in an event.
 
-The checks run before anything is decided or written.  Events need none here: `batch.validate` looks at every field of theirs, and only once it
-has refused an event is `misfit` asked which field it was; so `misfit` may be slow.
+The checks run before anything is decided or written. Events need none here: `batch.validate` looks
+at every field of theirs, and only once it has refused an event is `misfit` asked which field it
+was; so `misfit` may be slow.
 """
 
 from __future__ import annotations
@@ -38,19 +39,21 @@ __all__ = [
 ]
 
 MAX_DEPTH = 200
-"""Deepest nesting of arrays and objects in JSON that is taken: what is deeper, not every program can read."""
+"""Deepest nesting of arrays and objects in JSON that is taken: what is deeper, not every program
+can read.
+"""
 
 T = TypeVar("T")
 
 
 def require(kinds: type | tuple[type, ...], value: object, rule: str) -> None:
-    """`CallError` unless `value` is of one of the types; `rule` says what it is: "an id is a str"."""
+    """Raise `CallError` unless `value` is of a type; `rule` says which: "an id is a str"."""
     if not isinstance(value, kinds):
         raise CallError(f"{rule}, not {a_kind(value)}")
 
 
 def require_or_none(kinds: type | tuple[type, ...], value: object, rule: str) -> None:
-    """The same for an argument that may be None."""
+    """Raise `CallError` unless `value` is None or of one of the types; see `require`."""
     if value is not None:
         require(kinds, value, rule)
 
@@ -91,7 +94,7 @@ def require_json(kind: type, text: object, rule: str) -> None:
 
 
 def json_value(text: str) -> Any:
-    """The value of a JSON text; a ValueError says, without quoting it, why it is one that not every program can read."""
+    """Decode a JSON text; `ValueError`, without a quotation, if it is not standard JSON."""
     from json import JSONDecodeError
 
     try:
@@ -109,7 +112,7 @@ def json_value(text: str) -> Any:
 
 @cache
 def _decoder() -> JSONDecoder:
-    """The one decoder, made when it is first needed: to make it takes longer than to read a short text."""
+    """The one decoder: making it takes longer than decoding a short text."""
     from json import JSONDecoder
 
     return JSONDecoder(parse_constant=_constant)
@@ -149,7 +152,7 @@ def require_limits(limits: object) -> None:
 
 
 def each(values: Iterable[T], rule: str) -> tuple[T, ...]:
-    """The values as a tuple; `CallError` for what has none, and for a str or mapping, whose pieces nobody means."""
+    """Return the values as a tuple; `CallError` for a str, a mapping or no iterable."""
     if isinstance(values, (str, bytes, Mapping)):
         raise CallError(f"{rule}, not {a_kind(cast('object', values))}")
     try:
@@ -159,7 +162,7 @@ def each(values: Iterable[T], rule: str) -> tuple[T, ...]:
 
 
 def a_kind(value: object) -> str:
-    """What a value is, in words."""
+    """Describe a value's type for an error message."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -171,7 +174,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
 def misfit(event: msgspec.Struct) -> str:
-    """What is wrong with the first field that is: `ToolsSet.schemas is of type str, not a list`."""
+    """Describe the first wrong field: `ToolsSet.schemas is of type str, not a list`."""
     name = type(event).__name__
     return _in_struct(event, name) or f"{name} has a value that would be read back as another"
 

@@ -1,4 +1,4 @@
-"""Commands about what the model sees: promote, prune, and a compaction from its request to its end or undoing.
+"""Commands about what the model sees: promote, prune, and the steps of a compaction.
 
 What to prune or to cover is decided in `projections/window`; these commands record the decision.
 """
@@ -20,8 +20,9 @@ __all__ = ["ContextCommands"]
 class ContextCommands:
     """Commands that change what the model sees of a session; reached as `session.context`.
 
-    Each takes the lease if the caller does not hold it, except `start_compaction`, `complete_compaction`
-    and `fail_compaction` of a started one: those need one `with session.lease():` around all of them.
+    Each takes the lease if the caller does not hold it, except `start_compaction`,
+    `complete_compaction` and `fail_compaction` of a started one: those need one `with
+    session.lease():` around all of them.
     """
 
     def __init__(self, executor: Executor) -> None:
@@ -32,7 +33,7 @@ class ContextCommands:
         self._executor.run([ev.MessagePromoted(message)])
 
     def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0) -> None:
-        """Clear the results of these tool parts from the view; `freed` in tokens."""
+        """Clear the results of these tool parts from the view; `freed` counts tokens."""
         self._executor.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
 
     def unprune(self, parts: Sequence[str]) -> None:
@@ -46,7 +47,8 @@ class ContextCommands:
     ) -> str:
         """Ask for a compaction, in a user message of its own; returns the compaction's part.
 
-        `overflow`: a request was refused for its size.  `agent` and `model` are those of the conversation.
+        `overflow`: a request was refused for its size. `agent` and `model` are those of the
+        conversation.
         """
         message, part = self._executor.host.new_id("msg_"), self._executor.host.new_id("prt_")
         self._executor.run(
@@ -70,8 +72,9 @@ class ContextCommands:
     ) -> None:
         """Fix what a requested compaction covers: see `CompactionStarted`.
 
-        Needs `with session.lease():` around everything from here to `complete_compaction` or `fail_compaction`, and is refused
-        without: the next owner of the lease, be it this handle's next command, settles a running compaction as failed.
+        Refused without `with session.lease():` around everything from here to `complete_compaction`
+        or `fail_compaction`: the next owner of the lease, even this handle's next command, settles
+        a running compaction as failed.
         """
         self._executor.command(
             [
@@ -96,16 +99,18 @@ class ContextCommands:
         then: Sequence[ev.Event] = (),
         bodies: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """Let a finished summary message stand for what the compaction covers, and append `then` with it, whole or not at all.
+        """Let a finished summary message stand for the messages that the compaction covers.
 
-        Under the lease that the compaction was started under.
+        `then` is appended with it, in one append. Needs the lease that the compaction was started
+        under.
         """
         self._executor.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
 
     def fail_compaction(self, part: str, reason: str, *, summary: str | None = None) -> None:
-        """The compaction came to nothing; it hides nothing.
+        """Record that the compaction failed: it hides nothing.
 
-        One that is only requested may be failed by a single call.  A started one is failed under the lease that it was started under.
+        A compaction that is only requested takes the lease for this call; a started one needs the
+        lease it was started under.
         """
         failed = [ev.CompactionFailed(part, reason, summary)]
         with self._executor.reader.deciding() as state:
@@ -116,9 +121,9 @@ class ContextCommands:
             self._executor.run(failed)
 
     def undo_compaction(self) -> str:
-        """Undo the latest compaction in force; returns its part.  `NotFoundError` if there is none.
+        """Undo the latest compaction in force; returns its part, `NotFoundError` if there is none.
 
-        Messages that it added and nobody answered go too.
+        Messages that it added are removed too, unless they were answered.
         """
         with self._executor.lease():
             with self._executor.reader.deciding() as state:
@@ -139,5 +144,5 @@ class ContextCommands:
 
 
 def _is_unanswered(state: State, message: str) -> bool:
-    """Whether a message is still there, and no assistant message came after it."""
+    """Whether a message is effective and no assistant message came after it."""
     return state.now(state.messages[message].changes) != "removed" and not state.answered(message)

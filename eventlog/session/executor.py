@@ -1,4 +1,4 @@
-"""Runs the commands of one session: takes the lease if need be, decides, appends, and waits.
+"""Runs the commands of one session: takes the lease if needed, decides, appends, waits.
 
 Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`.
 """
@@ -59,10 +59,7 @@ class Executor:
         expected_version: int | None = None,
         request_id: str | None = None,
     ) -> Committed:
-        """Append events as they are, each with its time in UTC milliseconds; durable when it returns.
-
-        See `Session.append`.
-        """
+        """Append events as they are, each with its time; see `Session.append`."""
         items = each(items, "events are a list of (milliseconds, event)")
         require_or_none(Mapping, bodies, "bodies are a mapping of digests to bytes")
         require_or_none(str, request_id, "a request id is a str")
@@ -105,8 +102,8 @@ class Executor:
     ) -> None:
         """Append events under a lease, or without one if they need none.
 
-        `lease` is the running task's by default; with `last` this append gives it back.  Without `wait`,
-        and inside a pipeline, the command returns when its events are accepted.
+        `lease` is the running task's by default; with `last` this append gives it back. Without
+        `wait`, and inside a pipeline, the command returns when its events are accepted.
         """
         host, writer = self.host, self.writer
         if not host.writable:
@@ -158,7 +155,7 @@ class Executor:
         return self.writer.commit([(now, event) for event in events], epoch=epoch, then=then)
 
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
-        """Append events that need the lease; take it for this append if the caller does not hold it."""
+        """Append events that need the lease, taken for this append if the caller has none."""
         lease = self.leases.held
         if lease is not None and not lease.is_given:
             self.command(events, bodies, lease=lease)
@@ -213,7 +210,9 @@ class Executor:
         return self.leases.acquire(wait, lazily=lazily)
 
     def release(self, lease: Lease | None = None) -> None:
-        """Undo one `acquire`, by default of the current lease; the last one gives the lease back."""
+        """Undo one `acquire`, by default of the current lease; the last one gives the lease
+        back.
+        """
         require_or_none(Lease, lease, A_LEASE)
         lease = lease or self.leases.current
         if lease is not None:

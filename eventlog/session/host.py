@@ -1,4 +1,4 @@
-"""Services of an open store for its sessions: log, clock, ids, lease owner, counters, flusher."""
+"""Services of an open store for its sessions: log, clock, ids, lease owner, flusher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ __all__ = ["Host"]
 
 
 class Host:
-    """What the sessions of a store share.  Knows the store only weakly, so that an unused one can be collected."""
+    """Services that the sessions of a store share.
+
+    Refers to the store only weakly, so that an unused store can be collected.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Registry of open stores: closed at interpreter exit; leases lapse when their log has stopped."""
+"""Registry of open stores: closed at interpreter exit; a stopped log ends their leases."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STORES: weakref.WeakSet[LiveStore] = weakref.WeakSet()
 
 
 def begin(store: LiveStore) -> Callable[[], None]:
-    """Register an open store, to be closed when the interpreter exits; pass the result to `end`."""
+    """Register an open store, to be closed at interpreter exit; pass the result to `end`."""
     owner = store.host.owner.store
     LIVE.add(owner)
     weakref.finalize(store, LIVE.discard, owner)
@@ -49,7 +49,7 @@ def end(store: LiveStore, at_exit: Callable[[], None]) -> None:
 
 
 def expire_stopped() -> None:
-    """Let the leases of stores whose log has stopped be taken: nothing is written under them any more."""
+    """End the leases of stores whose log has stopped: nothing is written under them."""
     with _registering:
         stores = list(_STORES)
     for store in stores:

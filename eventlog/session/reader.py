@@ -1,4 +1,4 @@
-"""Reads one session: its events and history through forks and rollbacks, its state, its texts.
+"""Reads one session: events, history through forks and rollbacks, state, texts.
 
 Which versions count is `history/lineage.py`; where the events lie is `history/streams.py`.
 """
@@ -31,7 +31,7 @@ __all__ = ["SessionReader"]
 
 
 class SessionReader:
-    """Reads one session, with what its own handle has accepted: reading commits that first."""
+    """Reads one session.  Events that its own handle has accepted are committed first."""
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session
@@ -40,38 +40,38 @@ class SessionReader:
 
     @property
     def version(self) -> int:
-        """Version of the newest event, this handle's accepted ones included once they are committed."""
+        """Version of the newest event; events that this handle has accepted count."""
         self._see_own()
         return self._writer.newest()
 
     @property
     def info(self) -> SessionInfo:
-        """What a list of sessions shows of this one."""
+        """The session's catalog entry."""
         self._see_own()
         return self._host.info(self.id)
 
     def head(self) -> SessionHead:
-        """The root of this session's hash tree and what it stands for: keep it elsewhere, and compare (`integrity/heads.py`)."""
+        """The root of the session's hash tree, to keep elsewhere (`integrity/heads.py`)."""
         self._see_own()
         return session_head(head_of(self._host.log, self.id))
 
     def state(self) -> State:
-        """The facts commands are decided against; do not change them."""
+        """The state commands are decided against; do not change it."""
         self._writer.catch_up()
         return self._writer.committed.state
 
     @contextmanager
     def deciding(self) -> Generator[State]:
-        """The same facts, held still: no other thread changes them inside the block."""
+        """Hold the state still: no other thread changes it inside the `with`."""
         with self._writer.lock:
             yield self.state()
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:
-        """Every event of versions `after + 1 .. upto`, inherited ones included, with runs of deltas whole."""
+        """Events of versions `after + 1 .. upto`, inherited ones included; runs of deltas whole."""
         return chain.from_iterable(map(Stretch.spans, self.stretches(after, upto)))
 
     def stretches(self, after: int = 0, upto: int | None = None) -> Iterator[Stretch]:
-        """The same append by append, for a caller who takes in many at once."""
+        """Events of versions `after + 1 .. upto`, append by append."""
         require_version(after)
         if upto is not None:
             require_version(upto)
@@ -83,17 +83,17 @@ class SessionReader:
         return stretches(self._host.log, self._writer.ancestry(), after, last)
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
-        """The same one by one."""
+        """Events of versions `after + 1 .. upto`, one by one."""
         return chain.from_iterable(map(Span.events, self.spans(after, upto)))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """The effective history right after version `at` (now by default): without what rollbacks hid."""
+        """The effective history right after version `at`, now by default; see `Session.history`."""
         require_version(after)
         version = self.resolve(at)
         return history_spans(self._host.log, self._writer.ancestry(), self._ranges(version), version, after)
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
-        """The versions that make up the effective history at a version, as closed ascending ranges."""
+        """Versions of the effective history at version `at`, as closed ascending ranges."""
         return self._ranges(self.resolve(at))
 
     def lineage(self, at: int | None = None) -> list[Lineage]:
@@ -102,15 +102,15 @@ class SessionReader:
         return lineage_of(self._writer.ancestry(), ranges)
 
     def ancestry(self) -> tuple[Stream, ...]:
-        """The streams whose versions make up this session's history, the eldest first and its own last."""
+        """The streams that make up the session's history, the eldest first, its own last."""
         return tuple(self._writer.ancestry())
 
     def wrong_checkpoints(self, upto: int) -> Iterator[int]:
-        """Versions up to `upto` whose checkpoint of command state is not what a replay gives."""
+        """Versions up to `upto` whose checkpoint of command state differs from a replay."""
         return wrong_checkpoints(self._host.log, self.ancestry(), self.id, upto)
 
     def inherited_redactions(self) -> tuple[str, ...]:
-        """Parts this session inherited that were redacted where they were made, before the fork or since."""
+        """Inherited parts that were redacted in their own session, before or after the fork."""
         streams = self._writer.ancestry()
         if len(streams) == 1:
             return ()
@@ -127,14 +127,17 @@ class SessionReader:
         return content if isinstance(content, str) else self._host.text(content, self.id)
 
     def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
-        """The texts of many bodies of this session, in their order; errors as for `Store.text`.  Quicker than one by one."""
+        """The texts of many bodies, in their order; errors as for `Store.text`.
+
+        Quicker than one by one.
+        """
         bodies = each(bodies, "bodies are a list of Body")
         for body in bodies:
             require(Body, body, "a body is a Body")
         return texts(self._host.log, self.id, bodies)
 
     def find(self, name: str) -> int:
-        """The version at which a message, part or pin of this id was added; `NotFoundError` if none was."""
+        """The version that added a message, part or pin; `NotFoundError` if none has this id."""
         require(str, name, "an id is a str")
         state = self.state()
         facts = state.messages.get(name) or state.parts.get(name)
@@ -149,7 +152,9 @@ class SessionReader:
             return state.history.at(version)
 
     def resolve(self, at: int | None) -> int:
-        """Version `at`, or the newest for None; `NotFoundError` if the session has no such version."""
+        """Return `at`, or the newest version for None; `NotFoundError` for one that is not
+        there.
+        """
         version = self.version
         if at is None:
             return version
@@ -159,7 +164,7 @@ class SessionReader:
         return at
 
     def inherited(self, at: int) -> tuple[list[Stream], State]:
-        """What a fork at version `at` begins with."""
+        """The ancestry and the state that a fork at version `at` begins with."""
         streams = [
             Stream(stream.session, stream.first, min(stream.last, at))
             for stream in self._writer.ancestry()
@@ -171,7 +176,7 @@ class SessionReader:
         return streams, state
 
     def _see_own(self) -> None:
-        """Accepted events are visible to their own handle: reading commits them first."""
+        """Commit what this handle has accepted, so that it reads its own events."""
         writer = self._writer
         if writer.is_ahead and not writer.is_held_by_others:
             writer.flush()

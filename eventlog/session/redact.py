@@ -1,8 +1,8 @@
-"""Redacting a part: recorded where the part was made, so that the whole fork family sees it, and where else its text stands.
+"""Redact a part in the session that made it, and search for its text elsewhere.
 
-From then on every view of every version shows a marker in its place.  The bytes are still there, until `Store.scrub`
-(`maintenance/scrub.py`).  The search is for the texts themselves, whole, and for their longer lines: a summary that says the same in other
-words is not found.
+All forks of that session see the redaction: every view of every version shows a marker instead of
+the part. The bytes stay until `Store.scrub` (`maintenance/scrub.py`). The search looks for the
+whole texts and for their longer lines; it does not find a summary in other words.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MOST_LINES = 200
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """A place that has the same text, or a line of it, outside of the part."""
+    """A place outside the part that has the same text, or a line of it."""
 
     session: str
     version: int
@@ -47,7 +47,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class RedactionResult(msgspec.Struct, frozen=True):
-    """What a redaction did."""
+    """The part, the session in which its redaction is recorded, and other occurrences."""
 
     part: str
     session: str
@@ -87,7 +87,10 @@ class Neighbours(Protocol):
 def redact(
     session: Executor, store: Neighbours, part: str, reason: str = "", *, search: bool = True
 ) -> RedactionResult:
-    """Redact a part of a session; `NotFoundError` if it has none of this id.  Redacting it again is harmless."""
+    """Redact a part of a session; `NotFoundError` if it has none of this id.
+
+    Redacting a part again is harmless.
+    """
     with session.reader.deciding() as state:
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
@@ -98,7 +101,7 @@ def redact(
 
 
 def _owner(session: Executor, part: str) -> str:
-    """The session in whose stream the part began."""
+    """The session whose own stream has the part's first event."""
     begun = session.reader.find(part)
     return next(
         (found.session for found in session.reader.ancestry() if found.first <= begun <= found.last), session.id
@@ -106,7 +109,7 @@ def _owner(session: Executor, part: str) -> str:
 
 
 def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
-    """Where to record it: in the owner, or, where that is erased, in every session that inherited from it."""
+    """Sessions to record the redaction in: the owner; if that is erased, all its heirs."""
     head = store.log.head(owner)
     if head is not None and not entry_of(head).erased:
         return [owner]
@@ -130,7 +133,7 @@ def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
 
 
 def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrence]:
-    """Where else the part's text stands: in any session, the newest state of none of them asked."""
+    """Find the part's text in every session of the store, rolled-back history included."""
     family = _family(store, owner)
     needles = _needles(store, family, part)
     if not needles.texts and not needles.digests:
@@ -138,7 +141,7 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
     known: dict[bytes, bool] = {}
     for head in store.log.heads():
         if is_foreign(head) or head.gone or entry_of(head).erased or is_sealed(head.entry):
-            continue  # gone, or its key is
+            continue  # erased, or its key is gone
         grown: dict[str, str] = {}
         for span in stream_spans(store.log, head.session):
             if isinstance(span.item, DeltaRun):
@@ -156,7 +159,7 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
 
 
 def _family(store: Neighbours, owner: str) -> set[str]:
-    """The sessions that may speak of the part: its own, and those that inherited from that."""
+    """The owner of the part and the sessions that inherited from it."""
     found = {owner}
     for head in store.log.heads():
         if not is_foreign(head) and entry_of(head).fork_of is not None:
@@ -167,7 +170,7 @@ def _family(store: Neighbours, owner: str) -> set[str]:
 
 
 def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
-    """What to look for: all that the part said, but the ids and names in its events, which say nothing of its content."""
+    """The texts and digests to look for: the contents of the part, without ids and names."""
     texts: dict[str, None] = {}
     digests: set[bytes] = set()
     ids = {part, *family}

@@ -1,4 +1,4 @@
-"""The handles of a store: at most one per session, made when first asked for, collected when unused."""
+"""The handles of a store: at most one per session, collected when unused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ class SessionRegistry:
     def begin(
         self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
     ) -> Session:
-        """Begin a session with its first event; the head of a fork's parent goes into that event."""
+        """Begin a session with its first event; the head of a fork's parent goes into that
+        event.
+        """
         host = self._host
         if id is not None:
             require(str, id, "an id is a str")

@@ -1,9 +1,8 @@
 """An assistant message being filled: streams of text, tool calls, steps, and its end.
 
-Deltas are accepted: they cost one list operation and are committed by the store's flusher within its interval.  What must
-not be lost waits: the end of a text, a tool that is about to run, a result, the end of the message.
-
-Made by `Session.assistant`.  Nothing here knows the log.
+A delta is accepted: it costs one list operation, and the store's flusher commits it within its
+interval. The end of a text, a tool that is about to run, a result and the end of the message wait
+until they are durable.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ class Reply:
         self._streams: list[TextStream] = []
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
-        """What the newest step is for."""
+        """Purpose of the newest step."""
         self.lease: Lease | None = None
-        """The right that all of it is said under, by any thread."""
+        """The lease that all of the message is written under, by any thread."""
         self._took_lease = False
-        """Whether the lease is given back with the message's last append."""
+        """Whether the message's last append gives the lease back."""
         self._begun = False
         self._finished = False
 
@@ -90,7 +89,10 @@ class Reply:
         self._begun = True
 
     def close(self, kind: type[BaseException] | None) -> None:
-        """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
+        """Abort the message unless it is finished.
+
+        `kind` is the class of the exception that left the block, if one did.
+        """
         if not self.is_open:
             return
         reason = None
@@ -102,9 +104,7 @@ class Reply:
             self._abort(reason)
         except StopError:
             raise
-        except (
-            EventlogError
-        ):  # of what was accepted before, and no caller was told yet: no reason to leave the message open
+        except EventlogError:  # an earlier command failed; the message is aborted all the same
             self._abort(reason)
             raise
 
@@ -120,7 +120,7 @@ class Reply:
         if self._begun and not self._finished:
             return
         if not self._begun or not self.is_open:
-            said = "this reply is finished" if self._begun else "this reply has not begun"
+            said = "the reply is finished" if self._begun else "the reply has not begun"
             raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
@@ -133,15 +133,15 @@ class Reply:
 
     @property
     def is_open(self) -> bool:
-        """Whether the message was neither finished nor aborted through this handle; if that was refused, it was not."""
+        """Whether the message is open: a `finish` or `abort` that was refused leaves it open."""
         if self._finished:
-            with suppress(EventlogError):  # if nothing can be known of it any more, it is as it was left
+            with suppress(EventlogError):  # the log cannot be read: as this handle left it
                 self._finished = self.id not in self._executor.reader.state().open_messages()
         return not self._finished
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether a stop was asked for, in any process, since what this message answers was said."""
+        """Whether any process asked for a stop since the user message that this one answers."""
         state = self._executor.reader.state()
         asked = self._started.reply_to
         since = 0 if asked is None else state.message(asked).added
@@ -165,10 +165,12 @@ class Reply:
         return stream.id
 
     def part(self, kind: PartKind, *, id: str | None = None) -> str:
-        """Add a part that is complete at birth: a file, patch, snapshot, subtask, agent or retry; returns its id."""
+        """Add a complete part: a file, patch, snapshot, subtask, agent or retry; returns its id."""
         self._require_open()
         if isinstance(kind, (Text, Reasoning, Tool)):
-            raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
+            raise RefusedError(
+                f"a {type(kind).__name__} part streams", expected="stream_text(), stream_reasoning() or tool()"
+            )
         bodies: dict[bytes, bytes] = {}
         part = id or self._executor.host.new_id("prt_")
         self._executor.command(
@@ -187,7 +189,10 @@ class Reply:
         title: str = "",
         metadata: Json | None = None,
     ) -> ToolCall:
-        """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
+        """Begin a tool call.
+
+        With `input` it runs at once, durably; without, its arguments stream first.
+        """
         self._require_open()
         part = id or self._executor.host.new_id("prt_")
         call = ToolCall(self._executor, part, call_id, self.lease)
@@ -200,7 +205,7 @@ class Reply:
         return call
 
     def call(self, part: str) -> ToolCall:
-        """The handle of a call of this message; `NotFoundError` for another part."""
+        """Return the handle of a call of this message; `NotFoundError` for another part."""
         for call in self._calls:
             if call.id == part:
                 return call
@@ -229,7 +234,8 @@ class Reply:
     ) -> str:
         """Record that a model call begins, and what it was sent; returns the step-start part's id.
 
-        `counted` are the request's tokens before calibration, `patch` what hooks changed of the view.
+        `counted` are the request's tokens before calibration, `patch` what hooks changed of the
+        view.
         """
         self._require_open()
         if patch is not None:
@@ -260,7 +266,8 @@ class Reply:
     def finish(self, reason: str = "stop", *, usage: Usage | None = None, snapshot: str | None = None) -> None:
         """Close the message; durable when it returns.
 
-        Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
+        Ends open texts and the open step. Tool calls without a result are refused: complete or fail
+        them first.
         """
         self._require_open()
         closing: list[ev.Event] = []
@@ -283,7 +290,9 @@ class Reply:
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
-        """Close the message as it stands: text is kept, tools that have no result are interrupted."""
+        """Close the message as it stands: its text stays, tools without a result are
+        interrupted.
+        """
         self._require_open()
         closing: list[ev.Event] = []
         with self._executor.reader.deciding() as state:

@@ -1,12 +1,14 @@
-"""The handle an agent holds: everything that can be said or done in one session, as commands.
+"""The handle of one session: its commands, and the way to read it.
 
-A command decides against the session's state, appends its events, and returns when they are durable.
-Inside `with session.pipeline()` it returns at once, and the wait comes at the end of the block.  Streamed
-text is accepted without waiting (`reply.py`).  User messages, renames, pins and interrupts need no lease;
-every other command takes the session's lease for as long as it lasts, if the caller does not hold it.
+A command decides against the session's state, appends its events, and returns when they are
+durable. Inside `with session.pipeline()` it returns at once, and the wait comes at the end of the
+block. Streamed text is accepted without waiting (`reply.py`). User messages, renames, pins and
+interrupts need no lease; every other command takes the session's lease for as long as it lasts, if
+the caller does not hold it.
 
-Commands run in `executor.py`; reading is `reader.py`; commands about what the model sees are `context.py`.
-A `Store` makes one handle per session; it is safe across threads.  For asyncio see `aio.py`.
+Commands run in `executor.py`; reading is `reader.py`; commands about what the model sees are
+`context.py`. A `Store` makes one handle per session; it is safe across threads. For asyncio see
+`aio.py`.
 """
 
 from __future__ import annotations
@@ -160,7 +162,10 @@ class Session:
         return self.reader.events(after, upto)
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
-        """The effective history right after version `at` (now by default): without what rollbacks hid."""
+        """The effective history right after version `at`, now by default.
+
+        Without the events that rollbacks hid; runs of deltas whole.
+        """
         return self.reader.history(at, after)
 
     def text(self, content: Content) -> str:
@@ -177,9 +182,9 @@ class Session:
         expected_version: int | None = None,
         request_id: str | None = None,
     ) -> Committed:
-        """Append events as they are, each with its time in UTC milliseconds; durable when it returns.
+        """Append events, each with its time in UTC milliseconds; durable when it returns.
 
-        The session's state must allow every event.  Without the lease in this handle's hands, no other
+                The session's state must allow every event.  Without the lease in this handle's hands, no other
         owner may hold it either.  `ConflictError` unless the session is at `expected_version`.
         """
         return self.executor.append(items, bodies=bodies, expected_version=expected_version, request_id=request_id)
@@ -191,16 +196,18 @@ class Session:
     def pipeline(self) -> Pipeline:
         """Let the commands inside the `with` return at once; wait for all of them at its end.
 
-        They are one append, committed whole or not at all.  A pipeline inside another is the outer one.
+        They are one append, committed whole or not at all. A pipeline inside another is the outer
+        one.
         """
         return self.executor.pipeline()
 
     def lease(self, *, wait: float = 0.0) -> AbstractContextManager[Lease]:
         """Hold the right to run this session inside a `with`; may be nested.
 
-        The lease belongs to the running task, and to the tasks and threads it starts inside the block.  Hand
-        it to another thread for a `with lease:` of its own.  Taking it settles what a dead owner left open.
-        `LeaseHeldError` if another owner or task still holds it after `wait` seconds.
+        The lease belongs to the running task, and to the tasks and threads it starts inside the
+        block. Hand it to another thread for a `with lease:` of its own. Taking it settles what a
+        dead owner left open. `LeaseHeldError` if another owner or task still holds it after `wait`
+        seconds.
         """
         return self.executor.lease(wait=wait)
 
@@ -228,9 +235,10 @@ class Session:
         cause: str | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Add a user message of a text and files, or of the parts given; returns its id.  Needs no lease.
+        """Add a user message of a text or parts, and files; returns its id.  Needs no lease.
 
-        One with `delivery="queue"` waits, unseen by the model, until `promote`.  `cause` is the compaction that adds it.
+        With `delivery="queue"` it waits, unseen by the model, until `context.promote`. `cause` is
+        the compaction that adds it.
         """
         if request_id is not None:
             require(str, request_id, "a request id is a str")
@@ -275,7 +283,7 @@ class Session:
         summary: bool = False,
         wait: float = 0.0,
     ) -> Reply:
-        """Begin an assistant message, to be filled in a `with` block; takes the lease (see `lease`).
+        """Begin an assistant message, to be filled in a `with` block, which takes the lease.
 
         `reply_to` is the last user message by default.
         """
@@ -309,9 +317,10 @@ class Session:
         self.executor.run([ev.PartRemoved(part)])
 
     def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
-        """Hide a part's content in every view of every version, here and in all forks; needs no lease.
+        """Hide a part's content in every view of every version, here and in all forks.
 
-        Returns where else the same text stands, if that is to be searched for.  The bytes go with `Store.scrub`.
+        Returns other occurrences of the text; `search=False` skips that. `Store.scrub` removes the
+        bytes. Needs no lease.
         """
         from eventlog.session.redact import redact
 
@@ -326,11 +335,11 @@ class Session:
         self.executor.command([ev.SessionRenamed(title)])
 
     def archive(self) -> None:
-        """Put the session away.  Needs no lease."""
+        """Mark the session as archived.  Needs no lease."""
         self.executor.command([ev.SessionArchived()])
 
     def unarchive(self) -> None:
-        """Take the session back.  Needs no lease."""
+        """Mark the session as not archived.  Needs no lease."""
         self.executor.command([ev.SessionUnarchived()])
 
     def set_metadata(self, key: str, value: Json | None) -> None:
@@ -343,7 +352,7 @@ class Session:
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether a stop was asked for that no finished message has answered yet."""
+        """Whether a stop was requested and no message has finished since."""
         return self.reader.state().interrupt_pending()
 
     def record_custom(self, namespace: str, data: Json) -> None:
@@ -360,7 +369,7 @@ class Session:
         purpose: str = "turn",
         failed: bool = False,
     ) -> None:
-        """Record what a model call cost, whatever became of it.  Needs no lease."""
+        """Record the cost of a model call, failed ones included.  Needs no lease."""
         self.executor.command([ev.UsageRecorded(usage, message, step, model_of(model), purpose, failed)])
 
     # -- settings ------------------------------------------------------------------------------
@@ -391,7 +400,7 @@ class Session:
         self.executor.run([ev.TodosSet(each(todos, "todos are a list of todos"))])
 
     def pin(self, text: str | None = None, *, part: str | None = None) -> str:
-        """Mark a fact or a part to be carried over by every compaction; returns the pin's id.  Needs no lease."""
+        """Carry a fact or a part over every compaction; returns the pin's id.  Needs no lease."""
         bodies: dict[bytes, bytes] = {}
         pin = self.executor.host.new_id("pin_")
         self.executor.command([ev.Pinned(pin, None if text is None else to_content(text, bodies), part)], bodies)
@@ -404,21 +413,22 @@ class Session:
     # -- history -------------------------------------------------------------------------------
 
     def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
-        """Make the effective history what it was right after version `to`, or right before a message was added.
+        """Restore the effective history right after version `to`, or before a message was added.
 
-        Whatever `to` was, also a version that an earlier rollback hid.  `redo` takes it back, unless it is a redo itself: a
-        return to the version right before the newest rollback that was not redone.  What is open at `to` is closed right after.
+        `to` may be a version that an earlier rollback hid. What was open at `to` is closed right
+        after. `redo` takes a rollback back; a rollback to the version right before the newest one
+        not redone is a redo itself.
         """
         return rollback(self.executor, to, before=before)
 
     def redo(self) -> RollbackResult:
-        """Take back the newest rollback that was not redone yet: return to the version right before it."""
+        """Return to the version right before the newest rollback that was not redone."""
         return redo(self.executor)
 
     def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:
-        """Begin a session that continues this one as it was right after version `at` (now by default).
+        """Begin a session that continues this one from version `at`, now by default.
 
-        Nothing is copied, and nothing that happens here later changes it.
+        Nothing is copied, and later events of this session do not change the fork.
         """
         version = self.reader.resolve(at)
         return self.store.fork(self, version, id=id, title=title)

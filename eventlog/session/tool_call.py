@@ -21,7 +21,7 @@ __all__ = ["ToolCall"]
 
 
 class ToolCall:
-    """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
+    """A tool call of a message: pending, running, then completed or failed."""
 
     def __init__(self, executor: Executor, part: str, call: str, lease: Lease | None) -> None:
         self.id = part
@@ -48,9 +48,9 @@ class ToolCall:
         metadata: Json | None = None,
         started: ev.PartStarted | None = None,
     ) -> None:
-        """The arguments are complete: the tool may run once this returns, for its running is durable.
+        """Record that the arguments are complete and the tool runs; durable when it returns.
 
-        `started` is the call's own beginning, where that comes in the same append.
+        `started` is the part's first event, if it goes in with the same append.
         """
         bodies: dict[bytes, bytes] = {}
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
@@ -64,7 +64,7 @@ class ToolCall:
         self._output.append(text)
 
     def progress(self, title: str | None = None, metadata: Json | None = None) -> None:
-        """Record what the running tool says of itself; does not wait."""
+        """Record a title or metadata of the running tool; does not wait."""
         self._executor.command([ev.ToolProgress(self.id, title, metadata)], wait=False, lease=self._lease)
 
     def succeed(
@@ -76,9 +76,10 @@ class ToolCall:
         attachments: Sequence[Attachment] = (),
         truncation: Truncation | None = None,
     ) -> None:
-        """Record the tool's full output; durable when it returns.  With `truncation` the view shows its preview.
+        """Record the tool's full output; durable when it returns.
 
-        A binary file object of UTF-8 text is read piece by piece.
+        With `truncation` the view shows its preview. A binary file object of UTF-8 text is read
+        piece by piece.
         """
         if not isinstance(output, str) and not hasattr(output, "read"):
             raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")

@@ -1,4 +1,4 @@
-"""How a committed event changes what a session holds.  Whether it might come was decided before (`rules.py`)."""
+"""How an event changes a session's state, once `rules.py` has allowed it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ _BIRTHS: dict[type[PartKind], tuple[str, str]] = {
     Tool: ("tool", "pending"),
     File: ("file", "ended"),
 }
-"""What a part is, and its first state, by its kind; every other kind is complete at birth, and "other"."""
+"""What a part is, and its first state, by its kind; every other kind is complete at birth, and
+"other".
+"""
 
 
 def _part(state: State, event: ev.PartStarted) -> None:

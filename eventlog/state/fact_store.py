@@ -1,8 +1,8 @@
-"""Facts of messages and parts by id: the newest as objects, the rest in an archive until asked for.
+"""Facts of messages and parts by id: the newest as objects, the others archived.
 
-A long session has millions of facts that hardly any command asks for.  Only the newest messages, and those
-that may still change, are objects; the others lie in `archive.py` and come back when an event or a reader
-names them.  A reader cannot tell the difference.
+A long session has millions of facts that hardly any command asks for. Only the newest messages, and
+those that may still change, are objects; the others lie in `archive.py` and come back when an event
+or a reader names them. A reader cannot tell the difference.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class FactMap(Mapping[str, F]):
 
 
 class FactStore:
-    """The facts of one session.  Its owner changes it; readers may look up archived facts meanwhile."""
+    """The facts of one session.
+
+    Its owner changes it; readers may look up archived facts meanwhile.
+    """
 
     __slots__ = ("_restored", "archive", "archive_at", "hot_messages", "hot_parts", "lock", "messages", "parts")
 
@@ -80,9 +83,9 @@ class FactStore:
         self.hot_messages[name] = facts
 
     def archive_older(self, staying: Collection[str], committed: int | None) -> None:
-        """Archive the older messages, but those in `staying` and those with facts after version `committed`.
+        """Archive the older messages, except those in `staying` and those not yet committed.
 
-        None: all facts are committed.
+        Facts up to version `committed` are committed; None: all of them are.
         """
         with self.lock:
             rows: list[tuple[str, MessageFacts]] = []

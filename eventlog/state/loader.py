@@ -1,7 +1,7 @@
-"""Load command state from the log: the newest checkpoint of an ancestry, then the events after it.
+"""Load command state from the log: the newest checkpoint, then the events after it.
 
-`apply_spans` is the one loop that applies committed events: for a state read from a checkpoint, for one
-replayed from the first event, and for one that catches up (`committed.py`).
+`apply_spans` is the one loop that applies committed events: for a state read from a checkpoint, for
+one replayed from the first event, and for one that catches up (`committed.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ __all__ = [
 STATE = "state 6"
 """Kind of the checkpoints of command state; the number is that of the format and its meaning."""
 ARCHIVE = "packed 2"
-"""Kind of the pieces of their archives, which are read only when a command asks for an archived fact."""
+"""Kind of the pieces of their archives, which are read only when a command asks for an archived
+fact.
+"""
 CHECKPOINTS = 2
 """Checkpoints retained of a session's state: the newest, and one to fall back to."""
 UNDO_ENTRIES = 4096
@@ -52,7 +54,7 @@ UNDO_ENTRIES = 4096
 
 
 def restore(log: Log, streams: Sequence[Stream], upto: int) -> tuple[State, int]:
-    """Return the state right after version `upto`, and the version of the checkpoint it came from (0: none)."""
+    """Return the state right after version `upto`, and its checkpoint's version (0: none)."""
     state, saved = State(), 0
     for stream in reversed(streams):
         checkpoint = next(_usable(log, streams, stream, upto), None)
@@ -72,15 +74,15 @@ def _replayed(log: Log, streams: Sequence[Stream], upto: int) -> State:
 
 
 def newest_state(log: Log, session: str, upto: int) -> int:
-    """Return the newest version up to `upto` with a checkpoint of the session's state (0: none), sound or not."""
+    """Return the newest version up to `upto` that has a checkpoint, sound or not (0: none)."""
     return max((version for version in checkpoint_store.versions(log, STATE, session) if version <= upto), default=0)
 
 
 def save_state(log: Log, session: str, state: State) -> None:
     """Store a checkpoint of the state, all of which must be committed.
 
-    The archive is written whole when a quarter of its versions is new, so that storing it costs no more than
-    what came; in between a piece is added to it.
+    The archive is written whole when a quarter of its versions is new, so that storing it costs no
+    more than what came; in between a piece is added to it.
     """
     state.commit_to(state.version)
     stored = set(checkpoint_store.versions(log, ARCHIVE, session))

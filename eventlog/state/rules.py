@@ -1,4 +1,4 @@
-"""Which event may follow now: the state machines of messages, parts, tools, steps and compactions, as pure rules.
+"""Which event may follow: the state machines of messages, parts, steps and compactions.
 
 Not here: taking a committed event in (`evolve.py`), and what a session holds (`state.py`).
 """
@@ -37,7 +37,8 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
         ev.Custom,
     )
 )
-"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on them.
+"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on
+them.
 
 `PartStarted` is one of them when its message is the user's.
 """
@@ -60,7 +61,7 @@ def admit(state: State, event: ev.Event) -> None:
 
 
 def admit_deltas(state: State, part: str, field: str) -> None:
-    """The same for deltas of a part, however many."""
+    """Raise unless the state allows deltas of this part."""
     _require_begun(state, ev.PartDelta)
     _takes_deltas(state, part, field)
 

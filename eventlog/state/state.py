@@ -1,11 +1,12 @@
-"""What a session holds, as far as a command must know it to be accepted: no texts, no I/O, no clock.
+"""Command state of a session: the facts that decide whether a command is allowed.
 
-A fact carries the version that made it and holds while that version is effective.  So a rollback changes no
-fact, only `history`, and a redo brings everything back.  Facts are only added, so the newest can be taken
-back (`retract`): this lets a handle decide before earlier appends are committed.
+No texts, no I/O, no clock. A fact carries the version that made it and holds while that version is
+effective. So a rollback changes no fact, only `history`, and a redo brings everything back. Facts
+are only added, so the newest can be taken back (`retract`): this lets a handle decide before
+earlier appends are committed.
 
-Facts of messages and parts lie in `fact_store.py`; a checkpoint of the state is `stored.py`.  Which event may
-follow is `rules.py`; how an event changes the facts is `evolve.py`.
+Facts of messages and parts lie in `fact_store.py`; a checkpoint of the state is `stored.py`. Which
+event may follow is `rules.py`; how an event changes the facts is `evolve.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["MessageFacts", "PartFacts", "State"]
 
 
 class State:
-    """What a session holds, as far as commands need to know."""
+    """The facts of a session that commands are decided against."""
 
     __slots__ = (
         "archived",
@@ -67,9 +68,13 @@ class State:
         """Interrupt requests, and what answered them."""
         self.history = History()
         self.undo: list[tuple[Any, ...]] = []
-        """(version, function, its arguments) that take back the newest facts, oldest first; cut by `commit_to`."""
+        """(version, function, its arguments) that take back the newest facts, oldest first; cut by
+        `commit_to`.
+        """
         self.pieces: tuple[tuple[int, bytes], ...] = ()
-        """Version and digest of each stored piece of the archive (`stored.py`), the oldest first."""
+        """Version and digest of each stored piece of the archive (`stored.py`), the oldest
+        first.
+        """
         self.facts = FactStore()
         self.hot_messages = self.facts.hot_messages
         self.hot_parts = self.facts.hot_parts
@@ -113,7 +118,7 @@ class State:
         return part <= self.facts.archive.greatest_part and self.facts.archived_part(part) is not None
 
     def status(self, facts: PartFacts) -> str:
-        """A part's state now."""
+        """The effective state of a part."""
         changes = facts.changes
         if not changes:
             return facts.first
@@ -123,7 +128,7 @@ class State:
         return self.now(changes) or facts.first
 
     def made_at(self, facts: PartFacts) -> list[tuple[int, int]]:
-        """Ranges of versions at which a part became what it is: its beginning, changes, prunes, edits, deltas and end."""
+        """Ranges of versions with the events of a part, its deltas included."""
         singly = [facts.added, *(change >> CODE_BITS for change in (*facts.changes, *facts.prunes, *facts.edits))]
         ranges = [(version, version) for version in singly]
         grows = facts.kind in {"text", "reasoning"} and facts.first == "open"
@@ -171,7 +176,10 @@ class State:
         return part if self.status(self.parts[part]) in {"requested", "started"} else None
 
     def compaction_in_force(self) -> tuple[str, int] | None:
-        """The latest completed compaction that was neither undone nor had its marker removed, and the version that completed it."""
+        """The latest completed compaction in force, and the version that completed it.
+
+        Neither undone, nor its marker removed.
+        """
         for version, part, status in reversed(self.compactions):
             if status != "completed" or not self.history.holds(version):
                 continue
@@ -181,7 +189,7 @@ class State:
         return None
 
     def running_compaction(self) -> str | None:
-        """The compaction that was started and has not ended, if there is one; others may have been requested since."""
+        """The compaction that was started and has not ended; others may be requested since."""
         for version, part, status in reversed(self.compactions):
             if status == "started" and self.history.holds(version) and self.status(self.parts[part]) == "started":
                 return part
@@ -192,7 +200,7 @@ class State:
         return bool(self.interrupts) and self.interrupts[-1][1] == "requested" and self.interrupts[-1][0] > since
 
     def closing(self, reason: str) -> list[ev.Event]:
-        """The events that close what is open: text is kept, tools are interrupted, messages aborted (spec §9)."""
+        """The events that close what is open: parts end, tools fail, messages are aborted."""
         closing: list[ev.Event] = []
         for message in self.open_messages():
             closing += self.closing_parts(message)
@@ -230,11 +238,11 @@ class State:
     # -- facts ---------------------------------------------------------------------------------
 
     def skip(self, count: int) -> None:
-        """Take in `count` deltas: they change no fact."""
+        """Apply `count` deltas: they change no fact."""
         self.version += count
 
     def commit_to(self, version: int) -> None:
-        """Drop the undo log up to `version`, which is committed; archive older messages if there are many."""
+        """Drop the undo log up to `version`, which is committed; archive older messages."""
         undo = self.undo
         if not undo or undo[-1][0] <= version:
             undo.clear()
@@ -260,7 +268,7 @@ class State:
         self.undo.append((self.version, _drop_last, facts))
 
     def change(self, facts: MessageFacts | PartFacts | PinFacts, name: str, status: str) -> None:
-        """Add what became of a message, part or pin to its `changes`, `steps` or `prunes`."""
+        """Add a change to the `changes`, `steps`, `prunes` or `edits` of a message, part or pin."""
         before: Changes = getattr(facts, name)
         setattr(facts, name, (*before, self.version << CODE_BITS | CODES[status]))
         self.undo.append((self.version, setattr, facts, name, before))
@@ -289,7 +297,7 @@ class State:
         self.undo.append((self.version, _take_out, part, parts, self.hot_parts))
 
     def _latest(self, entries: Sequence[tuple[Any, ...]]) -> int | None:
-        """Index of the newest effective entry, found range by range: what is hidden may be long."""
+        """Index of the newest effective entry, found range by range: hidden ranges may be long."""
         if entries and entries[-1][0] >= self.history.starts[-1]:
             return len(entries) - 1
         for first, last in self.history.newest_first():

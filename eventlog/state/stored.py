@@ -1,7 +1,7 @@
-"""The stored form of a command state: what is needed to go on, and apart from it pieces of the archive.
+"""Stored form of a command state: a checkpoint, and apart from it its archive in pieces.
 
-A checkpoint reads the same however long the session is: archived facts lie in pieces of their own, which are
-read when a command first asks for one.  `loader.py` stores and loads both.
+A checkpoint reads the same however long the session is: archived facts lie in pieces of their own,
+which are read when a command first asks for one. `loader.py` stores and loads both.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Piece = tuple[int, bytes]
 
 
 class ArchivedFacts(msgspec.Struct, array_like=True):
-    """A piece of the archive, stored apart from the checkpoint: change `loader.ARCHIVE` with it."""
+    """A piece of the archive, stored apart; a change of it changes `loader.ARCHIVE`."""
 
     packed: StoredArchive
     opens: Older
@@ -46,7 +46,7 @@ class ArchivedFacts(msgspec.Struct, array_like=True):
 
 
 class ArchiveSummary(msgspec.Struct, array_like=True):
-    """What a checkpoint knows of its archive before that is read."""
+    """Summary of an archive that a checkpoint has, so that the archive is read late."""
 
     greatest_message: str
     greatest_part: str
@@ -57,7 +57,7 @@ class ArchiveSummary(msgspec.Struct, array_like=True):
 
 
 class StoredState(msgspec.Struct, array_like=True):
-    """A state without its archive: change `loader.STATE` with it."""
+    """A state without its archive; a change of it changes `loader.STATE`."""
 
     version: int
     started: int
@@ -91,10 +91,11 @@ def piece_digest(data: bytes) -> bytes:
 
 
 def encode_state(state: State, *, whole: bool = True) -> tuple[bytes, bytes]:
-    """A checkpoint of a state, and the piece of its archive to store beside it, b"" if there is none.
+    """Encode a state, and the piece of its archive to store beside it, b"" for none.
 
-    A `whole` piece has the whole archive, and reads what was not read yet; else the piece has what no stored piece has.
-    All of the state must be committed: a checkpoint has no undo log.  Call `mark_stored` when both are stored.
+    A `whole` piece has the whole archive, and reads what was not read yet; else the piece has what
+    no stored piece has. All of the state must be committed: a checkpoint has no undo log. Call
+    `mark_stored` when both are stored.
     """
     with state.facts.lock:
         opens, users, archive = state.opens, state.users, state.facts.archive
@@ -113,7 +114,7 @@ def encode_state(state: State, *, whole: bool = True) -> tuple[bytes, bytes]:
 
 
 def mark_stored(state: State, piece: bytes, *, whole: bool) -> None:
-    """Note that the piece `encode_state` returned is stored, so that the next one begins behind it."""
+    """Note that the piece `encode_state` returned is stored: the next begins behind it."""
     with state.facts.lock:
         state.pieces = _pieces_with(state, piece, whole=whole)
         for archive in (state.facts.archive, state.opens, state.users):
@@ -121,7 +122,7 @@ def mark_stored(state: State, piece: bytes, *, whole: bool) -> None:
 
 
 def canonical(state: State) -> bytes:
-    """Equal bytes for states with equal facts, however much of them is archived: for comparing."""
+    """Encode states with equal facts as equal bytes, however much of them is archived."""
     messages = sorted(state.facts.all_messages(), key=lambda row: (row[1].added, row[0]))
     return _encode(state, state.opens.whole(), state.users.whole(), messages, None)
 
@@ -150,7 +151,7 @@ def decode_state(data: bytes, find: FindArchive) -> State:
 
 
 def archive_for(state: State, whole: State) -> ArchivedFacts:
-    """The archive of `state` whose pieces are lost, rebuilt from a replay up to the same version."""
+    """Rebuild the archive of `state`, whose pieces are lost, from a replay of its events."""
     archive = FactArchive()
     rows = list(whole.facts.all_messages())
     for start in range(0, len(rows), CHUNK):

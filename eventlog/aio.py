@@ -79,8 +79,8 @@ class _Taking:
         lease = self._session.executor.acquire(lazily=self._lazily)
         with self._lock:
             self._taken = lease
-            wanted = not self._abandoned
-        if not wanted:
+            is_awaited = not self._abandoned
+        if not is_awaited:
             self._session.executor.release(lease)
         return lease
 

@@ -39,8 +39,8 @@ def tightened(packed: bytes) -> bytes:
     return pack(packed[1:]) if packed[:1] == PLAIN_MARK else packed
 
 
-def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
-    """Return a body of at most `most` bytes in the form "plain"; others as they are.
+def loosened(digest: bytes, packed: bytes, limit: int) -> bytes:
+    """Return a body of at limit `limit` bytes in the form "plain"; others as they are.
 
     For a caller that compresses many bodies together.
     """
@@ -51,9 +51,9 @@ def loosened(digest: bytes, packed: bytes, most: int) -> bytes:
     data = packed[1:]
     try:
         size: int = zstandard.frame_content_size(data)
-        if not 0 <= size < most:
+        if not 0 <= size < limit:
             return packed
-        plain: bytes = coders()[1].decompress(data, max_output_size=size)
+        body: bytes = coders()[1].decompress(data, max_output_size=size)
     except zstandard.ZstdError:
         return packed
-    return PLAIN_MARK + plain if sha256(plain).digest() == digest else packed
+    return PLAIN_MARK + body if sha256(body).digest() == digest else packed

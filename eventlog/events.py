@@ -2,8 +2,8 @@
 
 An event carries no session, version, position or time: those belong to its place in the log
 (`Recorded` in `codec/batch.py`). Wire tags are explicit and short; fields are stored by position,
-so a new field goes to the end with a default. Not here: which event is allowed when (`state/state.py`), and what views make of them
-(`projections`).
+so a new field goes to the end with a default. Not here: which event is allowed when
+(`state/rules.py`), and what views make of them (`projections`).
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def place_of(path: str | os.PathLike[str]) -> Path:
         raise CallError(f"a path is a str or a Path, not {type(path).__name__}")
     scheme = _ADDRESS.match(text)
     if scheme is not None:
-        raise CallError(f"a store is a directory of this machine, not the address of a server ({scheme[1]}://)")
+        raise CallError(f"a store is a directory of this machine; {scheme[1]}:// is the address of a server")
     return Path(text)
 
 
@@ -140,13 +140,13 @@ def _own(path: Path, note: str, ring: KeyRing) -> Family | None:
     """The store's own key, which shows that these are its keys; None if its name is lost."""
     if not note:
         raise KeysError(f"{path} is not encrypted: open it without keys")
-    version, *rest = note.split(" ")
+    version, *fields = note.split(" ")
     if version.isdigit() and int(version) > 1:
         raise TooNewError(f"{path} is encrypted in format {version}, this program reads format 1")
     if note == LOST_NOTE:
         return None
     try:
-        id, check = rest
+        id, check = fields
         own = ring.find(bytes.fromhex(id))
     except ValueError:
         raise DamagedError(f"the format file of {path} is damaged") from None

@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "follow"]
+__all__ = ["Forkable", "register"]
 
 
 class Forkable(Protocol):
@@ -23,21 +23,21 @@ class Forkable(Protocol):
         ...
 
 
-_following = Lock()
-_FOLLOWED: WeakSet[Forkable] = WeakSet()
+_registering = Lock()
+_REGISTERED: WeakSet[Forkable] = WeakSet()
 
 
-def follow(one: Forkable) -> None:
+def register(one: Forkable) -> None:
     """Call `fork_off` in every child from now on, for as long as the object lives."""
-    with _following:
-        _FOLLOWED.add(one)
+    with _registering:
+        _REGISTERED.add(one)
 
 
 def _forked() -> None:
-    _following.release()
-    for one in list(_FOLLOWED):
+    _registering.release()
+    for one in list(_REGISTERED):
         one.fork_off()
 
 
 # A child must not inherit the lock from a thread that it does not have.
-os.register_at_fork(before=_following.acquire, after_in_parent=_following.release, after_in_child=_forked)
+os.register_at_fork(before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_forked)

@@ -114,7 +114,7 @@ class Store:
         self.registry = SessionRegistry(self.host)
         """The handles of the sessions."""
         liveness.expire_stopped()
-        os_fork.follow(self.registry)
+        os_fork.register(self.registry)
         self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
         self._at_exit = liveness.begin(self)
         weakref.finalize(self, self.host.flusher.stop)

@@ -181,9 +181,9 @@ def misfit(event: msgspec.Struct) -> str:
 
 def _in_struct(value: msgspec.Struct, path: str) -> str | None:
     for field in msgspec.structs.fields(value):
-        found = _in_value(getattr(value, field.name), field.type, f"{path}.{field.name}")
-        if found is not None:
-            return found
+        problem = _in_value(getattr(value, field.name), field.type, f"{path}.{field.name}")
+        if problem is not None:
+            return problem
     return None
 
 
@@ -206,27 +206,27 @@ def _in_tuple(value: tuple[object, ...], kinds: tuple[Any, ...], path: str) -> s
         kinds = (kinds[0],) * len(value)
     if len(value) != len(kinds):
         return f"{path} has {len(kinds)} elements, not {len(value)}"
-    found = (_in_value(one, kind, f"{path}[{at}]") for at, (one, kind) in enumerate(zip(value, kinds, strict=True)))
-    return next(filter(None, found), None)
+    problems = (_in_value(one, kind, f"{path}[{at}]") for at, (one, kind) in enumerate(zip(value, kinds, strict=True)))
+    return next(filter(None, problems), None)
 
 
 def _is_a(value: object, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
-    plain: type = get_origin(kind) or kind
-    return isinstance(value, plain) and not (plain is int and isinstance(value, bool))
+    origin: type = get_origin(kind) or kind
+    return isinstance(value, origin) and not (origin is int and isinstance(value, bool))
 
 
 def _words(kinds: Sequence[Any]) -> str:
-    """The types in words; a `Body` is what a long str becomes, and not said beside it."""
-    said: list[str] = []
+    """The types in words; a `Body` is what a long str becomes, and not names beside it."""
+    names: list[str] = []
     for kind in kinds:
         if get_origin(kind) is Literal:
-            said += map(repr, get_args(kind))
+            names += map(repr, get_args(kind))
         elif get_origin(kind) is tuple:
-            said.append(f"tuple of {get_args(kind)[0].__name__}")
+            names.append(f"tuple of {get_args(kind)[0].__name__}")
         elif kind is NoneType:
-            said.append("None")
+            names.append("None")
         elif kind is not Body or str not in kinds:
-            said.append(kind.__name__)
-    return " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+            names.append(kind.__name__)
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

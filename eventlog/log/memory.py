@@ -45,7 +45,7 @@ class MemoryLog(Undivided):
         self._position = 0
         self._entering: tuple[Append, Commit, Head] | None = None
         """What is appended, until it is in everywhere: an interrupt may come between."""
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def fork_off(self) -> None:
         """This is a child process, which has what is here for itself."""

@@ -127,10 +127,10 @@ class ContextCommands:
         """
         with self._executor.lease():
             with self._executor.reader.deciding() as state:
-                found = state.compaction_in_force()
-            if found is None:
+                compaction = state.compaction_in_force()
+            if compaction is None:
                 raise NotFoundError("compaction in force", "", session=self._executor.id)
-            part, version = found
+            part, version = compaction
             added = [
                 span.item.message
                 for span in self._executor.reader.history(after=version - 1)

@@ -79,15 +79,15 @@ def require_sound_json(values: Iterable[Struct]) -> None:
     """Raise `CallError` unless the JSON texts in these events are standard JSON."""
     for value in values:
         for field in JSON_FIELDS.get(type(value), ()):
-            found: object = getattr(value, field)
-            if found is None:
+            content: object = getattr(value, field)
+            if content is None:
                 continue
-            if isinstance(found, Struct):
-                for inner in JSON_FIELDS.get(type(found), ()):
-                    if getattr(found, inner) is not None:
-                        require_sound_json((found,))
-            elif type(found) is str and field not in _VALUES:
-                require_json(object, found, f"{type(value).__name__}.{field} is JSON text")
+            if isinstance(content, Struct):
+                for inner in JSON_FIELDS.get(type(content), ()):
+                    if getattr(content, inner) is not None:
+                        require_sound_json((content,))
+            elif type(content) is str and field not in _VALUES:
+                require_json(object, content, f"{type(value).__name__}.{field} is JSON text")
 
 
 @cache

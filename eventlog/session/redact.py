@@ -96,15 +96,15 @@ def redact(
             raise NotFoundError("part", part, session=session.id)
     owner = _owner(session, part)
     recorded = [name for name in _recorders(store, owner, session.id) if _record(store, name, part, reason)]
-    found = tuple(_occurrences(store, owner, part)) if search else ()
-    return RedactionResult(part, recorded[0] if recorded else session.id, found)
+    occurrences = tuple(_occurrences(store, owner, part)) if search else ()
+    return RedactionResult(part, recorded[0] if recorded else session.id, occurrences)
 
 
 def _owner(session: Executor, part: str) -> str:
     """The session whose own stream has the part's first event."""
     begun = session.reader.find(part)
     return next(
-        (found.session for found in session.reader.ancestry() if found.first <= begun <= found.last), session.id
+        (stream.session for stream in session.reader.ancestry() if stream.first <= begun <= stream.last), session.id
     )
 
 
@@ -113,11 +113,11 @@ def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
     head = store.log.head(owner)
     if head is not None and not entry_of(head).erased:
         return [owner]
-    found = [session]
+    sessions = [session]
     for info in store.sessions():
         if info.fork_of is not None and info.id != session:
-            found += [info.id] if any(stream.session == owner for stream in ancestry(store.log, info.id)) else []
-    return found
+            sessions += [info.id] if any(stream.session == owner for stream in ancestry(store.log, info.id)) else []
+    return sessions
 
 
 def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
@@ -138,7 +138,7 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
     needles = _needles(store, family, part)
     if not needles.texts and not needles.digests:
         return
-    known: dict[bytes, bool] = {}
+    searched: dict[bytes, bool] = {}
     for head in store.log.heads():
         if is_foreign(head) or head.gone or entry_of(head).erased or is_sealed(head.entry):
             continue  # erased, or its key is gone
@@ -154,19 +154,19 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
             about: str | None = part_of(span.item) or getattr(span.item, "part", None)
             if about == part and head.session in family:
                 continue
-            if any(_found(store, head.session, needles, content, known) for content in contents(span.item)):
+            if any(_has_needle(store, head.session, needles, content, searched) for content in contents(span.item)):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
 def _family(store: Neighbours, owner: str) -> set[str]:
     """The owner of the part and the sessions that inherited from it."""
-    found = {owner}
+    sessions = {owner}
     for head in store.log.heads():
         if not is_foreign(head) and entry_of(head).fork_of is not None:
             streams = ancestry(store.log, head.session) if not entry_of(head).erased else []
             if any(stream.session == owner for stream in streams):
-                found.add(head.session)
-    return found
+                sessions.add(head.session)
+    return sessions
 
 
 def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
@@ -206,15 +206,17 @@ def _new_in(needles: _Needles, before: str, now: str) -> bool:
     return any(text in now and text not in before for text in needles.texts)
 
 
-def _found(store: Neighbours, session: str, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
+def _has_needle(
+    store: Neighbours, session: str, needles: _Needles, content: str | Body, searched: dict[bytes, bool]
+) -> bool:
     if isinstance(content, str):
         return any(text in content for text in needles.texts)
     if content.digest in needles.digests:
         return True
-    if content.digest not in known:
+    if content.digest not in searched:
         text = _text(store, session, content)
-        known[content.digest] = any(needle in text for needle in needles.texts)
-    return known[content.digest]
+        searched[content.digest] = any(needle in text for needle in needles.texts)
+    return searched[content.digest]
 
 
 def _text(store: Neighbours, session: str, content: str | Body) -> str:

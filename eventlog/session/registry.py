@@ -35,8 +35,12 @@ class SessionRegistry:
         """One per session: a reply may outlive the handle it came from."""
 
     def get(self, store: Sessions, id: str) -> Session:
-        """The handle of a session; `NotFoundError` if there is none of this id."""
+        """The handle of a session; `NotFoundError` if there is none, `ErasedError` if it was erased.
+
+        The log is asked each time: another process may have erased the session.
+        """
         require(str, id, "an id is a str")
+        head_of(self._host.log, id)
         return self._handle(store, id, None)
 
     def _handle(self, store: Sessions, id: str, writer: SessionWriter | None) -> Session:
@@ -46,10 +50,7 @@ class SessionRegistry:
             if session is None:
                 executor = self._executors.get(id)
                 if executor is None:
-                    if writer is None:
-                        head_of(self._host.log, id)
-                        writer = self._writer(id)
-                    executor = self._executors[id] = Executor(store, id, writer)
+                    executor = self._executors[id] = Executor(store, id, writer or self._writer(id))
                 session = self._sessions[id] = Session(store, executor)
             return session
 

@@ -120,8 +120,8 @@ class Reply:
         if self._begun and not self._finished:
             return
         if not self._begun or not self.is_open:
-            said = "the reply is finished" if self._begun else "the reply has not begun"
-            raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
+            reason = "the reply is finished" if self._begun else "the reply has not begun"
+            raise RefusedError(reason, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
         """The first event, replying to the last user message unless told otherwise."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.errors import CallError, EventlogError, LimitError, RefusedError, brief
-from eventlog.state.rules import admit_deltas
+from eventlog.state.rules import check_deltas
 from eventlog.validation import a_kind
 from eventlog.values import Json
 
@@ -105,7 +105,7 @@ class TextStream:
         """
         try:
             with self._executor.reader.deciding() as state:
-                admit_deltas(state, *self._key)
+                check_deltas(state, *self._key)
         except EventlogError:
             return False
         return True

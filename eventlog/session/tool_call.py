@@ -110,8 +110,8 @@ class ToolCall:
     ) -> None:
         """Record that the tool failed or was interrupted; durable when it returns."""
         bodies: dict[bytes, bytes] = {}
-        kept: Content | None = None if output is None else to_content(output, bodies)
-        event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)
+        partial: Content | None = None if output is None else to_content(output, bodies)
+        event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, partial, metadata)
         self._close()
         self._executor.command([event], bodies, lease=self._lease)
 

@@ -69,9 +69,9 @@ class FactArchive:
         "_buckets",
         "_cached",
         "_chunks",
-        "_kept",
         "_load",
         "_modulus",
+        "_stored",
         "greatest_message",
         "greatest_part",
     )
@@ -79,7 +79,7 @@ class FactArchive:
     def __init__(self) -> None:
         self._modulus = int.from_bytes(os.urandom(5), "big") >> 1 | 1 << 39 | 1
         self._chunks: list[bytes] = []
-        self._kept = 0
+        self._stored = 0
         """Number of chunks that lie in stored pieces."""
         self._buckets: list[array[int]] = [array("Q")]
         self._bounds: list[int] = [0]
@@ -90,7 +90,7 @@ class FactArchive:
         """No message has a greater id."""
         self.greatest_part = ""
         self._load: Callable[[], None] | None = None
-        """Reads the stored pieces, and calls `follow` with them; None once they are read."""
+        """Reads the stored pieces, and calls `attach` with them; None once they are read."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks) or self._load is not None
@@ -129,9 +129,9 @@ class FactArchive:
     def find(self, key: str) -> Row | None:
         """Find the message of this id, or with a part of this id, as it was archived last."""
         for number in self._candidates(_hash(key, self._modulus)):
-            found = next((row for row in self._rows(number) if row[0] == key or key in row[1].parts), None)
-            if found is not None:
-                return _rows(_plain([found]))[0]  # a copy: the caller may change it
+            row = next((one for one in self._rows(number) if one[0] == key or key in one[1].parts), None)
+            if row is not None:
+                return _rows(_plain([row]))[0]  # a copy: the caller may change it
         if self._load is not None:
             self._loaded()
             return self.find(key)
@@ -146,13 +146,13 @@ class FactArchive:
         """Whether there are stored pieces that are not read yet."""
         return self._load is not None
 
-    def follow(self, stored: StoredArchive, *added: StoredArchive) -> None:
+    def attach(self, stored: StoredArchive, *added: StoredArchive) -> None:
         """Put these stored pieces before the chunks that are here."""
         newer, self._load = self._chunks, None
         self._open(stored)
         for chunk in chain.from_iterable(piece.chunks for piece in added):
             self._add(chunk, _unpack(chunk))
-        self._kept += len(self._chunks)
+        self._stored += len(self._chunks)
         for chunk in newer:
             self._add(chunk, _unpack(chunk))
 
@@ -168,11 +168,13 @@ class FactArchive:
 
     def added(self) -> StoredArchive:
         """The chunks that no stored piece has, as the next piece."""
-        return StoredArchive(self._modulus, self._chunks[self._kept :], b"", self.greatest_message, self.greatest_part)
+        return StoredArchive(
+            self._modulus, self._chunks[self._stored :], b"", self.greatest_message, self.greatest_part
+        )
 
-    def keep(self) -> None:
+    def mark_stored(self) -> None:
         """Note that all chunks lie in stored pieces."""
-        self._kept = len(self._chunks)
+        self._stored = len(self._chunks)
 
     def _open(self, stored: StoredArchive) -> None:
         self._modulus = stored.modulus

@@ -12,18 +12,18 @@ from eventlog.codec.batch import KINDS, Item, validate
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.codec.field_types import SOUND
 from eventlog.errors import CallError, EventlogError, RefusedError, brief
-from eventlog.state.evolve import FOLDS
-from eventlog.state.rules import LEASE_FREE, RULES, admit, admit_deltas
+from eventlog.state.evolve import EVOLVE
+from eventlog.state.rules import LEASE_FREE, RULES, check, check_deltas
 from eventlog.state.state import State
 from eventlog.validation import a_kind
 
 MAX_TIME = 1 << 53
 """Bound of times, in UTC milliseconds before or after 1970."""
 
-__all__ = ["decide", "needs_no_lease", "require_items", "still_admitted"]
+__all__ = ["allowed_deltas", "decide", "needs_no_lease", "require_items"]
 
-_STEPS = {kind: (RULES.get(kind), FOLDS.get(kind)) for kind in KINDS}
-"""Rule and fold of each kind of event: as `admit` and `evolve`, with a call less for each event."""
+_STEPS = {kind: (RULES.get(kind), EVOLVE.get(kind)) for kind in KINDS}
+"""Rule and change of each kind of event: as `check` and `evolve`, with a call less for each event."""
 
 
 def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
@@ -58,14 +58,14 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
             if deltas:
                 decided.append(_decide_deltas(state, deltas))
                 deltas = []
-            rule, fold = step
+            rule, change = step
             if state.erased or not state.started:
-                admit(state, event)
+                check(state, event)
             elif rule is not None:
                 rule(state, event)
             state.version += 1
-            if fold is not None:
-                fold(state, event)
+            if change is not None:
+                change(state, event)
             decided.append(item)
         if deltas:
             decided.append(_decide_deltas(state, deltas))
@@ -95,18 +95,18 @@ def _require_time(time: object) -> None:
 
 def _decide_deltas(state: State, deltas: list[tuple[int, ev.PartDelta]]) -> DeltaRun:
     flat: list[object] = []
-    known: set[Key] = set()
+    allowed: set[Key] = set()
     for time, delta in deltas:
         key = (delta.part, delta.field)
-        if key not in known:
-            admit_deltas(state, *key)
-            known.add(key)
+        if key not in allowed:
+            check_deltas(state, *key)
+            allowed.add(key)
         flat.extend((key, delta.text, time))
     state.skip(len(deltas))
     return DeltaRun.from_flat(flat)
 
 
-def still_admitted(state: State, run: DeltaRun) -> tuple[DeltaRun | None, EventlogError | None]:
+def allowed_deltas(state: State, run: DeltaRun) -> tuple[DeltaRun | None, EventlogError | None]:
     """Split a run: the deltas whose parts accept them, and why others are left out.
 
     The state does not change.
@@ -115,7 +115,7 @@ def still_admitted(state: State, run: DeltaRun) -> tuple[DeltaRun | None, Eventl
     reason: EventlogError | None = None
     for key in run.keys:
         try:
-            admit_deltas(state, *key)
+            check_deltas(state, *key)
         except EventlogError as error:
             refused.append(key)
             reason = reason or error

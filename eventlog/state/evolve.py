@@ -11,15 +11,15 @@ from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
 from eventlog.values import File, PartKind, Reasoning, Text, Tool
 
-__all__ = ["FOLDS", "evolve"]
+__all__ = ["EVOLVE", "evolve"]
 
 
 def evolve(state: State, event: ev.Event) -> None:
-    """Take in the next event of the session."""
+    """Apply the next event of the session."""
     state.version += 1
-    fold = FOLDS.get(type(event))
-    if fold is not None:
-        fold(state, event)
+    change = EVOLVE.get(type(event))
+    if change is not None:
+        change(state, event)
 
 
 def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
@@ -194,7 +194,7 @@ def _erased(state: State, event: ev.SessionErased) -> None:
     state.set("erased", value=True)
 
 
-FOLDS: dict[type, Callable[[State, Any], None]] = {
+EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.SessionStarted: _began,
     ev.SessionForked: _began,
     ev.SessionArchived: _archived,

@@ -162,17 +162,17 @@ class State:
         for version, names in self.opens.newest_first(self.history):
             if version <= added:
                 return False
-            found = (self.messages[name] for name in names)
-            if any(facts.added > added and self.now(facts.changes) != "removed" for facts in found):
+            answers = (self.messages[name] for name in names)
+            if any(facts.added > added and self.now(facts.changes) != "removed" for facts in answers):
                 return True
         return False
 
     def open_compaction(self) -> str | None:
         """The compaction that is requested or running now, if there is one."""
-        found = self._latest(self.compactions)
-        if found is None:
+        newest = self._latest(self.compactions)
+        if newest is None:
             return None
-        part = self.compactions[found][1]
+        part = self.compactions[newest][1]
         return part if self.status(self.parts[part]) in {"requested", "started"} else None
 
     def compaction_in_force(self) -> tuple[str, int] | None:

@@ -70,8 +70,8 @@ class StoredState(msgspec.Struct, array_like=True):
     compactions: list[tuple[int, str, str]]
     interrupts: list[tuple[int, str]]
     history: History
-    warm: list[tuple[str, MessageFacts]]
-    known: ArchiveSummary | None
+    hot: list[tuple[str, MessageFacts]]
+    archive: ArchiveSummary | None
 
 
 FindArchive = Callable[[State, Sequence[Piece]], Sequence[ArchivedFacts]]
@@ -118,7 +118,7 @@ def mark_stored(state: State, piece: bytes, *, whole: bool) -> None:
     with state.facts.lock:
         state.pieces = _pieces_with(state, piece, whole=whole)
         for archive in (state.facts.archive, state.opens, state.users):
-            archive.keep()
+            archive.mark_stored()
 
 
 def canonical(state: State) -> bytes:
@@ -132,15 +132,15 @@ def decode_state(data: bytes, find: FindArchive) -> State:
 
     `find` returns the pieces of the archive when a fact in them is first needed.
     """
-    plain = _STATE.decode(data)
+    stored = _STATE.decode(data)
     state = State()
-    state.version, state.started = plain.version, plain.started
-    state.archived, state.erased, state.last_message = plain.archived, plain.erased, plain.last_message
-    state.pins, state.opens, state.users = plain.pins, VersionLog(plain.opens), VersionLog(plain.users)
-    state.compactions, state.interrupts, state.history = plain.compactions, plain.interrupts, plain.history
-    for name, facts in plain.warm:
+    state.version, state.started = stored.version, stored.started
+    state.archived, state.erased, state.last_message = stored.archived, stored.erased, stored.last_message
+    state.pins, state.opens, state.users = stored.pins, VersionLog(stored.opens), VersionLog(stored.users)
+    state.compactions, state.interrupts, state.history = stored.compactions, stored.interrupts, stored.history
+    for name, facts in stored.hot:
         state.facts.insert(name, facts)
-    summary = plain.known
+    summary = stored.archive
     if summary is not None:
         state.pieces = tuple(summary.pieces)
         load = partial(_load, state, find, state.pieces)
@@ -166,9 +166,9 @@ def _load(state: State, find: FindArchive, pieces: Sequence[Piece]) -> None:
         archive = state.facts.archive
         if archive.is_later:
             archived = find(state, pieces)
-            archive.follow(*(piece.packed for piece in archived))
-            state.opens.follow([entry for piece in archived for entry in piece.opens])
-            state.users.follow([entry for piece in archived for entry in piece.users])
+            archive.attach(*(piece.packed for piece in archived))
+            state.opens.attach([entry for piece in archived for entry in piece.opens])
+            state.users.attach([entry for piece in archived for entry in piece.users])
 
 
 def _pieces_with(state: State, piece: bytes, *, whole: bool) -> tuple[Piece, ...]:

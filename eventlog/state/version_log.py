@@ -31,27 +31,27 @@ Older = list[tuple[int, bytes]]
 class VersionLog:
     """Entries in the order of their versions.  Changed by its owner alone."""
 
-    __slots__ = ("_kept", "_load", "begins", "older", "recent")
+    __slots__ = ("_load", "_stored", "begins", "older", "recent")
 
     def __init__(self, recent: list[Entry] | None = None) -> None:
         self.recent: list[Entry] = [] if recent is None else recent
         self.older: Older = []
-        self._kept = 0
+        self._stored = 0
         """Number of packed pieces that are stored."""
         self.begins = 0
         """Version of the oldest packed entry, 0 if there is none."""
         self._load: Callable[[], None] | None = None
-        """Reads the stored pieces, and calls `follow` with them; None once they are read."""
+        """Reads the stored pieces, and calls `attach` with them; None once they are read."""
 
     def later(self, load: Callable[[], None], begins: int) -> None:
         """Declare stored pieces from version `begins` on, which `load` reads when needed."""
         self._load, self.begins = load, begins
 
-    def follow(self, older: Older) -> None:
+    def attach(self, older: Older) -> None:
         """Put the stored pieces `older` before what is here."""
         self._load = None
         self.older[:0] = older
-        self._kept += len(older)
+        self._stored += len(older)
 
     def packed(self) -> Older:
         """All packed pieces."""
@@ -61,11 +61,11 @@ class VersionLog:
 
     def added(self) -> Older:
         """The packed pieces that are not stored yet."""
-        return self.older[self._kept :]
+        return self.older[self._stored :]
 
-    def keep(self) -> None:
+    def mark_stored(self) -> None:
         """Note that all packed pieces are stored."""
-        self._kept = len(self.older)
+        self._stored = len(self.older)
 
     def oldest(self) -> int:
         """Version of the oldest entry in memory, 0 if there is none or none is packed."""
@@ -87,15 +87,15 @@ class VersionLog:
                 return
             yield from self._between(first, last)
 
-    def pack(self, settled: int) -> None:
+    def pack(self, committed: int) -> None:
         """Pack the older ones when there are many.
 
-        Those after version `settled` stay, because they may be taken back, and one before them, so
+        Those after version `committed` stay, because they may be taken back, and one before them, so
         that some always stay.
         """
-        left = bisect_right(self.recent, settled, key=_version) - 1
-        while len(self.recent) >= RECENT and left > 0:
-            half = min(RECENT // 2, left)
+        packable = bisect_right(self.recent, committed, key=_version) - 1
+        while len(self.recent) >= RECENT and packable > 0:
+            half = min(RECENT // 2, packable)
             try:
                 packed = _pack(self.recent[:half])
             except UnicodeEncodeError:
@@ -103,7 +103,7 @@ class VersionLog:
             self.begins = self.begins or self.recent[0][0]
             self.older.append((self.recent[0][0], packed))
             del self.recent[:half]
-            left -= half
+            packable -= half
 
     def whole(self) -> list[Entry]:
         """All entries."""

@@ -41,7 +41,7 @@ class ViewCounter:
         self._others_tokens = 0
         self._lock = Lock()
         """Views that share a counter may be in several threads."""
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def fork_off(self) -> None:
         """This is a child process, in which what was counted last may be half noted."""

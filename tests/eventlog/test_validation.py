@@ -134,9 +134,9 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
         wrong: list[tuple[Callable[[], object], str]] = [
             (lambda: text.append(_any(5)), "a delta is a str, not an int"),
             (lambda: text.end(_any({"a": 1})), "PartEnded.metadata is of type str or None, not a dict"),
-            (lambda: call.start(_any({1})), "this cannot be JSON: Object of type set"),
-            (lambda: call.start({"rate": float("nan")}), "this cannot be JSON"),
-            (lambda: reply.tool("bash", call_id="c2", input=_any({1})), "this cannot be JSON: Object of type set"),
+            (lambda: call.start(_any({1})), "cannot be written as JSON: Object of type set"),
+            (lambda: call.start({"rate": float("nan")}), "cannot be written as JSON"),
+            (lambda: reply.tool("bash", call_id="c2", input=_any({1})), "cannot be written as JSON: Object of type set"),
             (lambda: reply.tool(_any(5), call_id="c2"), "PartStarted.kind.tool is of type str, not an int"),
             (lambda: reply.finish(usage=_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
             (lambda: reply.abort(_any("x")), "MessageFinished.error is of type MessageError or None, not a str"),
@@ -182,14 +182,14 @@ def test_a_reply_is_used_in_its_block(store: Store) -> None:
         reply.abort,
     ]
     for use in uses:
-        with pytest.raises(RefusedError, match="this reply has not begun; expected `with session"):
+        with pytest.raises(RefusedError, match="the reply has not begun; expected `with session"):
             use()
     with reply:
         reply.add_text("x")
         reply.finish()
         ended = session.version
     for use in uses:
-        with pytest.raises(RefusedError, match="this reply is finished"):
+        with pytest.raises(RefusedError, match="the reply is finished"):
             use()
     assert session.version == ended
 

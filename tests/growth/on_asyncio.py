@@ -98,7 +98,7 @@ ASYNCIO: Table = {
         lambda at, window: at.awaited(AsyncContextWindow(window).compact()), a_window
     ),
     "AsyncContextWindow.finish": constant(
-        lambda at, held: (held[0].start(held[1], _done), at.awaited(AsyncContextWindow(held[0]).finish())),
+        lambda at, held: (held[0].run(held[1], _done), at.awaited(AsyncContextWindow(held[0]).finish())),
         a_call,
     ),
     "AsyncContextWindow.next_step": constant(

@@ -248,7 +248,7 @@ SESSION: Table = {
     "ContextCommands.promote": constant(lambda at, message: at.long.context.promote(message), _queued),
     "ContextCommands.prune": constant(lambda at, part: at.long.context.prune([part]), _result),
     "ContextCommands.request_compaction": constant(
-        lambda _, held: held.fail_compaction(held.request_compaction(), "no"), _held
+        lambda _, held: held.context.fail_compaction(held.context.request_compaction(), "no"), _held
     ),
     "ContextCommands.unprune": constant(lambda at, part: at.long.context.unprune([part]), _pruned),
     "ContextCommands.start_compaction": constant(lambda at, part: at.long.context.start_compaction(part), _requested),

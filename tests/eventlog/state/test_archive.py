@@ -23,7 +23,7 @@ from eventlog.state.archive import FactArchive
 from eventlog.state.evolve import evolve
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.loader import ARCHIVE, apply_spans, restore, save_state
-from eventlog.state.rules import admit
+from eventlog.state.rules import check
 from eventlog.state.state import State
 from eventlog.state.stored import ArchivedFacts, Piece, canonical, decode_archive, decode_state, encode_state
 from eventlog.values import Text, Tool
@@ -61,7 +61,7 @@ def answers(state: State) -> list[object]:
 def reopened(packed: FactArchive) -> FactArchive:
     """The same, stored and opened again."""
     again = FactArchive()
-    again.follow(packed.stored())
+    again.attach(packed.stored())
     return again
 
 
@@ -82,7 +82,7 @@ def kept(state: State) -> State:
 def outcome(state: State, event: ev.Event) -> type[Exception] | None:
     """How the state takes an event."""
     try:
-        admit(state, event)
+        check(state, event)
     except CallError as error:
         return type(error)
     return None
@@ -132,7 +132,7 @@ def test_what_is_taken_back_leaves_no_trace_in_what_is_packed(
         state.retract(low)
         assert answers(state) == answers(plain)
         for event in events[low:]:
-            admit(state, event)
+            check(state, event)
             evolve(state, event)
             evolve(plain, event)
         assert answers(state) == answers(plain)
@@ -160,7 +160,7 @@ def long_state(turns: int) -> State:
     evolve(state, ev.SessionStarted())
     for number in range(turns):
         for event in turn(number):
-            admit(state, event)
+            check(state, event)
             evolve(state, event)
         state.commit_to(state.version)
     return state
@@ -183,7 +183,7 @@ def test_old_parts_can_be_changed_and_changed_back() -> None:
     """Promise 9: a part that was packed is pruned, restored and pruned again, across being packed in between."""
     state = long_state(200)
     for event in (ev.Pruned(("a3:call",)), ev.Restored(("a3:call",)), ev.Pruned(("a3:call",))):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
         assert outcome(state, event) is RefusedError
         for number in range(state.version, state.version + 200):
@@ -203,7 +203,7 @@ def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
     assert [type(event) for event in state.closing("x")] == [ev.ToolFailed, ev.MessageFinished]
     assert outcome(state, ev.PartStarted("a3", "new", Tool("call3", "bash"))) is AlreadyExistsError
     for event in state.closing("x"):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     assert state.open_messages() == ()
     evolve(state, ev.RolledBack(1 + 9 * 600))

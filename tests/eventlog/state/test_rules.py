@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
 from eventlog.state.evolve import evolve
-from eventlog.state.rules import admit
+from eventlog.state.rules import check
 from eventlog.state.state import State
 from eventlog.state.stored import encode_state
 from eventlog.values import File, MessageError, PartKind, Reasoning, Snapshot, Text, Tokens, Tool, Usage
@@ -20,7 +20,7 @@ def after(*events: ev.Event) -> State:
     """The state after a session's events, each of them allowed."""
     state = State()
     for event in (ev.SessionStarted(), *events):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     return state
 
@@ -167,7 +167,7 @@ def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev
     state = after(*before)
     untouched = encoded(state)
     with pytest.raises(error) as caught:
-        admit(state, event)
+        check(state, event)
     assert type(caught.value) is error
     if isinstance(caught.value, RefusedError):
         assert caught.value.expected
@@ -177,7 +177,7 @@ def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev
 def test_anything_before_the_start_is_refused() -> None:
     """Spec §3: a session's first event is its start or its fork."""
     with pytest.raises(RefusedError):
-        admit(State(), ev.SessionRenamed("t"))
+        check(State(), ev.SessionRenamed("t"))
 
 
 ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
@@ -211,7 +211,7 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
 @pytest.mark.parametrize(("before", "event"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
 def test_what_follows_is_allowed(before: tuple[ev.Event, ...], event: ev.Event) -> None:
     """Spec §3 and §7: the rules refuse nothing that may happen, before and after rollbacks."""
-    admit(after(*before), event)
+    check(after(*before), event)
 
 
 def encoded(state: State) -> tuple[bytes, bytes]:
@@ -235,7 +235,7 @@ def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]]
         state.retract(version)
         assert encoded(state) == snapshots[version]
     for event in history[low:]:
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     assert encoded(state) == snapshots[len(history)]
     state.commit_to(low)
@@ -249,7 +249,7 @@ def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
     """Spec §9: what closes an interrupted session is allowed, and after it no message, part or compaction is open."""
     state = after(*(event for _, event in grown[1:]))
     for event in state.closing("interrupted"):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     assert state.open_messages() == ()
     assert state.closing("interrupted") == []

@@ -321,7 +321,7 @@ def test_a_held_lease_is_busy(cli: Cli, talked: Path) -> None:
     script = (
         "import eventlog, sys\n"
         f"store = eventlog.open({str(talked)!r})\n"
-        "store.session('talk').acquire()\n"
+        "store.session('talk').executor.acquire()\n"
         "print('held', flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -120,8 +120,9 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
     """Check the event classes asked for; `CallError` unless they are event classes in a list."""
     if kinds is None:
         return None
-    if isinstance(kinds, Iterable):
-        items = tuple(cast("Iterable[object]", kinds))
+    asked = kinds
+    if isinstance(asked, Iterable):
+        items = tuple(cast("Iterable[object]", asked))
         classes = tuple(kind for kind in items if isinstance(kind, type) and issubclass(kind, Base))
         if len(classes) == len(items):
             return classes

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Committed, Log
     from eventlog.session.lease import Lease
     from eventlog.session.redact import RedactionResult
-    from eventlog.values import Origin
 
 __all__ = ["RollbackResult", "Session", "Sessions"]
 
@@ -66,15 +65,7 @@ class Sessions(Protocol):
         ...
 
     def sessions(
-        self,
-        after: str = "",
-        *,
-        scope: str | None = None,
-        parent: str | None = None,
-        archived: bool | None = None,
-        text: str | None = None,
-        active_since: int | None = None,
-        limit: int | None = None,
+        self, after: str = "", *, scope: str | None = None, parent: str | None = None
     ) -> Iterator[SessionInfo]:
         """See `Store`."""
         ...
@@ -89,22 +80,11 @@ class Sessions(Protocol):
         agent: str = "",
         model: Model | str | None = None,
         parent: str | None = None,
-        origin: Origin | None = None,
-        time: int | None = None,
     ) -> Session:
         """See `Store`."""
         ...
 
-    def fork(
-        self,
-        parent: Session,
-        at: int,
-        *,
-        id: str | None = None,
-        title: str | None = None,
-        origin: Origin | None = None,
-        time: int | None = None,
-    ) -> Session:
+    def fork(self, parent: Session, at: int, *, id: str | None = None, title: str | None = None) -> Session:
         """See `Store`."""
         ...
 
@@ -184,8 +164,8 @@ class Session:
     ) -> Committed:
         """Append events, each with its time in UTC milliseconds; durable when it returns.
 
-                The session's state must allow every event.  Without the lease in this handle's hands, no other
-        owner may hold it either.  `ConflictError` unless the session is at `expected_version`.
+        The session's state must allow every event. Without the lease in this handle's hands, no
+        other owner may hold it either. `ConflictError` unless the session is at `expected_version`.
         """
         return self.executor.append(items, bodies=bodies, expected_version=expected_version, request_id=request_id)
 

@@ -19,7 +19,7 @@ from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.open_log import forget_keys
 from eventlog.session.lease import release_lease, take_lease
-from eventlog.session.owner import is_live
+from eventlog.session.owner import is_live, owner_of
 from eventlog.validation import require
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def erased_with(session: str, kin: Kin, *, forks: Choice, subsessions: Choice) -
 def refuse_running(store: Sessions, session: str) -> None:
     lease = head_of(store.log, session).lease
     if is_live(lease, store.host.clock()):
-        raise LeaseHeldError(session, "its owner", lease.until)
+        owner = owner_of(lease)
+        raise LeaseHeldError(session, owner.describe() if owner else "another owner", lease.until)
 
 
 def erase_one(store: Sessions, session: str, reason: str) -> None:

@@ -17,7 +17,7 @@ from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, Refuse
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
 from eventlog.session.lease import A_LEASE, Lease, LeaseKeeper
-from eventlog.session.owner import is_live
+from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
 from eventlog.state.state import State
 from eventlog.validation import each, require_or_none, require_version
@@ -175,11 +175,13 @@ class Executor:
             self.leases.release(lease)
 
     def _require_no_owner(self) -> None:
-        if self.holds_lease:  # taken lazily, the log may not have it yet
-            raise LeaseHeldError(self.id, "another task of this process", 0)
+        current = self.leases.current
+        if current is not None and not current.is_given:  # taken lazily, the log may not have it yet
+            raise LeaseHeldError(self.id, "another task of this process", current.state.until)
         head = self.host.log.head(self.id)
         if head is not None and is_live(head.lease, self.host.clock()):
-            raise LeaseHeldError(self.id, "another handle", head.lease.until)
+            owner = owner_of(head.lease)
+            raise LeaseHeldError(self.id, owner.describe() if owner else "another owner", head.lease.until)
 
     # -- the lease -----------------------------------------------------------------------------
 

@@ -183,8 +183,11 @@ def test_a_lease_held_elsewhere_refuses_alike(store: eventlog.Store, other: Othe
     """A command that needs a held lease raises `LeaseHeldError`; a message needs none."""
     session = store.session("s")
     other.run("lease = session.executor.acquire()")
-    with pytest.raises(LeaseHeldError):
+    with pytest.raises(LeaseHeldError) as raised:
         LEASED[name](store, session)
+    assert raised.value.session == "s"
+    assert raised.value.until
+    assert "process" in raised.value.owner
     session.user("this needs no lease")
     other.run("session.executor.release(lease)")
     LEASED["a command"](store, session)

@@ -329,7 +329,9 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
         live.version = max(report.version * look // LOOKS, 1)
         follower.advance()
         hide_inherited(projection, follower.state, session.reader, live.version)
-        if projection.encode(follower.state) != projection.encode(replay(projection, session.reader, live.version).state):
+        if projection.encode(follower.state) != projection.encode(
+            replay(projection, session.reader, live.version).state
+        ):
             report.problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
             return
 

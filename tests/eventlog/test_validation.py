@@ -136,7 +136,10 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
             (lambda: text.end(_any({"a": 1})), "PartEnded.metadata is of type str or None, not a dict"),
             (lambda: call.start(_any({1})), "cannot be written as JSON: Object of type set"),
             (lambda: call.start({"rate": float("nan")}), "cannot be written as JSON"),
-            (lambda: reply.tool("bash", call_id="c2", input=_any({1})), "cannot be written as JSON: Object of type set"),
+            (
+                lambda: reply.tool("bash", call_id="c2", input=_any({1})),
+                "cannot be written as JSON: Object of type set",
+            ),
             (lambda: reply.tool(_any(5), call_id="c2"), "PartStarted.kind.tool is of type str, not an int"),
             (lambda: reply.finish(usage=_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
             (lambda: reply.abort(_any("x")), "MessageFinished.error is of type MessageError or None, not a str"),

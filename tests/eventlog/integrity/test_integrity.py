@@ -340,7 +340,9 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
     with place.open() as store:
         session = store.session("a")
         transcript = TranscriptProjection()
-        Checkpoints(store.log).save(transcript, session.reader, session.version, replay(transcript, session.reader, 3).state)
+        Checkpoints(store.log).save(
+            transcript, session.reader, session.version, replay(transcript, session.reader, 3).state
+        )
         assert verify(store).sound
         assert [(one.session, one.first_bad) for one in verify(store, deep=True).sessions if not one.sound] == [
             ("a", session.version)

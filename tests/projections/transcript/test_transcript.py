@@ -202,7 +202,9 @@ def test_marks() -> None:
             call = reply.tool("bash", call_id="c", input={"x": 1})
             call.succeed("long output")
             reply.finish("stop")
-        parts = {facts.kind + str(number): part for number, (part, facts) in enumerate(session.reader.state().parts.items())}
+        parts = {
+            facts.kind + str(number): part for number, (part, facts) in enumerate(session.reader.state().parts.items())
+        }
         tool = next(part for kind, part in parts.items() if kind.startswith("tool"))
         secret = list(parts.values())[1]
         session.append([(5, ev.Pruned((tool,))), (6, ev.PartRedacted(secret))])

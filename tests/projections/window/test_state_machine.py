@@ -326,7 +326,9 @@ class Windows(RuleBasedStateMachine):
     @rule(pick=PICKS)
     def remove(self, pick: int) -> None:
         """A message of the view is removed; a compaction's own message takes the compaction with it."""
-        shown = [name for name in Expected(self.session).visible() if name not in self.session.reader.state().open_messages()]
+        shown = [
+            name for name in Expected(self.session).visible() if name not in self.session.reader.state().open_messages()
+        ]
         running = self._compaction("requested", "started")
         if shown and running is None and pick % 3 == 0:
             self.session.remove_message(shown[pick % len(shown)])
@@ -459,7 +461,9 @@ class Windows(RuleBasedStateMachine):
             kept = [newest] if newest in shown[: cut + 1] else []
             tail = shown[cut + 1] if cut + 1 < len(shown) and pick % 2 else None
             with suppress(RefusedError):  # an older message that is open and says nothing
-                self.session.context.start_compaction(part, through=shown[cut], tail=tail, kept=[name for name in kept if name])
+                self.session.context.start_compaction(
+                    part, through=shown[cut], tail=tail, kept=[name for name in kept if name]
+                )
 
     @rule(ends=st.booleans())
     def summarise(self, ends: bool) -> None:

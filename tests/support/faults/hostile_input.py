@@ -211,4 +211,10 @@ def corpus(target: str, data: Path) -> list[bytes]:
         made = bytearray()
         frames.encode_records([record], made)
         frames.seal(made, bytes(8), 0, 1, frames.FILE_HEADER_BYTES)
-        return [*payloads, *bodies, *encode_state(session.reader.state()), bytes(made), frames.pack_file_header(1, bytes(8), 0)]
+        return [
+            *payloads,
+            *bodies,
+            *encode_state(session.reader.state()),
+            bytes(made),
+            frames.pack_file_header(1, bytes(8), 0),
+        ]

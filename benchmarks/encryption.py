@@ -34,7 +34,7 @@ def _sides(setting: Setting) -> dict[str, Measurement]:
 
     def turning(store: eventlog.Store) -> Callable[[], list[float]]:
         session = store.create_session(id="p")
-        session.acquire()
+        session.executor.acquire()
         work = iter(turns(count + WARM_UP))
         return lambda: [timed(lambda: take_turn(session, next(work)))]
 

@@ -103,7 +103,7 @@ class EngineChat:
         """Take a durable turn; the first one takes the lease, which is then held."""
         session = self._begun()
         if not session.holds_lease:
-            session.acquire()
+            session.executor.acquire()
         take_turn(session, turn)
 
     def load(self) -> int:

@@ -109,12 +109,12 @@ def seasoned(path: Path) -> Path:
 def compacted(session: eventlog.Session, summary: str = "What was done so far, in one sentence.") -> None:
     """Compact everything up to now, as a window does, with a given summary."""
     with session.lease():
-        part = session.request_compaction()
-        session.start_compaction(part)
+        part = session.context.request_compaction()
+        session.context.start_compaction(part)
         with session.assistant(model="bench/mark", summary=True) as reply:
             reply.add_text(summary)
             reply.finish()
-        session.complete_compaction(part, reply.id)
+        session.context.complete_compaction(part, reply.id)
 
 
 def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes], *, each_delta: bool = False) -> list[Item]:

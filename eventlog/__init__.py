@@ -1,10 +1,10 @@
-"""What happened: events, their bytes, the log, and the handles that append.
+"""An event-sourced store for agent conversations: events, log, and session handles.
 
     with eventlog.open("chats") as store:
         session = store.create_session(title="Fix the tests")
 
-Everything public is named here, the classes for asyncio included, which are loaded when they are first used; the modules
-below may move.
+Everything public is named here, the classes for asyncio included, which are loaded when they are
+first used; the modules below may move.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name where it lives: what needs asyncio, or the readers of foreign files, when it is first used."""
+    """Load a public name at its first use, if its module needs asyncio or the importers."""
     for module, names in _HOMES.items():
         if name in names:
             found = globals()[name] = getattr(import_module(f"eventlog.{module}"), name)

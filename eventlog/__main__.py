@@ -1,4 +1,4 @@
-"""`python -m eventlog`: the same as the script `eventlog`, whose commands are those of `python -m projections`."""
+"""Run the command line: `python -m eventlog` is the script `eventlog`."""
 
 from __future__ import annotations
 

@@ -7,17 +7,18 @@
         text.append(token)                     # accepted, as ever
         await reply.end(text)                  # durable
 
-A command is decided in the calling task, in order, and only its durability is awaited; what may wait for others or for the disk
-(taking a lease, `do`, `append`, a request id) runs in a thread.  A command that raises is not committed, and will not be.
-A cancelled await leaves the append to its fate: it is committed whole or not at all, and a retry under the same request id
-tells which.
+A command is decided in the calling task, in order, and only its durability is awaited. What may
+wait for other owners or for the disk (taking a lease, `do`, `append`, a request id) runs in a
+thread. A command that raises is not committed, and will not be. After a cancelled await the append
+is committed whole or not at all; a retry with the same request id tells which.
 
     async for recorded in AsyncSubscription(store, after, session="s", provisional=True):
         await socket.send_text(...)
 
-Not another subscription: `subscription.py` says what comes, and in what order.  Reading and decoding are done in the loop's worker threads, a
-bounded piece at a time; while nothing comes the follower sleeps in the loop and asks for the log's position, which costs
-microseconds.  So any number of followers needs no thread, and one that is dropped, wherever it stands, leaves nothing behind.
+`subscription.py` says which events come, and in which order. Worker threads of the loop read and
+decode, a bounded piece at a time. While nothing comes the subscription sleeps in the loop and asks
+for the log's position, which takes microseconds. So an idle subscription needs no thread, and a
+dropped one leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -43,27 +44,28 @@ from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.store import Store
+from eventlog.subscription import Subscription
 from eventlog.validation import require, require_function, require_wait
 from eventlog.values import Json, MessageError, PartKind, Usage
 
 __all__ = ["AsyncReply", "AsyncSession", "AsyncSubscription"]
 
-_A_CALL = "a call is what `tool` gave"
+_A_CALL = "a call is what `tool` returned"
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a command that does not block but for durability, and await that."""
-    with session.collecting() as pipeline:
+    """Call a command that blocks only for durability, and await that."""
+    with session.executor.collecting() as pipeline:
         result = command(*args, **kwargs)
     await pipeline.committed()
     return result
 
 
 class _Taking:
-    """A lease being taken in a thread: given back there if its task does not await it any more."""
+    """A lease being taken in a thread, which releases it if its task was cancelled."""
 
     def __init__(self, session: Session, *, lazily: bool) -> None:
         self._session = session
@@ -74,27 +76,27 @@ class _Taking:
 
     def take(self) -> Lease:
         """Take the lease if it can be had now."""
-        lease = self._session.acquire(lazily=self._lazily)
+        lease = self._session.executor.acquire(lazily=self._lazily)
         with self._lock:
             self._taken = lease
-            wanted = not self._abandoned
-        if not wanted:
-            self._session.release(lease)
+            is_awaited = not self._abandoned
+        if not is_awaited:
+            self._session.executor.release(lease)
         return lease
 
     def abandon(self) -> None:
-        """Give the lease back, now or when it is taken: the await was cancelled."""
+        """Release the lease, now or once it is taken: the await was cancelled."""
         with self._lock:
             self._abandoned = True
             taken = self._taken
         if taken is not None:
-            Thread(target=self._session.release, args=(taken,), name="eventlog-release").start()
+            Thread(target=self._session.executor.release, args=(taken,), name="eventlog-release").start()
 
 
 async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
-    """Take the lease in a thread, for the running task; cancelling the await gives it back.
+    """Take the lease in a thread, for the running task; cancelling the await releases it.
 
-    Waiting is done in the loop: threads are few, and the task that holds the lease needs one to give it back.
+    The wait is in the loop: threads are few, and the holder's task needs one to release the lease.
     """
     require_wait(wait)
     deadline = time.monotonic() + wait
@@ -115,15 +117,18 @@ async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> L
 
 
 async def _released(session: Session, lease: Lease) -> None:
-    """Give one `_acquired` back, in a thread."""
+    """Release what `_acquired` returned, in a thread."""
     try:
-        await asyncio.shield(asyncio.to_thread(session.release, lease))
+        await asyncio.shield(asyncio.to_thread(session.executor.release, lease))
     finally:
         lease.unshare()
 
 
 class AsyncSession:
-    """A session for asyncio; `sync` is the handle below it, whose reading methods may be used as they are."""
+    """A session for asyncio.
+
+    `sync` is the blocking handle below it; its reading methods may be used directly.
+    """
 
     def __init__(self, session: Session) -> None:
         require(Session, session, "an AsyncSession is that of a Session")
@@ -139,7 +144,10 @@ class AsyncSession:
         return await asyncio.to_thread(command, *args, **kwargs)
 
     async def user(self, text: str | Sequence[PartKind] = "", *, request_id: str | None = None) -> str:
-        """Add a user message; durable when it returns its id.  For more fields: `do(chat.sync.user, …)`."""
+        """Add a user message; durable when it returns its id.
+
+        For more fields: `do(chat.sync.user, …)`.
+        """
         if request_id is not None:  # has an append of its own, which is waited for at once
             return await asyncio.to_thread(self.sync.user, text, request_id=request_id)
         return await _awaited(self.sync, self.sync.user, text)
@@ -195,7 +203,9 @@ class AsyncReply:
                 self.sync.lease.unshare()
 
     def stream_text(self) -> TextStream:
-        """Begin a text part; its `append` accepts without waiting, and `await reply.end(stream)` ends it."""
+        """Begin a text part: `append` accepts without waiting, `await reply.end(stream)` ends
+        it.
+        """
         return self.sync.stream_text()
 
     def stream_reasoning(self) -> TextStream:
@@ -203,8 +213,8 @@ class AsyncReply:
         return self.sync.stream_reasoning()
 
     async def end(self, stream: TextStream, metadata: Json | None = None) -> None:
-        """The part is complete; durable when it returns."""
-        require(TextStream, stream, "a stream is what `text` or `reasoning` gave")
+        """End the part; durable when it returns."""
+        require(TextStream, stream, "a stream is what `stream_text` or `stream_reasoning` returned")
         await _awaited(self._session, stream.end, metadata)
 
     async def tool(self, tool: str, *, call_id: str, input: Json | dict[str, object] | None = None) -> ToolCall:
@@ -212,7 +222,7 @@ class AsyncReply:
         return await _awaited(self._session, self.sync.tool, tool, call_id=call_id, input=input)
 
     async def start(self, call: ToolCall, input: Json | dict[str, object]) -> None:
-        """The arguments are complete: the tool may run once this returns."""
+        """Record that the arguments are complete and the tool runs; durable when it returns."""
         require(ToolCall, call, _A_CALL)
         await _awaited(self._session, call.start, input)
 
@@ -236,21 +246,22 @@ class AsyncReply:
 
 
 PIECE = 256
-"""Events decoded in one go: what a follower holds that reads slowly."""
+"""Events decoded at a time: what a slow reader holds in memory."""
 SHORTEST = 0.001
 """Seconds of the first sleep after something came; each next one is longer."""
 LONGEST = 0.05
 """Longest sleep, and so about the longest delay of an event after a pause."""
 LONGER = 1.5
-"""What a sleep is longer than the one before."""
+"""Factor by which each sleep is longer than the one before."""
 
 
 class AsyncSubscription:
-    """`Store.subscribe` for asyncio, with its arguments: `async for recorded in AsyncSubscription(store): …`.
+    """`Store.subscribe` for asyncio, with the same arguments.
 
-    For one task at a time.  A cancelled wait (`asyncio.timeout`) loses nothing: the next one goes on where it was.  Ends when
-    nothing new came for `timeout` seconds (another `async for` goes on behind it), with `ClosedError` when the store is closed.
-    What is committed comes within `LONGEST` seconds, what is provisional sooner, as `Store.subscribe` says.
+    `async for recorded in AsyncSubscription(store): …`, for one task at a time. A cancelled wait
+    (`asyncio.timeout`) loses no event: the next one goes on where it was. Ends when nothing new
+    came for `timeout` seconds (another `async for` goes on behind it), and with `ClosedError` when
+    the store is closed. Committed events come within `LONGEST` seconds, provisional ones sooner.
     """
 
     def __init__(
@@ -266,12 +277,14 @@ class AsyncSubscription:
         require(Store, store, "a subscription is to a Store")
         if timeout is not None:
             require_wait(timeout)
-        self._subscription = store.subscription(after, session=session, kinds=kinds, provisional=provisional)
+        store.host.require_open()
+        ahead = store.registry.writers if provisional else None
+        self._subscription = Subscription(store.log, after, session=session, kinds=kinds, ahead=ahead)
         self._timeout = timeout
         self._longest = min(LONGEST, self._subscription.longest)
         self._pause = SHORTEST
         self._next = 0.0
-        """When to ask again, on the monotonic clock: a wait that was cancelled goes on, it does not begin anew."""
+        """When to ask again, on the monotonic clock: a cancelled wait goes on where it was."""
         self._deadline = self._later()
         self._look = self._subscription.look()
         self._ready: deque[Recorded] = deque()
@@ -300,7 +313,7 @@ class AsyncSubscription:
                 raise StopAsyncIteration
 
     def _take(self) -> None:
-        """Read a piece of what there is, in a worker thread: one at a time, for it is waited for."""
+        """Read up to `PIECE` events, in a worker thread, one call at a time."""
         self._due = False
         for recorded in islice(self._look, PIECE):
             self._ready.append(recorded)
@@ -315,7 +328,7 @@ class AsyncSubscription:
             self._deadline = self._later()
 
     async def _stirred(self) -> bool:
-        """Sleep until there may be something new; False when the time is over."""
+        """Sleep until there may be a new event; False when the timeout is over."""
         while True:
             now = time.monotonic()
             if now >= self._next:
@@ -328,5 +341,5 @@ class AsyncSubscription:
             await asyncio.sleep(min(self._next, self._deadline) - now)
 
     def _later(self) -> float:
-        """When it is over if nothing comes from now on."""
+        """When the subscription ends if no event comes from now on."""
         return float("inf") if self._timeout is None else time.monotonic() + self._timeout

@@ -2,35 +2,35 @@
 
 EventlogError
 ├── RetryError              nothing is broken: read again, or wait, and retry
-│   ├── ConflictError           another writer got there first; nothing of yours was written
-│   ├── LeaseHeldError          somebody else runs the session now
-│   ├── BusyError               room, a lock or a file could not be had now
+│   ├── ConflictError           another writer was first; nothing of this append was written
+│   ├── LeaseHeldError          another owner or task runs the session
+│   ├── BusyError               no room, lock or file available now
 │   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
-│   ├── KeysUnreachableError    whoever was asked for a key failed
-│   └── SummarizerError         whoever was asked for a summary was not reached, failed or broke off
+│   ├── KeyProviderError        the key provider failed
+│   └── SummarizerError         the summarizer was not reached, failed or broke off
 ├── CallError               the call is wrong: fix it
 │   ├── NotFoundError           no such session, message, part, body or version
-│   │   └── ErasedError             ... any more: the session was erased
+│   │   └── ErasedError             ... because the session was erased
 │   ├── AlreadyExistsError      the id is taken
 │   ├── RefusedError            the session's state does not allow the command
 │   ├── RequestReusedError      the request id was used before with other content
 │   ├── LimitError              a value is over a documented limit
 │   ├── MessageTooLargeError    one message is too large for a request for a summary, even alone
-│   ├── SummarizerRefusedError  whoever was asked for a summary refused the request
+│   ├── SummarizerRefusedError  the summarizer refused the request
 │   │   └── RequestTooLargeError    ... because of its size
 │   ├── BlockedError            a loop cannot go on by itself
 │   │   └── WindowTooSmallError     ... because the system prompt and the tools alone fill the model's window
 │   ├── ReadOnlyError           the store was opened for reading only
-│   ├── KeysError               keys for a store that is not encrypted, none for one that is, the wrong ones, or none at all
-│   └── ImportFormatError       the file is of no known format, or not of the one that was named
+│   ├── KeysError               wrong keys, keys for a plain store, or none for an encrypted one
+│   └── ImportFormatError       the file is not of a known format, or not of the named one
 ├── DataError               stored data is wrong: restore it, repair it, or use a newer program
 │   ├── DamagedError            bytes on disk are not what was written
 │   ├── KeyMissingError         the key of a session is gone, or the store was opened without keys
 │   ├── UnknownEventError       an event kind that this program does not know
-│   ├── UnfinishedError         a copy or restore that did not come to its end: go on with it, or delete it
+│   ├── UnfinishedError         an unfinished copy or restore: run it again, or delete it
 │   ├── TooNewError             written by a newer program
 │   └── TooOldError             written by an earlier program, in a format that is not read any more
-└── StopError               this handle is finished: close it and open again
+└── StopError               this handle cannot go on: close it and open again
     ├── FencedError             the lease epoch is over; another owner runs the session
     ├── PoisonedError           a write to disk failed; what is on disk is unknown until reopened
     ├── ClosedError             the store or the session handle is closed
@@ -38,8 +38,8 @@ EventlogError
     ├── StorageError            the system refuses to open or make the store: no permission, no room, an I/O error
     └── UnsupportedStorageError the path is on a file system that cannot keep the promises
 
-Errors carry fields, and never the text of a conversation.  What they say of an id is no longer than 80 characters (`brief`);
-their fields have it whole.
+Errors carry fields, and never the text of a conversation. Messages cut ids at 80 characters
+(`brief`); fields have them whole.
 """
 
 from __future__ import annotations
@@ -93,12 +93,12 @@ SHOWN = 80
 
 
 def cut(text: str) -> str:
-    """The text, or its beginning if it is longer than an error shows."""
+    """Return the text, cut at the length that an error shows."""
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def brief(value: object) -> str:
-    """What a caller gave, in quotes if it is a text, and cut if it is long."""
+    """A caller's value for an error message: texts in quotes, long values cut."""
     if isinstance(value, str):
         return repr(cut(value))
     try:
@@ -113,9 +113,10 @@ class EventlogError(Exception):
 
 @contextmanager
 def giving_way_to(error: BaseException | None, block: str, *kinds: type[Exception]) -> Generator[None]:
-    """Keep what fails while a block is closed from hiding the interrupt that left it.
+    """Keep an error at the end of a block from hiding the exception that left the block.
 
-    `block` names it.  An `EventlogError` becomes a note of `error` if that is no `Exception`, or one of `kinds`.
+    `block` names the block. An `EventlogError` becomes a note of `error` if that is no `Exception`,
+    or one of `kinds`.
     """
     try:
         yield
@@ -134,7 +135,10 @@ class CallError(EventlogError):
 
 
 class DataError(EventlogError):
-    """Stored data is wrong.  `session`, `version` and `position` say where, as far as it is known."""
+    """Stored data is wrong.
+
+    `session`, `version` and `position` say where, as far as it is known.
+    """
 
     def __init__(
         self,
@@ -157,11 +161,11 @@ class DataError(EventlogError):
 
 
 class StopError(EventlogError):
-    """This handle is finished: close it and open again."""
+    """This handle cannot go on: close it and open again."""
 
 
 class ConflictError(RetryError):
-    """Another writer got there first; nothing of this append was written.
+    """Another writer was first; nothing of this append was written.
 
     `expected` is the version the caller had decided against, `actual` the session's version now.
     """
@@ -186,14 +190,14 @@ class LeaseHeldError(RetryError):
 
 
 class BusyError(RetryError):
-    """Something could not be had now: room in a full buffer or on the disk, a lock another process holds, a file from the system.
+    """No room in the buffer or on the disk, a lock another process holds, or no file handle.
 
-    The command that met it is not committed, and will not be.
+    The command that raises it is not committed, and will not be.
     """
 
 
 class UnknownOutcomeError(RetryError):
-    """The append may or may not be committed.  Retrying with the same request id settles it."""
+    """The append may or may not be committed; retry with the same request id to find out."""
 
     def __init__(self, message: str, *, session: str | None = None, request: str | None = None) -> None:
         super().__init__(message)
@@ -202,11 +206,11 @@ class UnknownOutcomeError(RetryError):
 
 
 class KeyProviderError(RetryError):
-    """Whoever was asked for a key failed (`__cause__`): what depends on that key cannot be read or written meanwhile."""
+    """The key provider failed (`__cause__`): sessions of that key are not available now."""
 
 
 class SummarizerError(RetryError):
-    """Whoever was asked for a summary was not reached, failed or broke off, `attempts` times in a row.
+    """The summarizer was not reached, failed or broke off, `attempts` times in a row.
 
     `status` is the HTTP status of the last answer, None if there was none.
     """
@@ -219,7 +223,7 @@ class SummarizerError(RetryError):
 
 
 class NotFoundError(CallError):
-    """There is no such thing.  `kind` is "session", "message", "part", "body", "version" …."""
+    """Nothing has this id.  `kind` is "session", "message", "part", "body", "version" …."""
 
     def __init__(self, kind: str, name: str, *, session: str | None = None) -> None:
         where = f" in session {cut(session)}" if session else ""
@@ -268,7 +272,10 @@ class RequestReusedError(CallError):
 
 
 class LimitError(CallError):
-    """`what` has the size `size`, over the documented `limit` (both in the unit named by `what`)."""
+    """`what` has the size `size`, over the documented `limit`.
+
+    Both are in the unit that `what` names.
+    """
 
     def __init__(self, what: str, size: int, limit: int) -> None:
         super().__init__(f"{what}: {size} is over the limit of {limit}")
@@ -278,7 +285,7 @@ class LimitError(CallError):
 
 
 class BlockedError(CallError):
-    """A loop cannot go on by itself; `reason` is a word for programs, the text says what would help."""
+    """A loop cannot go on; `reason` is a word for programs, the message says what would help."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -290,7 +297,7 @@ class WindowTooSmallError(BlockedError):
 
 
 class MessageTooLargeError(CallError):
-    """The message `message` is too large for a request for a summary, even alone: `tokens` of at most `limit`."""
+    """A message is too large for a summary request, even alone: `tokens` over `limit`."""
 
     def __init__(self, message: str, tokens: int, limit: int) -> None:
         super().__init__(
@@ -302,7 +309,7 @@ class MessageTooLargeError(CallError):
 
 
 class SummarizerRefusedError(CallError):
-    """Whoever was asked for a summary refused the request; `status` is the HTTP status."""
+    """The summarizer refused the request; `status` is the HTTP status."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         super().__init__(message)
@@ -318,13 +325,13 @@ class ReadOnlyError(CallError):
 
 
 class KeysError(CallError):
-    """The keys that were given are not those of the store, or no keys, or there should be some, or none."""
+    """Wrong keys, keys for a store that is not encrypted, or none for one that is."""
 
 
 class ImportFormatError(CallError):
-    """The file is of no known format, not of the one that was named, or nothing of a conversation is in it.
+    """The file is not of a known format or the named one, or has no conversation in it.
 
-    `skipped` has the records that were read and say nothing, each with its line and the reason.
+    `skipped` has the records without a conversation, each with its line and the reason.
     """
 
     def __init__(self, text: str, skipped: Sequence[tuple[int, str]] = ()) -> None:
@@ -337,16 +344,14 @@ class DamagedError(DataError):
 
 
 class KeyMissingError(DataError):
-    """What is there is encrypted, and its key is gone, or the store was opened without keys."""
+    """The data is encrypted, and its key is gone or the store was opened without keys."""
 
 
 class UnfinishedError(DataError):
-    """What lies at `path` is a copy that is being written, or whose writing broke off; `what` says of what kind."""
+    """The store at `path` is an unfinished copy; `what` names the kind of copy."""
 
     def __init__(self, path: str, what: str) -> None:
-        super().__init__(
-            f"{path} is no whole store: {what}, which did not come to its end; go on with that, or delete it"
-        )
+        super().__init__(f"{path} is not a complete store: {what}, which is not finished; run that again, or delete it")
         self.path = path
         self.what = what
 
@@ -369,7 +374,7 @@ class _OtherProgramError(DataError):
 
 
 class UnknownEventError(_OtherProgramError):
-    """An event kind that this program does not know, though the schema version is one it knows."""
+    """An event kind that this program does not know, in a schema version that it knows."""
 
     _remedy = "use the program that wrote it, or a later one"
 
@@ -387,10 +392,10 @@ class TooOldError(_OtherProgramError):
 
 
 class FencedError(StopError):
-    """The lease this was to be written under is over: given back, or another owner took it."""
+    """The lease of this append is over: released, or taken by another owner."""
 
     def __init__(self, session: str, epoch: int, current: int) -> None:
-        why = "its holder gave it back" if epoch == current else f"the current one is {current}"
+        why = "its holder released it" if epoch == current else f"the current one is {current}"
         super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, {why}; take a lease anew")
         self.session = session
         self.epoch = epoch
@@ -410,7 +415,10 @@ class ForkedProcessError(StopError):
 
 
 class StorageError(StopError):
-    """The system refuses to open or make the store: no permission, no room, an I/O error; `__cause__` is what it said."""
+    """The system refuses to open or make the store; `__cause__` is its error.
+
+    No permission, no room, or an I/O error.
+    """
 
 
 class UnsupportedStorageError(StopError):

@@ -1,9 +1,9 @@
-"""Every event, one closed union of frozen structs: what happened, in the words of the specification.
+"""All events, as one closed union of frozen structs.
 
 An event carries no session, version, position or time: those belong to its place in the log
-(`Recorded` in `codec/batch.py`).  Wire tags are explicit and short; fields are stored by position, so a new
-field goes to the end with a default.  Groups and the column "undone by rollback" follow spec §3.
-Not here: which event is allowed when (`state/state.py`), and what views make of them (`projections`).
+(`Recorded` in `codec/batch.py`). Wire tags are explicit and short; fields are stored by position,
+so a new field goes to the end with a default. Not here: which event is allowed when
+(`state/rules.py`), and what views make of them (`projections`).
 """
 
 from __future__ import annotations
@@ -31,14 +31,20 @@ SCHEMA = 3
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of the events.  Their values cannot be in a cycle, so the collector need not look at them (`gc=False`, inherited)."""
+    """Base of the events.
+
+    Their values are in no reference cycle, so the collector need not look at them (`gc=False`).
+    """
 
 
 # -- session: not undone by rollback -------------------------------------------------------------
 
 
 class SessionStarted(Base, frozen=True, array_like=True, tag="ss"):
-    """The first event of a session that is not a fork.  `parent` is set for a sub-agent's session."""
+    """The first event of a session that is not a fork.
+
+    `parent` is set for a sub-agent's session.
+    """
 
     title: str = ""
     scope: str = ""
@@ -52,7 +58,8 @@ class SessionStarted(Base, frozen=True, array_like=True, tag="ss"):
 class SessionForked(Base, frozen=True, array_like=True, tag="sf"):
     """The first event of a fork: it continues `parent` as that was right after version `at`.
 
-    `parent_head` is the head of the hash tree of what it continues (`integrity/fork_anchor.py`), filled in when the session begins.
+    `parent_head` is the head of the hash tree of what it continues (`integrity/fork_anchor.py`),
+    filled in when the session begins.
     """
 
     parent: str
@@ -147,7 +154,9 @@ class UserMessageAdded(Base, frozen=True, array_like=True, tag="mu"):
     delivery: Literal["steer", "queue"] = "steer"
     """"queue": it waits, unseen by the model, until it is promoted."""
     cause: str | None = None
-    """The compaction (its part) that added this message, and whose undoing takes it away if nobody answered it."""
+    """The compaction (its part) that added this message, and whose undoing removes it unless it was
+    answered.
+    """
 
 
 class MessagePromoted(Base, frozen=True, array_like=True, tag="mp"):
@@ -157,7 +166,7 @@ class MessagePromoted(Base, frozen=True, array_like=True, tag="mp"):
 
 
 class AssistantMessageStarted(Base, frozen=True, array_like=True, tag="ma"):
-    """An assistant message is open and will be filled.  `summary` marks a compaction's summary."""
+    """An assistant message begins.  `summary` marks a compaction's summary."""
 
     message: str
     reply_to: str | None = None
@@ -188,7 +197,7 @@ class MessageRemoved(Base, frozen=True, array_like=True, tag="mr"):
 
 
 class PartStarted(Base, frozen=True, array_like=True, tag="ps"):
-    """A part of a message.  Parts of user messages are complete; others are open until they end."""
+    """A part of a message begins.  Parts of user messages are complete, others open."""
 
     message: str
     part: str
@@ -198,7 +207,8 @@ class PartStarted(Base, frozen=True, array_like=True, tag="ps"):
 class PartDelta(Base, frozen=True, array_like=True, tag="pd"):
     """A piece of streamed text for one field of an open part.
 
-    `field` is "text" (text and reasoning), "input" (a call's arguments), or "output" (a tool's live output).
+    `field` is "text" (text and reasoning), "input" (a call's arguments), or "output" (a tool's live
+    output).
     """
 
     part: str
@@ -207,7 +217,7 @@ class PartDelta(Base, frozen=True, array_like=True, tag="pd"):
 
 
 class PartEnded(Base, frozen=True, array_like=True, tag="pe"):
-    """The text or reasoning part is complete; `metadata` is the provider's, such as a signature."""
+    """A text or reasoning part is complete; `metadata` is the provider's."""
 
     part: str
     metadata: Json | None = None
@@ -240,7 +250,7 @@ class ToolRunning(Base, frozen=True, array_like=True, tag="tr"):
 
 
 class ToolProgress(Base, frozen=True, array_like=True, tag="tp"):
-    """What a running tool says of itself."""
+    """Title and metadata that a running tool reports."""
 
     part: str
     title: str | None = None
@@ -274,7 +284,8 @@ class ToolFailed(Base, frozen=True, array_like=True, tag="tf"):
 class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
     """One model call begins, filling `message`; it leaves a step-start part `part`.
 
-    `view_version` and `view_digest` say what was sent (spec §11); `render` names renderer, version and options.
+    `view_version` and `view_digest` say what was sent; `render` names renderer, version
+    and options.
     """
 
     message: str
@@ -285,9 +296,13 @@ class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
     render: Json | None = None
     snapshot: str | None = None
     counted: int | None = None
-    """Tokens of the request as they were counted then, uncalibrated; calibration learns from them."""
+    """Tokens of the request as they were counted then, uncalibrated; calibration learns from
+    them.
+    """
     patch: Content | None = None
-    """What hooks changed of the view before it was sent, as JSON (`projections/window/hooks.py`)."""
+    """What hooks changed of the view before it was sent, as JSON
+    (`projections/window/hooks.py`).
+    """
 
 
 class StepFinished(Base, frozen=True, array_like=True, tag="bf"):
@@ -300,7 +315,7 @@ class StepFinished(Base, frozen=True, array_like=True, tag="bf"):
 
 
 class UsageRecorded(Base, frozen=True, array_like=True, tag="us"):
-    """What a model call cost, failed calls and titles too.  Never undone.
+    """Cost of a model call, failed calls and titles included.  Never undone.
 
     `step` is the step-finish part it belongs to, if any.
     """
@@ -340,10 +355,11 @@ class CompactionRequested(Base, frozen=True, array_like=True, tag="cq"):
 
 
 class CompactionStarted(Base, frozen=True, array_like=True, tag="cs"):
-    """The set to be covered is fixed: every message up to `through`, in order; the tail begins at `tail`.
+    """A compaction covers every message up to `through`, in order; the tail begins at `tail`.
 
-    Both are message ids.  `through` None: everything before the tail is covered, and without a tail everything before the
-    compaction's own message.  The messages `kept` are not covered, wherever they stand.
+    Both are message ids. `through` None: everything before the tail is covered, and without a tail
+    everything before the compaction's own message. The messages `kept` are not covered, wherever
+    they stand.
     """
 
     part: str
@@ -387,13 +403,13 @@ class RolledBack(Base, frozen=True, array_like=True, tag="rb"):
 
 
 class InterruptRequested(Base, frozen=True, array_like=True, tag="ir"):
-    """Somebody asks the running loop to stop."""
+    """A caller asks the running loop to stop."""
 
     reason: str = ""
 
 
 class Settled(Base, frozen=True, array_like=True, tag="sx"):
-    """A lease taker closed what its dead predecessor left open; the closing events stand before this one."""
+    """A new owner closed what a dead owner left open; the closing events precede this one."""
 
     epoch: int
     reason: str = "interrupted"
@@ -416,7 +432,7 @@ class SessionErased(Base, frozen=True, array_like=True, tag="se"):
 
 
 class ForeignKept(Base, frozen=True, array_like=True, tag="fk"):
-    """What an imported record had and the model has no word for, so that an export gives it back.
+    """Data of an imported record that no other event has, kept for exports.
 
     `of` is "session", "line:N", or the id of a message or part.
     """
@@ -492,7 +508,7 @@ LASTING: tuple[type[Base], ...] = (
     SessionErased,
     ForeignKept,
 )
-"""Events that a rollback does not undo: they hold whatever version the history went back to."""
+"""Events that a rollback does not undo."""
 
 __all__ = [
     "LASTING",

@@ -1,8 +1,8 @@
-"""Opaque ids that sort by time of making.  They never decide order: versions and positions do.
+"""Opaque ids that sort by time; order is decided by versions and positions.
 
-An id is a prefix and, in Crockford's base 32, ten characters of UTC milliseconds, four of the nanoseconds within the
-millisecond, and twelve random ones: it has the layout of a ULID, and one maker's ids sort in the order of making.  50 bits of
-milliseconds last until the year 37658.
+An id is a prefix and, in Crockford's base 32, ten characters of UTC milliseconds, four of the
+nanoseconds within the millisecond, and twelve random ones: it has the layout of a ULID, and one
+maker's ids sort in the order of making. 50 bits of milliseconds last until the year 37658.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ _PAIRS = tuple(map("".join, product(_LETTERS, repeat=2)))
 _RANDOM = 12
 """Random characters of an id."""
 _AT_A_TIME = 1024
-"""Ids whose random characters are made together: asking the system for each hands the interpreter to another thread."""
+"""Ids whose random characters are made together: asking the system for each hands the interpreter
+to another thread.
+"""
 _TO_LETTERS = _LETTERS.encode() * 8
 """Every byte as a letter, each letter for as many bytes as any other."""
 
 _nanoseconds = time.time_ns
 _begin = [(0, "")]
-"""The last 1,024 milliseconds an id was made in, and the characters that say so; of two threads that set it both are right."""
+"""The last 1,024 milliseconds an id was made in, and the characters that say so; of two threads
+that set it both are right.
+"""
 _tails: list[str] = []
 """Random characters that wait to be used; taking one is atomic."""
 os.register_at_fork(after_in_child=_tails.clear)  # the parent uses them

@@ -1,6 +1,7 @@
-"""The engine's logger, made when there is something to say: a program that only imports the package need not load `logging`.
+"""The engine's logger, made at the first message: importing does not load `logging`.
 
-What is logged has no content of conversations in it.  The engines of the log have loggers of their own.
+What is logged has no content of conversations in it. The engines of the log have loggers of their
+own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Opening a log: in memory or in a directory, encrypted or not.  The only place where it is decided whether there is encryption.
+"""Open a log: in memory or in a directory, encrypted or not.
 
-An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own key, and what that key is known
-again by.  Copies and repairs have the same note; one that lost it with its `format` has `encryption 1`, and takes any keys.
-A store is encrypted from its beginning or never.  What it costs is loaded when there is a store to encrypt.
+An encrypted store notes `encryption 1 KEY CHECK` in its file `format`: the name of the store's own
+key, and a check value of that key. Copies and repairs have the same note; one that lost it with its
+`format` has `encryption 1`, and accepts any keys. A store is encrypted from its beginning or never.
+The encryption modules are loaded when a store needs them.
 """
 
 from __future__ import annotations
@@ -27,19 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["LOST_NOTE", "open_log", "place_of"]
 
 LOST_NOTE = "1"
-"""What a store notes whose own key is not known any more."""
+"""The note of a store whose own key is not known any more."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""How an address begins, also when `Path` has made one slash of two; a directory that is called so is `./name:/…`."""
+"""Beginning of an address, also when `Path` has made one slash of two; for a directory of such a
+name write `./name:/…`.
+"""
 
 
 def open_log(
     path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None, **options: Any
 ) -> Log:
-    """The log at `path`, made if it is not there; or one in memory: `memory:`.  Other options, for one in a directory, as in `Options`.
+    """Open the log at `path`, made if it is not there, or one in memory: `memory:`.
 
-    With `keys` it is encrypted; see `encryption/keys.py`.  `KeysError` if there is one that is not, or the keys are not its own.
-    An encrypted one that is opened without keys can be looked at from outside: listed, verified, copied.
-    `CallError` for what is no directory's path, such as the address of a server.
+    Other options are those of `Options`, for a directory. With `keys` the log is encrypted
+    (`encryption/keys.py`); `KeysError` if it is not, or the keys are not its own. An encrypted log
+    opened without keys can be listed, verified and copied. `CallError` for a `path` that names no
+    directory, such as the address of a server.
     """
     place = place_of(path)
     if str(place) == "memory:":
@@ -62,7 +66,7 @@ def open_log(
 
 
 def place_of(path: str | os.PathLike[str]) -> Path:
-    """The directory of this path; `CallError` for what is none, such as the address of a server."""
+    """The directory of a path; `CallError` for an address of a server or a wrong type."""
     from pathlib import Path
 
     try:
@@ -117,7 +121,7 @@ def _typed(place: Path) -> Generator[None]:
 
 
 def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
-    """Make an encrypted store, unless somebody else makes one meanwhile."""
+    """Make an encrypted store, unless another process makes one meanwhile."""
     from eventlog.log.embedded import directory
     from eventlog.log.embedded.options import Options
 
@@ -132,16 +136,16 @@ def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
 
 
 def _own(path: Path, note: str, ring: KeyRing) -> Family | None:
-    """The store's own key, by which it is known whether these are its keys; None if it is not known which that is."""
+    """The store's own key, which shows that these are its keys; None if its name is lost."""
     if not note:
         raise KeysError(f"{path} is not encrypted: open it without keys")
-    version, *rest = note.split(" ")
+    version, *fields = note.split(" ")
     if version.isdigit() and int(version) > 1:
-        raise TooNewError(f"{path} was encrypted in format {version}, known is 1")
+        raise TooNewError(f"{path} is encrypted in format {version}, this program reads format 1")
     if note == LOST_NOTE:
         return None
     try:
-        id, check = rest
+        id, check = fields
         own = ring.find(bytes.fromhex(id))
     except ValueError:
         raise DamagedError(f"the format file of {path} is damaged") from None

@@ -1,6 +1,8 @@
-"""What is told that it finds itself in a child process: whoever has locks that threads of the parent may have held.
+"""Objects to reset in a child after `os.fork()`.
 
-A child has none of those threads, so it would wait for ever.  Not the log's own files, which no child may touch (`log/embedded/engine.py`).
+A lock that another thread of the parent held is never released in the child, which does not have
+that thread. The log's own files are not among them: no child may touch those
+(`log/embedded/engine.py`).
 """
 
 from __future__ import annotations
@@ -10,32 +12,32 @@ from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
-__all__ = ["Forkable", "follow"]
+__all__ = ["Forkable", "register"]
 
 
 class Forkable(Protocol):
     """Something that may be in use while another thread forks."""
 
     def fork_off(self) -> None:
-        """Begin anew in the child, with locks that nobody holds."""
+        """Replace the locks, in the child."""
         ...
 
 
-_following = Lock()
-_FOLLOWED: WeakSet[Forkable] = WeakSet()
+_registering = Lock()
+_REGISTERED: WeakSet[Forkable] = WeakSet()
 
 
-def follow(one: Forkable) -> None:
+def register(one: Forkable) -> None:
     """Call `fork_off` in every child from now on, for as long as the object lives."""
-    with _following:
-        _FOLLOWED.add(one)
+    with _registering:
+        _REGISTERED.add(one)
 
 
 def _forked() -> None:
-    _following.release()
-    for one in list(_FOLLOWED):
+    _registering.release()
+    for one in list(_REGISTERED):
         one.fork_off()
 
 
-# A child must not find it held by a thread that it has not.
-os.register_at_fork(before=_following.acquire, after_in_parent=_following.release, after_in_child=_forked)
+# A child must not inherit the lock from a thread that it does not have.
+os.register_at_fork(before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_forked)

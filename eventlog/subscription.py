@@ -1,8 +1,9 @@
-"""Following a log: its history, then what comes, without a gap or a duplicate, at the reader's own speed.
+"""Read a log from a position on: history first, then live, without a gap or a duplicate.
 
-The cursor is a position; the log is asked for a bounded number of commits at a time, so a slow reader slows nobody and
-holds little.  Works across threads and across processes.  What this store's own handles have accepted and not committed is
-told to those who ask for it, and again when it is committed.
+The cursor is a position. The log is asked for a bounded number of commits at a time, so a slow
+reader slows no writer and holds little. Works across threads and processes. With `provisional`,
+events that handles of this store have accepted come before they are committed, and again
+afterwards.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ BATCH = 256
 LOOK = 1.0
 """Longest wait in seconds between two looks at the log."""
 LOOK_AHEAD = 0.01
-"""The same between two looks at what is accepted."""
+"""Longest wait in seconds between two looks at accepted events."""
 
 
 class Subscription:
-    """How far a follower is, and what there is for it now.  It never waits: whoever holds it does."""
+    """The position of a reader, and the events there are for it now.  Waiting is the caller's."""
 
     def __init__(
         self,
@@ -47,15 +48,15 @@ class Subscription:
     ) -> None:
         self.log = log
         self.position = after
-        """Up to here everything was told."""
+        """Events up to this position are delivered."""
         self.behind = True
         """Whether the last look found commits: the next may find more."""
         self.stirred = False
-        """Whether the last look found anything at all."""
+        """Whether the last look found any event."""
         self._session = session
         self._kinds = kinds_of(kinds)
         self._ahead = ahead
-        self._told: dict[str, int] = {}
+        self._delivered: dict[str, int] = {}
         require_or_none(str, session, "a session is named by its id, a str")
         if type(after) is not int:
             raise CallError(f"a position is a whole number, not a {type(after).__name__}")
@@ -66,15 +67,15 @@ class Subscription:
         return LOOK if self._ahead is None else LOOK_AHEAD
 
     def look(self) -> Iterator[Recorded]:
-        """What there is now, at most `BATCH` commits of it and what is accepted beyond them."""
+        """Events there are now: of at most `BATCH` commits, then accepted ones."""
         commits = self.log.commits_after(self.position, BATCH)
         self.behind = self.stirred = bool(commits)
         session = self._session
         erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
         for commit in commits:
-            # Whoever follows them all goes on past what nobody can read.
-            told = not is_encrypted(commit.payload) if session is None else commit.session == session
-            if told and not is_foreign(commit):
+            # A reader of all sessions skips commits whose key is gone.
+            readable = not is_encrypted(commit.payload) if session is None else commit.session == session
+            if readable and not is_foreign(commit):
                 start = commit.first + max(self.position - commit.position + 1, 0)
                 for recorded in events_of(commit, start - 1):
                     if commit.session in erased and not isinstance(recorded.event, SessionErased):
@@ -83,13 +84,13 @@ class Subscription:
                         yield recorded
             self.position = commit.last_position
         if self._ahead is not None and len(commits) < BATCH:
-            for recorded in _provisional(self._ahead(), session, self._told):
+            for recorded in _provisional(self._ahead(), session, self._delivered):
                 self.stirred = True
                 if self._kinds is None or isinstance(recorded.event, self._kinds):
                     yield recorded
 
     def may_find(self) -> bool:
-        """Whether a look may find something.  Takes microseconds, as any command that is decided in an event loop does: it may ask."""
+        """Whether a look may find an event.  Takes microseconds, so an event loop may ask."""
         if self.log.wait_after(self.position, 0.0):
             return True
         return self._ahead is not None and any(
@@ -98,7 +99,7 @@ class Subscription:
 
 
 def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Recorded]:
-    """Yield what there is, and then what comes, until nothing came for `timeout` seconds; see `Store.subscribe`."""
+    """Yield events until nothing new came for `timeout` seconds; see `Store.subscribe`."""
     if timeout is not None:
         require_wait(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -109,38 +110,40 @@ def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Rec
         if subscription.behind:
             continue
         longest = subscription.longest
-        left = longest if deadline is None else min(longest, deadline - time.monotonic())
-        if left <= 0:
+        wait = longest if deadline is None else min(longest, deadline - time.monotonic())
+        if wait <= 0:
             return
-        subscription.log.wait_after(subscription.position, left)
+        subscription.log.wait_after(subscription.position, wait)
 
 
 def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
-    """The kinds of events that are asked for; `CallError` for what are no event classes in a sequence."""
+    """Check the event classes asked for; `CallError` unless they are event classes in a list."""
     if kinds is None:
         return None
-    given = kinds
-    if isinstance(given, Iterable):
-        wanted = tuple(cast("Iterable[object]", given))
-        found = tuple(kind for kind in wanted if isinstance(kind, type) and issubclass(kind, Base))
-        if len(found) == len(wanted):
-            return found
+    asked = kinds
+    if isinstance(asked, Iterable):
+        items = tuple(cast("Iterable[object]", asked))
+        classes = tuple(kind for kind in items if isinstance(kind, type) and issubclass(kind, Base))
+        if len(classes) == len(items):
+            return classes
     raise CallError(f"kinds are event classes in a list, such as [events.PartDelta], not {brief(kinds)}")
 
 
-def _provisional(writers: Iterable[SessionWriter], session: str | None, told: dict[str, int]) -> Iterator[Recorded]:
-    """What is accepted and was not told yet; `told` is the last version told of each session."""
+def _provisional(
+    writers: Iterable[SessionWriter], session: str | None, delivered: dict[str, int]
+) -> Iterator[Recorded]:
+    """Accepted events not delivered yet; `delivered` has the last version by session."""
     for writer in writers:
         name = writer.session
         if session is not None and name != session:
             continue
-        for span in uncommitted(writer, max(told.get(name, 0), writer.committed.certain)):
-            told[name] = span.last
+        for span in uncommitted(writer, max(delivered.get(name, 0), writer.committed.certain)):
+            delivered[name] = span.last
             for recorded in span.events():
                 yield Recorded(name, recorded.version, 0, recorded.time, recorded.epoch, recorded.event)
 
 
 def _erased(log: Log, sessions: Iterable[str]) -> set[str]:
-    """Those of the sessions that were erased: of them only that is told."""
+    """The erased sessions among these: only their erasure is delivered."""
     heads = [head for name in sessions if (head := log.head(name)) is not None]
     return {head.session for head in heads if head.entry and not is_foreign(head) and entry_of(head).erased}

@@ -1,7 +1,8 @@
 """Checks of arguments where they are handed over, and words for what is wrong in an event.
 
-The checks run before anything is decided or written.  Events need none here: `batch.validate` looks at every field of theirs, and only once it
-has refused an event is `misfit` asked which field it was; so `misfit` may be slow.
+The checks run before anything is decided or written. Events need none here: `batch.validate` looks
+at every field of theirs, and only once it has refused an event is `misfit` asked which field it
+was; so `misfit` may be slow.
 """
 
 from __future__ import annotations
@@ -38,19 +39,21 @@ __all__ = [
 ]
 
 MAX_DEPTH = 200
-"""Deepest nesting of arrays and objects in JSON that is taken: what is deeper, not every program can read."""
+"""Deepest nesting of arrays and objects in JSON that is taken: what is deeper, not every program
+can read.
+"""
 
 T = TypeVar("T")
 
 
 def require(kinds: type | tuple[type, ...], value: object, rule: str) -> None:
-    """`CallError` unless `value` is of one of the types; `rule` says what it is: "an id is a str"."""
+    """Raise `CallError` unless `value` is of a type; `rule` says which: "an id is a str"."""
     if not isinstance(value, kinds):
         raise CallError(f"{rule}, not {a_kind(value)}")
 
 
 def require_or_none(kinds: type | tuple[type, ...], value: object, rule: str) -> None:
-    """The same for an argument that may be None."""
+    """Raise `CallError` unless `value` is None or of one of the types; see `require`."""
     if value is not None:
         require(kinds, value, rule)
 
@@ -91,7 +94,7 @@ def require_json(kind: type, text: object, rule: str) -> None:
 
 
 def json_value(text: str) -> Any:
-    """The value of a JSON text; a ValueError says, without quoting it, why it is one that not every program can read."""
+    """Decode a JSON text; `ValueError`, without a quotation, if it is not standard JSON."""
     from json import JSONDecodeError
 
     try:
@@ -109,7 +112,7 @@ def json_value(text: str) -> Any:
 
 @cache
 def _decoder() -> JSONDecoder:
-    """The one decoder, made when it is first needed: to make it takes longer than to read a short text."""
+    """The one decoder: making it takes longer than decoding a short text."""
     from json import JSONDecoder
 
     return JSONDecoder(parse_constant=_constant)
@@ -149,7 +152,7 @@ def require_limits(limits: object) -> None:
 
 
 def each(values: Iterable[T], rule: str) -> tuple[T, ...]:
-    """The values as a tuple; `CallError` for what has none, and for a str or mapping, whose pieces nobody means."""
+    """Return the values as a tuple; `CallError` for a str, a mapping or no iterable."""
     if isinstance(values, (str, bytes, Mapping)):
         raise CallError(f"{rule}, not {a_kind(cast('object', values))}")
     try:
@@ -159,7 +162,7 @@ def each(values: Iterable[T], rule: str) -> tuple[T, ...]:
 
 
 def a_kind(value: object) -> str:
-    """What a value is, in words."""
+    """Describe a value's type for an error message."""
     if value is None:
         return "None"
     name = type(value).__name__
@@ -171,16 +174,16 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
 def misfit(event: msgspec.Struct) -> str:
-    """What is wrong with the first field that is: `ToolsSet.schemas is of type str, not a list`."""
+    """Describe the first wrong field: `ToolsSet.schemas is of type str, not a list`."""
     name = type(event).__name__
     return _in_struct(event, name) or f"{name} has a value that would be read back as another"
 
 
 def _in_struct(value: msgspec.Struct, path: str) -> str | None:
     for field in msgspec.structs.fields(value):
-        found = _in_value(getattr(value, field.name), field.type, f"{path}.{field.name}")
-        if found is not None:
-            return found
+        problem = _in_value(getattr(value, field.name), field.type, f"{path}.{field.name}")
+        if problem is not None:
+            return problem
     return None
 
 
@@ -203,27 +206,27 @@ def _in_tuple(value: tuple[object, ...], kinds: tuple[Any, ...], path: str) -> s
         kinds = (kinds[0],) * len(value)
     if len(value) != len(kinds):
         return f"{path} has {len(kinds)} elements, not {len(value)}"
-    found = (_in_value(one, kind, f"{path}[{at}]") for at, (one, kind) in enumerate(zip(value, kinds, strict=True)))
-    return next(filter(None, found), None)
+    problems = (_in_value(one, kind, f"{path}[{at}]") for at, (one, kind) in enumerate(zip(value, kinds, strict=True)))
+    return next(filter(None, problems), None)
 
 
 def _is_a(value: object, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
-    plain: type = get_origin(kind) or kind
-    return isinstance(value, plain) and not (plain is int and isinstance(value, bool))
+    origin: type = get_origin(kind) or kind
+    return isinstance(value, origin) and not (origin is int and isinstance(value, bool))
 
 
 def _words(kinds: Sequence[Any]) -> str:
-    """The types in words; a `Body` is what a long str becomes, and not said beside it."""
-    said: list[str] = []
+    """The types in words; a `Body` is what a long str becomes, and not names beside it."""
+    names: list[str] = []
     for kind in kinds:
         if get_origin(kind) is Literal:
-            said += map(repr, get_args(kind))
+            names += map(repr, get_args(kind))
         elif get_origin(kind) is tuple:
-            said.append(f"tuple of {get_args(kind)[0].__name__}")
+            names.append(f"tuple of {get_args(kind)[0].__name__}")
         elif kind is NoneType:
-            said.append("None")
+            names.append("None")
         elif kind is not Body or str not in kinds:
-            said.append(kind.__name__)
-    return " or ".join([", ".join(said[:-1]), said[-1]] if len(said) > 1 else said)
+            names.append(kind.__name__)
+    return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -45,11 +45,14 @@ Json: TypeAlias = str
 
 
 class Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Base of the values: immutable, compared by content, stored as an array; in no cycle, so the collector need not look."""
+    """Base of the values: immutable, compared by content, stored as an array.
+
+    They are in no reference cycle, so the collector need not look at them (`gc=False`).
+    """
 
 
 class Body(Value, frozen=True, array_like=True, tag="b"):
-    """A large text stored once by content: SHA-256 of its bytes, and its length in bytes and characters."""
+    """A large text stored once by content: its SHA-256, bytes and characters."""
 
     digest: bytes
     size: int
@@ -57,7 +60,9 @@ class Body(Value, frozen=True, array_like=True, tag="b"):
 
 
 Content: TypeAlias = str | Body
-"""A text, inline when it is short, by reference when it is not (`codec/bodies.py` has the bound)."""
+"""A text, inline when it is short, by reference when it is not (`codec/bodies.py` has the
+bound).
+"""
 
 
 class Model(Value, frozen=True, array_like=True):
@@ -106,7 +111,7 @@ class Origin(Value, frozen=True, array_like=True):
 
 
 class Lineage(Value, frozen=True, array_like=True):
-    """One range of a session's effective history: versions `first..last` of the stream `stream`."""
+    """A range of an effective history: versions `first..last` of the stream `stream`."""
 
     stream: str
     first: int
@@ -114,8 +119,9 @@ class Lineage(Value, frozen=True, array_like=True):
 
 
 class MessageError(Value, frozen=True, array_like=True):
-    """Why a message or step failed.  `name` is a kind ("aborted", "api", "overflow", "output-length",
-    "auth", "content-filter", "unknown", or a foreign name); `data` keeps what the provider sent.
+    """Why a message or step failed. `name` is a kind ("aborted", "api", "overflow",
+    "output-length", "auth", "content-filter", "unknown", or a foreign name); `data` keeps what the
+    provider sent.
     """
 
     name: str
@@ -124,7 +130,7 @@ class MessageError(Value, frozen=True, array_like=True):
 
 
 class Truncation(Value, frozen=True, array_like=True):
-    """What truncation took from a tool's output: the view shows `preview`, the store keeps the whole."""
+    """A truncated tool output: the view shows `preview`, the store has all of it."""
 
     preview: Content
     lines: int
@@ -173,7 +179,7 @@ class Todo(Value, frozen=True, array_like=True):
 
 
 class Text(Value, frozen=True, array_like=True, tag="text"):
-    """What was said.  `synthetic`: written by the program; `ignored`: shown to people, not sent."""
+    """A text.  `synthetic`: written by the program; `ignored`: shown to people, not sent."""
 
     text: Content = ""
     synthetic: bool = False
@@ -182,7 +188,7 @@ class Text(Value, frozen=True, array_like=True, tag="text"):
 
 
 class Reasoning(Value, frozen=True, array_like=True, tag="reasoning"):
-    """What the model thought; `metadata` carries the provider's signature or encrypted form."""
+    """Reasoning of the model; `metadata` has the provider's signature or encrypted form."""
 
     text: Content = ""
     metadata: Json | None = None
@@ -227,7 +233,7 @@ class Agent(Value, frozen=True, array_like=True, tag="agent"):
 
 
 class Snapshot(Value, frozen=True, array_like=True, tag="snapshot"):
-    """A state of the user's files, named by whoever keeps it."""
+    """A state of the user's files, named by the program that stores it."""
 
     snapshot: str
 
@@ -250,4 +256,4 @@ PartKind: TypeAlias = Text | Reasoning | Tool | File | Subtask | Agent | Snapsho
 """What `PartStarted` may start.  Step and compaction parts come from their own events."""
 
 INTERRUPTED = "[Tool execution was interrupted]"
-"""The result of a call whose tool never came to an end (spec §4.4)."""
+"""Result of a call whose tool was interrupted."""

@@ -32,9 +32,10 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer batch | group_commit | partition | engine
     """,
     "eventlog.session": """
-        owner inputs | host liveness | lease | handle | text_stream context redact | tool_call | reply | session
+        owner inputs | host | liveness lease reader | executor | text_stream context redact rollback | tool_call | reply | session
+        | registry
     """,
-    "eventlog.state": "facts version_log | archive | stored | state | rules evolve | decide loader | committed",
+    "eventlog.state": "facts version_log | archive | fact_store | state | stored rules evolve | decide loader | committed",
     "eventlog.append": "metrics delta_buffer conflicts | pending | gate backlog | writer | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__

@@ -85,6 +85,13 @@ def test_every_error_is_a_public_name() -> None:
     assert all(getattr(eventlog, name) is getattr(errors, name) for name in errors.__all__)
 
 
+def test_a_handle_has_few_names(tmp_path: Path) -> None:
+    """A session has at most 40 public names and a store at most 25: later commands go into groups."""
+    with eventlog.open(tmp_path / "store") as store:
+        for handle, most in ((store.create_session(), 40), (store, 25)):
+            assert len([name for name in dir(handle) if not name.startswith("_")]) <= most
+
+
 @pytest.mark.parametrize("package", ["eventlog", "projections"])
 def test_packages_run_as_the_program(package: str) -> None:
     """`python -m` with either package is the command line."""

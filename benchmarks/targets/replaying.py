@@ -59,8 +59,8 @@ def _replays(setting: Setting) -> dict[str, Measurement]:
         decode = msgspec.msgpack.Decoder(list[Event]).decode
         samples = in_turn(
             {
-                "runs": lambda: [timed(lambda: replay(PROJECTION, session))],
-                "deltas": lambda: [timed(lambda: replay(ONE_BY_ONE, session))],
+                "runs": lambda: [timed(lambda: replay(PROJECTION, session.reader))],
+                "deltas": lambda: [timed(lambda: replay(ONE_BY_ONE, session.reader))],
                 "bare": lambda: [timed(lambda: [decode(chunk) for chunk in chunks])],
             },
             setting.sizes.rounds,

@@ -32,7 +32,7 @@ from eventlog.errors import (
 from eventlog.log.contract import Append, Committed
 from eventlog.logger import logger
 from eventlog.state.committed import CommittedState
-from eventlog.state.decide import decide, needs_no_lease, still_admitted
+from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
 
 __all__ = ["KEPT", "MAX_RUN", "Backlog", "is_conflict"]
 
@@ -161,7 +161,7 @@ class Backlog:
             return
         committed = self.committed
         committed.certain, committed.entry = sent.last, sent.entry
-        committed.state.settle(sent.last)
+        committed.state.commit_to(sent.last)
         if self.followed:
             self.landed.append(sent)
         self.sent = None  # last: an interrupt before it only has all this done again
@@ -338,7 +338,7 @@ class Backlog:
             if not isinstance(item, DeltaRun):
                 items += decide(state, [item])
                 continue
-            run, reason = still_admitted(state, item)
+            run, reason = allowed_deltas(state, item)
             self.failure = self.failure or reason
             if run is not None:
                 state.skip(run.count)

@@ -41,7 +41,7 @@ from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Committed, Log
 from eventlog.state.committed import CommittedState
-from eventlog.state.decide import decide, needs_no_lease, still_admitted
+from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
 from eventlog.state.state import State
 
 __all__ = ["SessionWriter"]
@@ -237,7 +237,7 @@ class SessionWriter:
         if streamed is None:
             return
         state, backlog = self.committed.state, self.backlog
-        run, reason = still_admitted(state, streamed)
+        run, reason = allowed_deltas(state, streamed)
         backlog.failure = backlog.failure or reason
         for piece in run.pieces(MAX_RUN) if run is not None else ():
             state.skip(piece.count)

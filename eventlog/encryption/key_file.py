@@ -72,7 +72,7 @@ class KeyFile:
         self._seen: tuple[int, ...] = ()
         self._written: tuple[int, ...] = ()
         """State of the file after the last line that this program wrote."""
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def __repr__(self) -> str:
         return f"<KeyFile {self.path}>"

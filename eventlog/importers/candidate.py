@@ -232,7 +232,7 @@ class Candidate:
         """Return the owed endings that a session's effective history still lacks."""
         if not self.owed:
             return []
-        with session.deciding() as state:
+        with session.reader.deciding() as state:
             return [(time, event) for time, event in self.owed.values() if _is_open(state, event)]
 
 

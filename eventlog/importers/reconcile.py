@@ -28,7 +28,7 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.session.session import Session
-from eventlog.store import Store
+from eventlog.store import Store, begin_session
 from eventlog.values import Origin
 
 __all__ = ["reconcile"]
@@ -98,7 +98,7 @@ def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: 
             report.events += _append_owed(source, store.session(name)) if source.owed else 0
             return name
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
-    store.begin(event, id=free, time=batch.items[0][0])
+    begin_session(store, event, id=free, time=batch.items[0][0])
     report.events += 1 + (_append_owed(source, store.session(free)) if source.owed else 0)
     return free
 
@@ -195,7 +195,8 @@ class _Target:
         best = max(self.candidates, key=lambda found: (found.common - len(found.gap), found.ended), default=None)
         if best is None or best.common == 0:
             started = self.started
-            self.store.begin(  # not `create_session`: its parent may come with a later file
+            begin_session(  # not `create_session`: its parent may come with a later file
+                self.store,
                 ev.SessionStarted(
                     started.title,
                     started.scope,
@@ -215,7 +216,7 @@ class _Target:
         if not best.ended:
             info = self.store.info(best.name)
             event = ev.SessionForked(info.id, best.base, b"", info.title, info.scope, self.started.origin)
-            self.store.begin(event, id=self.free, time=time)
+            begin_session(self.store, event, id=self.free, time=time)
             fork = Candidate(self.store, self.free, snapshots=self._snapshots)
             fork.inherit(best)
             best = fork

@@ -45,7 +45,7 @@ class MemoryLog(Log):
         self._position = 0
         self._entering: tuple[Append, Commit, Head] | None = None
         """The append being stored, until every index has it: an interrupt may come between."""
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def fork_off(self) -> None:
         """Use a lock of its own in a child process, which has a copy of the log."""

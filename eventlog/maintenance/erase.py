@@ -18,7 +18,7 @@ from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.session.lease import release_lease, take_lease
-from eventlog.session.owner import is_live
+from eventlog.session.owner import is_live, owner_of
 from eventlog.validation import require
 
 if TYPE_CHECKING:
@@ -106,8 +106,9 @@ def erased_with(session: str, relations: SessionRelations, *, forks: Choice, sub
 
 def refuse_running(store: Sessions, session: str) -> None:
     lease = head_of(store.log, session).lease
-    if is_live(lease, store.clock()):
-        raise LeaseHeldError(session, "its owner", lease.until)
+    if is_live(lease, store.host.clock()):
+        owner = owner_of(lease)
+        raise LeaseHeldError(session, owner.describe() if owner else "another owner", lease.until)
 
 
 def erase_one(store: Sessions, session: str, reason: str) -> None:
@@ -117,7 +118,7 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
     with _running(store, handle):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
-            now = store.clock()
+            now = store.host.clock()
             entry: CatalogEntry = evolve_entry(entry_of(head), event)
             append = Append(
                 session=session,
@@ -134,18 +135,18 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
             except ConflictError:  # a user message came meanwhile, which needs no lease
                 if attempt == _ATTEMPTS - 1:
                     raise
-    store.let_go(session)
+    store.registry.evict(session)
 
 
 @contextmanager
 def _running(store: Sessions, handle: Session) -> Generator[None]:
     """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
-        handle.acquire()
+        handle.executor.acquire()
     except KeyMissingError:
         if not store.info(handle.id).locked:
             raise
-        taken = take_lease(store.log, handle.id, store.owner, ttl=store.lease_ttl, clock=store.clock)
+        taken = take_lease(store.log, handle.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
         try:
             yield
         finally:
@@ -154,4 +155,4 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
         try:
             yield
         finally:
-            handle.leases.abandon()
+            handle.executor.leases.abandon()

@@ -100,7 +100,7 @@ def _trees_beyond_limits(
             tree = erased_with(name, relations, forks="keep", subsessions="cascade")
             trees.append((max(relations.heads[one].updated for one in tree), tree))
     trees.sort(key=lambda tree: (-tree[0], tree[1]))
-    now = store.clock()
+    now = store.host.clock()
     bodies: set[bytes] = set()
     held = 0
     going: list[list[str]] = []

@@ -69,7 +69,7 @@ def scrub(store: Sessions) -> VacuumResult:
             changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
     for session, change in changes.items():
         _record_again(store, session, change)
-    return rewrite(store.log, changes, shred=True, time=store.clock())
+    return rewrite(store.log, changes, shred=True, time=store.host.clock())
 
 
 def _record_again(store: Sessions, session: str, change: Change) -> None:
@@ -91,7 +91,7 @@ def _record_again(store: Sessions, session: str, change: Change) -> None:
             sure.update(redactions)
     again = [event for part, event in unsure.items() if part not in sure]
     if again:
-        store.session(session).command(again)
+        store.session(session).executor.command(again)
 
 
 def _redacted_by_heirs(store: Sessions, erased: str) -> set[str]:

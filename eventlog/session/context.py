@@ -1,8 +1,6 @@
-"""Commands about what the model sees: promoting, pruning, and a compaction from its request to its end, or its undoing.
+"""Commands about what the model sees: promote, prune, and the steps of a compaction.
 
-Not what to prune or to cover, which is decided above (`projections/window`): these commands only say so in events.  Part of `Session`
-(`session.py`).  Every command takes the lease if its handle does not hold it, but for those that start a compaction and
-those that complete or fail a started one: they need `with session.lease():` around all of it.
+What to prune or to cover is decided in `projections/window`; these commands record the decision.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
-from eventlog.session.handle import Handle
+from eventlog.session.executor import Executor
 from eventlog.state.state import State
 from eventlog.validation import each
 from eventlog.values import Model
@@ -19,20 +17,28 @@ from eventlog.values import Model
 __all__ = ["ContextCommands"]
 
 
-class ContextCommands(Handle):
-    """The part of a session's commands that change what is in the view, not what was said."""
+class ContextCommands:
+    """Commands that change what the model sees of a session; reached as `session.context`.
+
+    Each takes the lease if the caller does not hold it, except `start_compaction`,
+    `complete_compaction` and `fail_compaction` of a started one: those need one `with
+    session.lease():` around all of them.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
 
     def promote(self, message: str) -> None:
         """Let a queued user message take its place in the conversation, now."""
-        self.run([ev.MessagePromoted(message)])
+        self._executor.run([ev.MessagePromoted(message)])
 
     def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0) -> None:
-        """Clear the results of these tool parts from the view; `freed` in tokens."""
-        self.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
+        """Clear the results of these tool parts from the view; `freed` counts tokens."""
+        self._executor.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
 
     def unprune(self, parts: Sequence[str]) -> None:
         """Bring pruned results back into the view."""
-        self.run([ev.Restored(each(parts, "parts are a list of ids"))])
+        self._executor.run([ev.Restored(each(parts, "parts are a list of ids"))])
 
     # -- compaction ----------------------------------------------------------------------------
 
@@ -41,10 +47,11 @@ class ContextCommands(Handle):
     ) -> str:
         """Ask for a compaction, in a user message of its own; returns the compaction's part.
 
-        `overflow`: a request was refused for its size.  `agent` and `model` are those of the conversation.
+        `overflow`: a request was refused for its size. `agent` and `model` are those of the
+        conversation.
         """
-        message, part = self.host.new_id("msg_"), self.host.new_id("prt_")
-        self.run(
+        message, part = self._executor.host.new_id("msg_"), self._executor.host.new_id("prt_")
+        self._executor.run(
             [
                 ev.UserMessageAdded(message, agent, model, synthetic=True),
                 ev.CompactionRequested(message, part, auto, overflow),
@@ -65,10 +72,11 @@ class ContextCommands(Handle):
     ) -> None:
         """Fix what a requested compaction covers: see `CompactionStarted`.
 
-        Needs `with session.lease():` around everything from here to `complete_compaction` or `fail_compaction`, and is refused
-        without: the next owner of the lease, be it this handle's next command, settles a running compaction as failed.
+        Refused without `with session.lease():` around everything from here to `complete_compaction`
+        or `fail_compaction`: the next owner of the lease, even this handle's next command, settles
+        a running compaction as failed.
         """
-        self.command(
+        self._executor.command(
             [
                 ev.CompactionStarted(
                     part,
@@ -91,48 +99,50 @@ class ContextCommands(Handle):
         then: Sequence[ev.Event] = (),
         bodies: Mapping[bytes, bytes] | None = None,
     ) -> None:
-        """Let a finished summary message stand for what the compaction covers, and append `then` with it, whole or not at all.
+        """Let a finished summary message stand for the messages that the compaction covers.
 
-        Under the lease that the compaction was started under.
+        `then` is appended with it, in one append. Needs the lease that the compaction was started
+        under.
         """
-        self.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
+        self._executor.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
 
     def fail_compaction(self, part: str, reason: str, *, summary: str | None = None) -> None:
-        """The compaction came to nothing; it hides nothing.
+        """Record that the compaction failed: it hides nothing.
 
-        One that is only requested may be failed by a single call.  A started one is failed under the lease that it was started under.
+        A compaction that is only requested takes the lease for this call; a started one needs the
+        lease it was started under.
         """
         failed = [ev.CompactionFailed(part, reason, summary)]
-        with self.deciding() as state:
+        with self._executor.reader.deciding() as state:
             running = state.running_compaction() == part
         if running:  # to take the lease here would settle it as interrupted
-            self.command(failed)
+            self._executor.command(failed)
         else:
-            self.run(failed)
+            self._executor.run(failed)
 
     def undo_compaction(self) -> str:
-        """Undo the latest compaction in force; returns its part.  `NotFoundError` if there is none.
+        """Undo the latest compaction in force; returns its part, `NotFoundError` if there is none.
 
-        Messages that it added and nobody answered go too.
+        Messages that it added are removed too, unless they were answered.
         """
-        with self.lease():
-            with self.deciding() as state:
-                found = state.compaction_in_force()
-            if found is None:
-                raise NotFoundError("compaction in force", "", session=self.id)
-            part, version = found
+        with self._executor.lease():
+            with self._executor.reader.deciding() as state:
+                compaction = state.compaction_in_force()
+            if compaction is None:
+                raise NotFoundError("compaction in force", "", session=self._executor.id)
+            part, version = compaction
             added = [
                 span.item.message
-                for span in self.history(after=version - 1)
+                for span in self._executor.reader.history(after=version - 1)
                 if isinstance(span.item, ev.UserMessageAdded) and span.item.cause == part
             ]
-            with self.deciding() as state:
+            with self._executor.reader.deciding() as state:
                 undone: list[ev.Event] = [ev.CompactionUndone(part)]
                 undone += [ev.MessageRemoved(message) for message in added if _is_unanswered(state, message)]
-            self.run(undone)
+            self._executor.run(undone)
         return part
 
 
 def _is_unanswered(state: State, message: str) -> bool:
-    """Whether a message is still there, and no assistant message came after it."""
+    """Whether a message is effective and no assistant message came after it."""
     return state.now(state.messages[message].changes) != "removed" and not state.answered(message)

@@ -1,53 +1,139 @@
-"""The store as a session sees it: a small protocol, so that sessions know no store."""
+"""Services of an open store for its sessions: log, clock, ids, lease owner, flusher."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Protocol
+from threading import RLock
 
-from eventlog.append.flusher import Leased
+from eventlog import ids
+from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
-from eventlog.history.catalog import SessionInfo
+from eventlog.codec.bodies import unpack
+from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
+from eventlog.history.catalog import SessionInfo, info_of
+from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
 from eventlog.session.owner import Owner
-from eventlog.values import Content
+from eventlog.validation import a_kind, require, require_call
+from eventlog.values import Body, Content
 
 __all__ = ["Host"]
 
 
-class Host(Protocol):
-    """Services of a store for its sessions."""
+class Host:
+    """Services that the sessions of a store share.
 
-    log: Log
-    clock: Callable[[], int]
-    """UTC milliseconds."""
-    nanoseconds: Callable[[], int]
-    """The same clock for deltas."""
-    new_id: Callable[[str], str]
-    """A new id for a prefix."""
-    lease_ttl: int
-    """Milliseconds a lease lasts without renewal."""
-    owner: Owner
-    writable: bool
-    """Whether `usable(writing=True)` lets a command pass."""
-    counted: Metrics
+    Refers to the store only weakly, so that an unused store can be collected.
+    """
 
-    def usable(self, *, writing: bool = False) -> None:
-        """Raise the error that says why the store cannot be used."""
-        ...
+    def __init__(
+        self,
+        store: object,
+        log: Log,
+        *,
+        flush_interval: float,
+        lease_ttl: int,
+        checkpoint_events: int,
+        clock: Callable[[], int] | None,
+        new_id: Callable[[str], str] | None,
+    ) -> None:
+        for number in (flush_interval, lease_ttl, checkpoint_events):
+            require((int, float), number, "flush_interval, lease_ttl and checkpoint_events are numbers")
+        require_call(clock, "a clock is a function that gives UTC milliseconds")
+        require_call(new_id, "new_id is a function that gives an id for a prefix")
+        if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
+            raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
+        self.log = log
+        self.clock: Callable[[], int] = _now if clock is None else _checked_clock(clock)
+        """UTC milliseconds."""
+        own = self.clock
+        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
+        """The same clock in nanoseconds, for deltas: one call less."""
+        self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
+        """A new id for a prefix."""
+        self.lease_ttl = lease_ttl
+        """Milliseconds a lease lasts without renewal."""
+        self.checkpoint_events = checkpoint_events
+        self.owner = Owner.here(ids.new_id("own_"))
+        """Holder of the leases that the store's sessions take."""
+        self.counted = Metrics()
+        """The live counters; `Store.metrics` returns a copy."""
+        self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
+        self.closing = RLock()
+        """Held by the thread that closes the store."""
+        self.closed = False
+        self.writable = not log.read_only
+        """Whether `require_open(writing=True)` lets a command pass: quicker to ask."""
+        self.forked = False
+
+    def require_open(self, *, writing: bool = False) -> None:
+        """Raise the error that says why the store cannot be read, or written."""
+        if self.closed:
+            raise (
+                ForkedProcessError("the store was opened before os.fork(); open it again in this process")
+                if self.forked
+                else ClosedError("the store is closed")
+            )
+        if writing and self.log.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
 
     def keep(self, session: Leased, *, soon: bool = False) -> None:
         """Renew this session's lease from now on; see `Flusher.keep`."""
-        ...
+        self.flusher.keep(session, soon=soon)
 
     def forget(self, session: Leased) -> None:
         """Renew this session's lease no more."""
-        ...
+        self.flusher.forget(session)
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of a session."""
-        ...
+        self.require_open()
+        require(str, session, "an id is a str")
+        return info_of(head_of(self.log, session))
 
     def text(self, content: Content, session: str | None = None) -> str:
-        """The text of a content, found among the bodies of `session`."""
-        ...
+        """The text of a content, found among the bodies of `session`, or of all sessions."""
+        require((str, Body), content, "a content is a str or a Body")
+        return content if isinstance(content, str) else unpack(content, self.packed(content, session))
+
+    def packed(self, body: Body, session: str | None) -> bytes:
+        """The stored bytes of a large text; `DamagedError` if they are missing."""
+        packed = (self.log if session is None else self.log.of(session)).body(body.digest)
+        if packed is None:
+            raise DamagedError(f"body {body.digest.hex()} is missing")
+        return packed
+
+    def fork_off(self) -> None:
+        """Close in a forked child process: the store belongs to the parent."""
+        self.closing = RLock()  # another thread of the parent may have held the old one
+        self.closed = self.forked = True
+        self.writable = False
+        self.flusher.fork_off()
+
+
+def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
+    """A caller's clock, whose times are refused unless they are whole numbers."""
+
+    def now() -> int:
+        time: object = clock()
+        if type(time) is not int:
+            raise CallError(f"a clock gives UTC milliseconds as a whole number, not {a_kind(time)}")
+        return time
+
+    return now
+
+
+def _checked_new_id(new_id: Callable[[str], str]) -> Callable[[str], str]:
+    """A caller's maker of ids, whose ids are refused unless they are allowed."""
+
+    def made(prefix: str) -> str:
+        name: object = new_id(prefix)
+        require(str, name, "new_id gives an id as a str")
+        return ids.check_id("new", str(name))
+
+    return made
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

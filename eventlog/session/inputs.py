@@ -1,4 +1,4 @@
-"""What callers hand over, in the form events keep it: large texts by reference, JSON as text, models as values."""
+"""Convert caller input to event values: large texts to references, models to `Model`."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ JSON_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     Retry: ("error",),
     MessageError: ("data",),
 }
-"""Where an event, or a value in it, has JSON text, or a value that has."""
+"""Fields of each type that hold JSON text, or a value with such fields."""
 _VALUES = {"kind", "error"}
-"""Fields of these that have a value, not a text."""
+"""Those fields that hold a value, not a text."""
 
 
 def model_of(model: Model | str | None) -> Model | None:
-    """A model from `provider/name`."""
+    """Parse a model from `provider/name`."""
     if model is None or isinstance(model, Model):
         return model
     require(str, model, 'a model is a Model, or a str such as "provider/name"')
@@ -51,7 +51,7 @@ def model_of(model: Model | str | None) -> Model | None:
 
 
 def stored_kind(kind: PartKind, bodies: dict[bytes, bytes]) -> PartKind:
-    """The part with its large text put into `bodies`."""
+    """Return the part with its large text moved to `bodies`."""
     if type(kind) is Text and type(kind.text) is str and len(kind.text) <= INLINE:
         return kind  # as most are
     for field in ("text", "url", "prompt"):
@@ -62,29 +62,32 @@ def stored_kind(kind: PartKind, bodies: dict[bytes, bytes]) -> PartKind:
 
 
 def as_json(value: Json | dict[str, object]) -> Json:
-    """Return JSON text as it is, and a mapping as compact JSON text.  Arguments that are "" are none, as some models say it."""
+    """Return JSON text unchanged, and a mapping as compact JSON text.
+
+    "" is allowed: some models send it for a call without arguments.
+    """
     try:
         text = value if isinstance(value, str) else _compact()(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CallError(f"this cannot be JSON: {error}") from None
+        raise CallError(f"the arguments of a call cannot be written as JSON: {error}") from None
     if text is value or text.count("[") + text.count("{") > MAX_DEPTH:
         require_json(object, text or "{}", "the arguments of a call are JSON text, or a dict")
     return text
 
 
 def require_sound_json(values: Iterable[Struct]) -> None:
-    """`CallError` unless all that is JSON text in these events is JSON that every program can read."""
+    """Raise `CallError` unless the JSON texts in these events are standard JSON."""
     for value in values:
         for field in JSON_FIELDS.get(type(value), ()):
-            found: object = getattr(value, field)
-            if found is None:
+            content: object = getattr(value, field)
+            if content is None:
                 continue
-            if isinstance(found, Struct):
-                for inner in JSON_FIELDS.get(type(found), ()):
-                    if getattr(found, inner) is not None:
-                        require_sound_json((found,))
-            elif type(found) is str and field not in _VALUES:
-                require_json(object, found, f"{type(value).__name__}.{field} is JSON text")
+            if isinstance(content, Struct):
+                for inner in JSON_FIELDS.get(type(content), ()):
+                    if getattr(content, inner) is not None:
+                        require_sound_json((content,))
+            elif type(content) is str and field not in _VALUES:
+                require_json(object, content, f"{type(value).__name__}.{field} is JSON text")
 
 
 @cache
@@ -95,7 +98,7 @@ def _compact() -> Callable[[object], str]:
 
 
 def stored_attachment(attachment: Attachment, bodies: dict[bytes, bytes]) -> Attachment:
-    """The attachment with its large data put into `bodies`."""
+    """Return the attachment with its large data moved to `bodies`."""
     require(Attachment, attachment, "an attachment is an Attachment")
     if isinstance(attachment.url, str):
         return replace(attachment, url=to_content(attachment.url, bodies))

@@ -1,4 +1,4 @@
-"""The stores of this process: what becomes of them at the end of the interpreter, and when their log has failed."""
+"""Registry of open stores: closed at interpreter exit; a stopped log ends their leases."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from functools import partial
 from threading import Lock
 from typing import Protocol
 
-from eventlog import os_fork
-from eventlog.log.contract import Log
-from eventlog.session.owner import LIVE, Owner
+from eventlog.session.host import Host
+from eventlog.session.owner import LIVE
 
-__all__ = ["begin", "end", "let_go_of_stopped"]
+__all__ = ["begin", "end", "expire_stopped"]
 
 
-class LiveStore(os_fork.Forkable, Protocol):
-    """An open store: what its leases are held by."""
+class LiveStore(Protocol):
+    """An open store."""
 
-    log: Log
-    owner: Owner
+    host: Host
 
     def close(self) -> None:
         """Make everything durable, and close."""
@@ -33,33 +31,33 @@ _STORES: weakref.WeakSet[LiveStore] = weakref.WeakSet()
 
 
 def begin(store: LiveStore) -> Callable[[], None]:
-    """A store is open, and may hold leases: it is closed when the interpreter exits.  Returns what `end` takes."""
-    LIVE.add(store.owner.store)
-    weakref.finalize(store, LIVE.discard, store.owner.store)
+    """Register an open store, to be closed at interpreter exit; pass the result to `end`."""
+    owner = store.host.owner.store
+    LIVE.add(owner)
+    weakref.finalize(store, LIVE.discard, owner)
     at_exit = partial(_close_at_exit, weakref.WeakMethod(store.close))
     atexit.register(at_exit)
     with _registering:
         _STORES.add(store)
-    os_fork.follow(store)
     return at_exit
 
 
 def end(store: LiveStore, at_exit: Callable[[], None]) -> None:
-    """It closes."""
-    LIVE.discard(store.owner.store)
+    """Unregister a store that closes."""
+    LIVE.discard(store.host.owner.store)
     atexit.unregister(at_exit)
 
 
-def let_go_of_stopped() -> None:
-    """Whatever leases are held by stores whose log has failed, nothing is written under them any more."""
+def expire_stopped() -> None:
+    """End the leases of stores whose log has stopped: nothing is written under them."""
     with _registering:
         stores = list(_STORES)
     for store in stores:
-        if store.log.stopped:
-            LIVE.discard(store.owner.store)
+        if store.host.log.stopped:
+            LIVE.discard(store.host.owner.store)
 
 
-# A child must not find it held by a thread that it has not.
+# A child process must not inherit the lock from a thread that it does not have.
 os.register_at_fork(
     before=_registering.acquire, after_in_parent=_registering.release, after_in_child=_registering.release
 )

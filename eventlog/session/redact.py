@@ -1,8 +1,8 @@
-"""Redacting a part: recorded where the part was made, so that the whole fork family sees it, and where else its text stands.
+"""Redact a part in the session that made it, and search for its text elsewhere.
 
-From then on every view of every version shows a marker in its place.  The bytes are still there, until `Store.scrub`
-(`maintenance/scrub.py`).  The search is for the texts themselves, whole, and for their longer lines: a summary that says the same in other
-words is not found.
+All forks of that session see the redaction: every view of every version shows a marker instead of
+the part. The bytes stay until `Store.scrub` (`maintenance/scrub.py`). The search looks for the
+whole texts and for their longer lines; it does not find a summary in other words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eventlog.values import Body, Content
 
 if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
 
 __all__ = ["Occurrence", "RedactionResult", "redact"]
 
@@ -36,7 +36,7 @@ MOST_LINES = 200
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """A place that has the same text, or a line of it, outside of the part."""
+    """A place outside the part that has the same text, or a line of it."""
 
     session: str
     version: int
@@ -47,7 +47,7 @@ class Occurrence(msgspec.Struct, frozen=True):
 
 
 class RedactionResult(msgspec.Struct, frozen=True):
-    """What a redaction did."""
+    """The part, the session in which its redaction is recorded, and other occurrences."""
 
     part: str
     session: str
@@ -60,12 +60,18 @@ class _Needles(NamedTuple):
     digests: frozenset[bytes]
 
 
+class _Handle(Protocol):
+    """A session of the store, as far as a redaction is recorded in it."""
+
+    executor: Executor
+
+
 class Neighbours(Protocol):
-    """The store as far as other sessions are looked into."""
+    """A store, as far as a redaction looks into other sessions."""
 
     log: Log
 
-    def session(self, id: str) -> Handle:
+    def session(self, id: str) -> _Handle:
         """See `Store`."""
         ...
 
@@ -78,57 +84,64 @@ class Neighbours(Protocol):
         ...
 
 
-def redact(session: Handle, store: Neighbours, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
-    """Redact a part of a session; `NotFoundError` if it has none of this id.  Redacting it again is harmless."""
-    with session.deciding() as state:
+def redact(
+    session: Executor, store: Neighbours, part: str, reason: str = "", *, search: bool = True
+) -> RedactionResult:
+    """Redact a part of a session; `NotFoundError` if it has none of this id.
+
+    Redacting a part again is harmless.
+    """
+    with session.reader.deciding() as state:
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
     owner = _owner(session, part)
     recorded = [name for name in _recorders(store, owner, session.id) if _record(store, name, part, reason)]
-    found = tuple(_occurrences(store, owner, part)) if search else ()
-    return RedactionResult(part, recorded[0] if recorded else session.id, found)
+    occurrences = tuple(_occurrences(store, owner, part)) if search else ()
+    return RedactionResult(part, recorded[0] if recorded else session.id, occurrences)
 
 
-def _owner(session: Handle, part: str) -> str:
-    """The session in whose stream the part began."""
-    begun = session.find(part)
-    return next((found.session for found in session.ancestry() if found.first <= begun <= found.last), session.id)
+def _owner(session: Executor, part: str) -> str:
+    """The session whose own stream has the part's first event."""
+    begun = session.reader.find(part)
+    return next(
+        (stream.session for stream in session.reader.ancestry() if stream.first <= begun <= stream.last), session.id
+    )
 
 
 def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
-    """Where to record it: in the owner, or, where that is erased, in every session that inherited from it."""
+    """Sessions to record the redaction in: the owner; if that is erased, all its heirs."""
     head = store.log.head(owner)
     if head is not None and not entry_of(head).erased:
         return [owner]
-    found = [session]
+    sessions = [session]
     for info in store.sessions():
         if info.fork_of is not None and info.id != session:
-            found += [info.id] if any(stream.session == owner for stream in ancestry(store.log, info.id)) else []
-    return found
+            sessions += [info.id] if any(stream.session == owner for stream in ancestry(store.log, info.id)) else []
+    return sessions
 
 
 def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
-    handle = store.session(session)
+    executor = store.session(session).executor
     try:
-        with handle.deciding() as state:
+        with executor.reader.deciding() as state:
             if not state.has_part(part):
                 return False
-        handle.command([ev.PartRedacted(part, reason)])
+        executor.command([ev.PartRedacted(part, reason)])
     except ErasedError:
         return False
     return True
 
 
 def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrence]:
-    """Where else the part's text stands: in any session, the newest state of none of them asked."""
+    """Find the part's text in every session of the store, rolled-back history included."""
     family = _family(store, owner)
     needles = _needles(store, family, part)
     if not needles.texts and not needles.digests:
         return
-    known: dict[bytes, bool] = {}
+    searched: dict[bytes, bool] = {}
     for head in store.log.heads():
         if is_foreign(head) or head.gone or entry_of(head).erased or is_encrypted(head.entry):
-            continue  # gone, or its key is
+            continue  # erased, or its key is gone
         grown: dict[str, str] = {}
         for span in stream_spans(store.log, head.session):
             if isinstance(span.item, DeltaRun):
@@ -141,23 +154,23 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
             about: str | None = part_of(span.item) or getattr(span.item, "part", None)
             if about == part and head.session in family:
                 continue
-            if any(_found(store, head.session, needles, content, known) for content in contents(span.item)):
+            if any(_has_needle(store, head.session, needles, content, searched) for content in contents(span.item)):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
 def _family(store: Neighbours, owner: str) -> set[str]:
-    """The sessions that may speak of the part: its own, and those that inherited from that."""
-    found = {owner}
+    """The owner of the part and the sessions that inherited from it."""
+    sessions = {owner}
     for head in store.log.heads():
         if not is_foreign(head) and entry_of(head).fork_of is not None:
             streams = ancestry(store.log, head.session) if not entry_of(head).erased else []
             if any(stream.session == owner for stream in streams):
-                found.add(head.session)
-    return found
+                sessions.add(head.session)
+    return sessions
 
 
 def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
-    """What to look for: all that the part said, but the ids and names in its events, which say nothing of its content."""
+    """The texts and digests to look for: the contents of the part, without ids and names."""
     texts: dict[str, None] = {}
     digests: set[bytes] = set()
     ids = {part, *family}
@@ -193,15 +206,17 @@ def _new_in(needles: _Needles, before: str, now: str) -> bool:
     return any(text in now and text not in before for text in needles.texts)
 
 
-def _found(store: Neighbours, session: str, needles: _Needles, content: str | Body, known: dict[bytes, bool]) -> bool:
+def _has_needle(
+    store: Neighbours, session: str, needles: _Needles, content: str | Body, searched: dict[bytes, bool]
+) -> bool:
     if isinstance(content, str):
         return any(text in content for text in needles.texts)
     if content.digest in needles.digests:
         return True
-    if content.digest not in known:
+    if content.digest not in searched:
         text = _text(store, session, content)
-        known[content.digest] = any(needle in text for needle in needles.texts)
-    return known[content.digest]
+        searched[content.digest] = any(needle in text for needle in needles.texts)
+    return searched[content.digest]
 
 
 def _text(store: Neighbours, session: str, content: str | Body) -> str:

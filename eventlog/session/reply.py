@@ -1,9 +1,8 @@
 """An assistant message being filled: streams of text, tool calls, steps, and its end.
 
-Deltas are accepted: they cost one list operation and are committed by the store's flusher within its interval.  What must
-not be lost waits: the end of a text, a tool that is about to run, a result, the end of the message.
-
-Made by `Session.assistant`.  Nothing here knows the log.
+A delta is accepted: it costs one list operation, and the store's flusher commits it within its
+interval. The end of a text, a tool that is about to run, a result and the end of the message wait
+until they are durable.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from eventlog.values import (
 )
 
 if TYPE_CHECKING:
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
 
 __all__ = ["Reply"]
 
@@ -44,28 +43,28 @@ class Reply:
     Left without `finish`, it is finished as aborted; left by an exception, as failed.
     """
 
-    def __init__(self, session: Handle, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
+    def __init__(self, executor: Executor, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
         self.id = started.message
-        self._session = session
+        self._executor = executor
         self._started = started
         self._lease_wait = lease_wait
         self._streams: list[TextStream] = []
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
-        """What the newest step is for."""
+        """Purpose of the newest step."""
         self.lease: Lease | None = None
-        """The right that all of it is said under, by any thread."""
+        """The lease that all of the message is written under, by any thread."""
         self._took_lease = False
-        """Whether the lease is given back with the message's last append."""
+        """Whether the message's last append gives the lease back."""
         self._begun = False
         self._finished = False
 
     def __enter__(self) -> Self:
-        lease = self._session.acquire(wait=self._lease_wait, lazily=True)
+        lease = self._executor.acquire(wait=self._lease_wait, lazily=True)
         try:
             self.begin(lease)
         except BaseException:
-            self._session.release(lease)
+            self._executor.release(lease)
             raise
         return self
 
@@ -76,7 +75,7 @@ class Reply:
             try:
                 self.close(kind)
             finally:
-                self._session.release(self.lease)
+                self._executor.release(self.lease)
 
     def begin(self, lease: Lease | None = None) -> None:
         """Open the message under a lease, by default the running task's.
@@ -85,12 +84,15 @@ class Reply:
         """
         require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
-        self.lease = lease or self._session.leases.held
-        self._session.command([self._begin()], wait=False, lease=self.lease)
+        self.lease = lease or self._executor.leases.held
+        self._executor.command([self._begin()], wait=False, lease=self.lease)
         self._begun = True
 
     def close(self, kind: type[BaseException] | None) -> None:
-        """Abort the message unless it is finished; `kind` is the exception that left it, if one did."""
+        """Abort the message unless it is finished.
+
+        `kind` is the class of the exception that left the block, if one did.
+        """
         if not self.is_open:
             return
         reason = None
@@ -98,19 +100,17 @@ class Reply:
             reason = MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__)
         try:
             if kind is not None:
-                self._session.flush()  # a `finish` that was interrupted may be on its way
+                self._executor.writer.flush()  # a `finish` that was interrupted may be on its way
             self._abort(reason)
         except StopError:
             raise
-        except (
-            EventlogError
-        ):  # of what was accepted before, and no caller was told yet: no reason to leave the message open
+        except EventlogError:  # an earlier command failed; the message is aborted all the same
             self._abort(reason)
             raise
 
     def _abort(self, reason: MessageError | None) -> None:
         """Abort the message, unless it turns out to be finished."""
-        state = self._session.state()
+        state = self._executor.reader.state()
         if state.has_message(self.id) and self.id not in state.open_messages():
             self._close()
         else:
@@ -120,29 +120,29 @@ class Reply:
         if self._begun and not self._finished:
             return
         if not self._begun or not self.is_open:
-            said = "this reply is finished" if self._begun else "this reply has not begun"
-            raise RefusedError(said, expected="`with session.assistant(…) as reply:`", session=self._session.id)
+            reason = "the reply is finished" if self._begun else "the reply has not begun"
+            raise RefusedError(reason, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
         """The first event, replying to the last user message unless told otherwise."""
         if self._started.reply_to is not None:
             return self._started
-        session = self._session
-        with session.writer.lock:
-            return replace(self._started, reply_to=session.writer.known_state().last_user())
+        executor = self._executor
+        with executor.writer.lock:
+            return replace(self._started, reply_to=executor.writer.known_state().last_user())
 
     @property
     def is_open(self) -> bool:
-        """Whether the message was neither finished nor aborted through this handle; if that was refused, it was not."""
+        """Whether the message is open: a `finish` or `abort` that was refused leaves it open."""
         if self._finished:
-            with suppress(EventlogError):  # if nothing can be known of it any more, it is as it was left
-                self._finished = self.id not in self._session.state().open_messages()
+            with suppress(EventlogError):  # the log cannot be read: as this handle left it
+                self._finished = self.id not in self._executor.reader.state().open_messages()
         return not self._finished
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether a stop was asked for, in any process, since what this message answers was said."""
-        state = self._session.state()
+        """Whether any process asked for a stop since the user message that this one answers."""
+        state = self._executor.reader.state()
         asked = self._started.reply_to
         since = 0 if asked is None else state.message(asked).added
         return state.interrupt_pending(since)
@@ -165,13 +165,15 @@ class Reply:
         return stream.id
 
     def part(self, kind: PartKind, *, id: str | None = None) -> str:
-        """Add a part that is complete at birth: a file, patch, snapshot, subtask, agent or retry; returns its id."""
+        """Add a complete part: a file, patch, snapshot, subtask, agent or retry; returns its id."""
         self._require_open()
         if isinstance(kind, (Text, Reasoning, Tool)):
-            raise RefusedError(f"a {type(kind).__name__} part streams", expected="text(), reasoning() or tool()")
+            raise RefusedError(
+                f"a {type(kind).__name__} part streams", expected="stream_text(), stream_reasoning() or tool()"
+            )
         bodies: dict[bytes, bytes] = {}
-        part = id or self._session.host.new_id("prt_")
-        self._session.command(
+        part = id or self._executor.host.new_id("prt_")
+        self._executor.command(
             [ev.PartStarted(self.id, part, stored_kind(kind, bodies))], bodies, wait=False, lease=self.lease
         )
         return part
@@ -187,30 +189,33 @@ class Reply:
         title: str = "",
         metadata: Json | None = None,
     ) -> ToolCall:
-        """Begin a tool call.  With `input` it runs at once, durably; without, its arguments stream first."""
+        """Begin a tool call.
+
+        With `input` it runs at once, durably; without, its arguments stream first.
+        """
         self._require_open()
-        part = id or self._session.host.new_id("prt_")
-        call = ToolCall(self._session, part, call_id, self.lease)
+        part = id or self._executor.host.new_id("prt_")
+        call = ToolCall(self._executor, part, call_id, self.lease)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
-            self._session.command([started], wait=False, lease=self.lease)
+            self._executor.command([started], wait=False, lease=self.lease)
         else:
             call.start(input, title=title, started=started)
         self._calls.append(call)
         return call
 
     def call(self, part: str) -> ToolCall:
-        """The handle of a call of this message; `NotFoundError` for another part."""
+        """Return the handle of a call of this message; `NotFoundError` for another part."""
         for call in self._calls:
             if call.id == part:
                 return call
-        raise NotFoundError("call", part, session=self._session.id)
+        raise NotFoundError("call", part, session=self._executor.id)
 
     def _stream(self, kind: Text | Reasoning, part: str | None) -> TextStream:
         self._require_open()
-        name = part or self._session.host.new_id("prt_")
-        self._session.command([ev.PartStarted(self.id, name, kind)], wait=False, lease=self.lease)
-        stream = TextStream(self._session, name, "text", self.lease)
+        name = part or self._executor.host.new_id("prt_")
+        self._executor.command([ev.PartStarted(self.id, name, kind)], wait=False, lease=self.lease)
+        stream = TextStream(self._executor, name, "text", self.lease)
         self._streams.append(stream)
         return stream
 
@@ -229,24 +234,25 @@ class Reply:
     ) -> str:
         """Record that a model call begins, and what it was sent; returns the step-start part's id.
 
-        `counted` are the request's tokens before calibration, `patch` what hooks changed of the view.
+        `counted` are the request's tokens before calibration, `patch` what hooks changed of the
+        view.
         """
         self._require_open()
         if patch is not None:
             require_json(dict, patch, "a patch of a view is a JSON object")
         bodies: dict[bytes, bytes] = {}
-        part = self._session.host.new_id("prt_")
+        part = self._executor.host.new_id("prt_")
         changed = None if patch is None else to_content(patch, bodies)
         started = ev.StepStarted(self.id, part, purpose, view_version, view_digest, render, snapshot, counted, changed)
-        self._session.command([started], bodies, wait=False, lease=self.lease)
+        self._executor.command([started], bodies, wait=False, lease=self.lease)
         self._purpose = purpose
         return part
 
     def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
         """Record that the model call ended, and what it cost; returns the step-finish part's id."""
         self._require_open()
-        part = self._session.host.new_id("prt_")
-        self._session.command(self._step_ended(part, reason, usage, snapshot), wait=False, lease=self.lease)
+        part = self._executor.host.new_id("prt_")
+        self._executor.command(self._step_ended(part, reason, usage, snapshot), wait=False, lease=self.lease)
         return part
 
     def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
@@ -260,12 +266,13 @@ class Reply:
     def finish(self, reason: str = "stop", *, usage: Usage | None = None, snapshot: str | None = None) -> None:
         """Close the message; durable when it returns.
 
-        Ends open texts and the open step.  Tool calls without a result are refused: complete or fail them first.
+        Ends open texts and the open step. Tool calls without a result are refused: complete or fail
+        them first.
         """
         self._require_open()
         closing: list[ev.Event] = []
         in_step = False
-        writer = self._session.writer
+        writer = self._executor.writer
         with writer.lock:
             state = writer.known_state()
             if state.has_message(self.id):  # else its beginning was refused: the command says why
@@ -276,20 +283,22 @@ class Reply:
                         closing.append(ev.PartEnded(stream.id))
                 in_step = bool(facts.steps) and state.now(facts.steps) == "started"
         if in_step:
-            closing += self._step_ended(self._session.host.new_id("prt_"), reason, usage, snapshot)
+            closing += self._step_ended(self._executor.host.new_id("prt_"), reason, usage, snapshot)
         elif usage is not None:
             closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
-        self._session.command([*closing, ev.MessageFinished(self.id, reason)], last=self._took_lease, lease=self.lease)
+        self._executor.command([*closing, ev.MessageFinished(self.id, reason)], last=self._took_lease, lease=self.lease)
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
-        """Close the message as it stands: text is kept, tools that have no result are interrupted."""
+        """Close the message as it stands: its text stays, tools without a result are
+        interrupted.
+        """
         self._require_open()
         closing: list[ev.Event] = []
-        with self._session.deciding() as state:
+        with self._executor.reader.deciding() as state:
             if state.has_message(self.id):  # else its beginning was refused: the command says why
                 closing = state.closing_parts(self.id)
-        self._session.command(
+        self._executor.command(
             [*closing, ev.MessageFinished(self.id, None, error or MessageError("aborted"))],
             last=self._took_lease,
             lease=self.lease,

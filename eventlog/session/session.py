@@ -1,67 +1,71 @@
-"""The handle an agent holds: everything that can be said or done in one session, as commands.
+"""The handle of one session: its commands, and the way to read it.
 
-A command decides against the session's state, appends its events, and returns when they are durable; inside
-`with session.pipeline()` it returns at once and the wait comes at the end.  Streamed text is accepted without waiting
-(`reply.py`).  User messages, renames, pins and interrupts need no lease; every other command takes the session's lease
-if this handle does not hold it, for as long as the command lasts.  What the model sees is commanded in `context.py`.
+A command decides against the session's state, appends its events, and returns when they are
+durable. Inside `with session.pipeline()` it returns at once, and the wait comes at the end of the
+block. Streamed text is accepted without waiting (`reply.py`). User messages, renames, pins and
+interrupts need no lease; every other command takes the session's lease for as long as it lasts, if
+the caller does not hold it.
 
-Handles come from a `Store`, one per session, and are safe across threads.  For asyncio see `aio.py`; for reading, appending
-and the lease see `handle.py`.
+Commands run in `executor.py`; reading is `reader.py`; commands about what the model sees are
+`context.py`. A `Store` makes one handle per session; it is safe across threads. For asyncio see
+`aio.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
-from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.ids import id_of_request
 from eventlog.session.context import ContextCommands
+from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.reply import Reply
-from eventlog.validation import each, require, require_json, require_limits, require_or_none, require_version
-from eventlog.values import File, Json, Limits, Model, PartKind, Patch, Text, Todo, Usage
+from eventlog.session.rollback import RollbackResult, redo, rollback
+from eventlog.validation import each, require, require_json, require_limits
+from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
 
 if TYPE_CHECKING:
-    from eventlog.append.writer import SessionWriter
+    from eventlog.append.pipeline import Pipeline
+    from eventlog.codec.decoded import Recorded, Span
     from eventlog.history.catalog import SessionInfo
-    from eventlog.integrity.heads import StoreHead
+    from eventlog.integrity.heads import SessionHead, StoreHead
+    from eventlog.log.contract import Committed, Log
+    from eventlog.session.lease import Lease
     from eventlog.session.redact import RedactionResult
-    from eventlog.values import Origin
 
 __all__ = ["RollbackResult", "Session", "Sessions"]
 
 
-class RollbackResult(NamedTuple):
-    """What a rollback did: its version, where it went, and which file states were made after that."""
+class Handles(Protocol):
+    """The handles of a store (`registry.py`)."""
 
-    version: int
-    to: int
-    snapshots: tuple[str, ...]
-    """Snapshots recorded after `to`, oldest first; the caller may undo file effects with them."""
-    patches: tuple[Patch, ...]
+    def evict(self, session: str) -> None:
+        """Drop the handle of an erased session."""
+        ...
 
 
-class Sessions(Host, Protocol):
-    """The store as a place with many sessions: what its sessions, and work on several of them, need."""
+class Sessions(Protocol):
+    """A store as its sessions, and work on several of them, see it."""
+
+    host: Host
+    log: Log
+
+    @property
+    def registry(self) -> Handles:
+        """See `Store`."""
+        ...
 
     def session(self, id: str) -> Session:
         """See `Store`."""
         ...
 
     def sessions(
-        self,
-        after: str = "",
-        *,
-        scope: str | None = None,
-        parent: str | None = None,
-        archived: bool | None = None,
-        text: str | None = None,
-        active_since: int | None = None,
-        limit: int | None = None,
+        self, after: str = "", *, scope: str | None = None, parent: str | None = None
     ) -> Iterator[SessionInfo]:
         """See `Store`."""
         ...
@@ -76,22 +80,11 @@ class Sessions(Host, Protocol):
         agent: str = "",
         model: Model | str | None = None,
         parent: str | None = None,
-        origin: Origin | None = None,
-        time: int | None = None,
     ) -> Session:
         """See `Store`."""
         ...
 
-    def fork(
-        self,
-        parent: Session,
-        at: int,
-        *,
-        id: str | None = None,
-        title: str | None = None,
-        origin: Origin | None = None,
-        time: int | None = None,
-    ) -> Session:
+    def fork(self, parent: Session, at: int, *, id: str | None = None, title: str | None = None) -> Session:
         """See `Store`."""
         ...
 
@@ -103,17 +96,105 @@ class Sessions(Host, Protocol):
         """See `Store`."""
         ...
 
-    def let_go(self, session: str) -> None:
-        """Forget the handle of a session that is no more."""
+    def info(self, session: str) -> SessionInfo:
+        """See `Store`."""
+        ...
+
+    def text(self, content: Content, session: str | None = None) -> str:
+        """See `Store`."""
         ...
 
 
-class Session(ContextCommands):
+class Session:
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
 
-    def __init__(self, store: Sessions, session: str, writer: SessionWriter) -> None:
-        super().__init__(store, session, writer)
+    def __init__(self, store: Sessions, executor: Executor) -> None:
+        self.id = executor.id
         self.store = store
+        self.executor = executor
+        """Runs commands; for code that appends its own events under the lease."""
+        self.reader = executor.reader
+        """Reads events with their places, ancestry, and the state commands are decided against."""
+        self.context = ContextCommands(executor)
+        """Commands about what the model sees: promote, prune, compact."""
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """Version of the newest event, once everything this handle has accepted is committed."""
+        return self.reader.version
+
+    @property
+    def info(self) -> SessionInfo:
+        """The session's entry in the catalog: title, scope, times and counts."""
+        return self.reader.info
+
+    def head(self) -> SessionHead:
+        """Return the root of the session's hash tree, to keep elsewhere and compare later."""
+        return self.reader.head()
+
+    def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
+        """Every event of versions `after + 1 .. upto`, inherited ones included, one by one."""
+        return self.reader.events(after, upto)
+
+    def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
+        """The effective history right after version `at`, now by default.
+
+        Without the events that rollbacks hid; runs of deltas whole.
+        """
+        return self.reader.history(at, after)
+
+    def text(self, content: Content) -> str:
+        """The text of a content of this session; errors as for `Store.text`."""
+        return self.reader.text(content)
+
+    # -- appending and the lease ---------------------------------------------------------------
+
+    def append(
+        self,
+        items: Sequence[tuple[int, ev.Event]],
+        *,
+        bodies: Mapping[bytes, bytes] | None = None,
+        expected_version: int | None = None,
+        request_id: str | None = None,
+    ) -> Committed:
+        """Append events, each with its time in UTC milliseconds; durable when it returns.
+
+        The session's state must allow every event. Without the lease in this handle's hands, no
+        other owner may hold it either. `ConflictError` unless the session is at `expected_version`.
+        """
+        return self.executor.append(items, bodies=bodies, expected_version=expected_version, request_id=request_id)
+
+    def flush(self) -> None:
+        """Make everything accepted so far durable."""
+        self.executor.writer.flush()
+
+    def pipeline(self) -> Pipeline:
+        """Let the commands inside the `with` return at once; wait for all of them at its end.
+
+        They are one append, committed whole or not at all. A pipeline inside another is the outer
+        one.
+        """
+        return self.executor.pipeline()
+
+    def lease(self, *, wait: float = 0.0) -> AbstractContextManager[Lease]:
+        """Hold the right to run this session inside a `with`; may be nested.
+
+        The lease belongs to the running task, and to the tasks and threads it starts inside the
+        block. Hand it to another thread for a `with lease:` of its own. Taking it settles what a
+        dead owner left open. `LeaseHeldError` if another owner or task still holds it after `wait`
+        seconds.
+        """
+        return self.executor.lease(wait=wait)
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this handle holds the lease."""
+        return self.executor.holds_lease
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -134,14 +215,15 @@ class Session(ContextCommands):
         cause: str | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Add a user message of a text and files, or of the parts given; returns its id.  Needs no lease.
+        """Add a user message of a text or parts, and files; returns its id.  Needs no lease.
 
-        One with `delivery="queue"` waits, unseen by the model, until `promote`.  `cause` is the compaction that adds it.
+        With `delivery="queue"` it waits, unseen by the model, until `context.promote`. `cause` is
+        the compaction that adds it.
         """
         if request_id is not None:
             require(str, request_id, "a request id is a str")
         bodies: dict[bytes, bytes] = {}
-        new_id = self.store.new_id
+        new_id = self.executor.host.new_id
         message = id or (new_id("msg_") if request_id is None else id_of_request("msg_", self.id, request_id))
         kinds: list[PartKind] = [Text(text, synthetic=synthetic)] if isinstance(text, str) and text else []
         if not isinstance(text, str):
@@ -164,7 +246,7 @@ class Session(ContextCommands):
         for number, kind in enumerate(kinds):
             part = new_id("prt_") if request_id is None else id_of_request("prt_", self.id, f"{request_id} {number}")
             added.append(ev.PartStarted(message, part, stored_kind(kind, bodies)))
-        self.command(added, bodies, request_id=request_id)
+        self.executor.command(added, bodies, request_id=request_id)
         return message
 
     def assistant(
@@ -181,14 +263,14 @@ class Session(ContextCommands):
         summary: bool = False,
         wait: float = 0.0,
     ) -> Reply:
-        """Begin an assistant message, to be filled in a `with` block; takes the lease (see `lease`).
+        """Begin an assistant message, to be filled in a `with` block, which takes the lease.
 
         `reply_to` is the last user message by default.
         """
         return Reply(
-            self,
+            self.executor,
             ev.AssistantMessageStarted(
-                id or self.store.new_id("msg_"),
+                id or self.executor.host.new_id("msg_"),
                 reply_to,
                 agent,
                 mode,
@@ -203,58 +285,59 @@ class Session(ContextCommands):
 
     def remove_message(self, message: str) -> None:
         """Take a finished message out of the conversation; its events stay."""
-        self.run([ev.MessageRemoved(message)])
+        self.executor.run([ev.MessageRemoved(message)])
 
     def edit_part(self, part: str, text: str) -> None:
         """Replace the text of an ended part (text, reasoning, or a completed tool's output)."""
         bodies: dict[bytes, bytes] = {}
-        self.run([ev.PartEdited(part, to_content(text, bodies))], bodies)
+        self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies)
 
     def remove_part(self, part: str) -> None:
         """Take an ended part out of its message; its events stay."""
-        self.run([ev.PartRemoved(part)])
+        self.executor.run([ev.PartRemoved(part)])
 
     def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
-        """Hide a part's content in every view of every version, here and in all forks; needs no lease.
+        """Hide a part's content in every view of every version, here and in all forks.
 
-        Returns where else the same text stands, if that is to be searched for.  The bytes go with `Store.scrub`.
+        Returns other occurrences of the text; `search=False` skips that. `Store.scrub` removes the
+        bytes. Needs no lease.
         """
         from eventlog.session.redact import redact
 
         require(str, part, "a part is named by its id, a str")
 
-        return redact(self, self.store, part, reason, search=search)
+        return redact(self.executor, self.store, part, reason, search=search)
 
     # -- the session ---------------------------------------------------------------------------
 
     def rename(self, title: str) -> None:
         """Give the session a title.  Needs no lease."""
-        self.command([ev.SessionRenamed(title)])
+        self.executor.command([ev.SessionRenamed(title)])
 
     def archive(self) -> None:
-        """Put the session away.  Needs no lease."""
-        self.command([ev.SessionArchived()])
+        """Mark the session as archived.  Needs no lease."""
+        self.executor.command([ev.SessionArchived()])
 
     def unarchive(self) -> None:
-        """Take the session back.  Needs no lease."""
-        self.command([ev.SessionUnarchived()])
+        """Mark the session as not archived.  Needs no lease."""
+        self.executor.command([ev.SessionUnarchived()])
 
     def set_metadata(self, key: str, value: Json | None) -> None:
         """Set (None: remove) an entry of the embedder's own metadata.  Needs no lease."""
-        self.command([ev.MetadataSet(key, value)])
+        self.executor.command([ev.MetadataSet(key, value)])
 
     def interrupt(self, reason: str = "") -> None:
         """Ask the owner of the session to stop.  Needs no lease."""
-        self.command([ev.InterruptRequested(reason)])
+        self.executor.command([ev.InterruptRequested(reason)])
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether a stop was asked for that no finished message has answered yet."""
-        return self.state().interrupt_pending()
+        """Whether a stop was requested and no message has finished since."""
+        return self.reader.state().interrupt_pending()
 
     def record_custom(self, namespace: str, data: Json) -> None:
         """Record an embedder's own fact.  Needs no lease."""
-        self.command([ev.Custom(namespace, data)])
+        self.executor.command([ev.Custom(namespace, data)])
 
     def record_usage(
         self,
@@ -266,8 +349,8 @@ class Session(ContextCommands):
         purpose: str = "turn",
         failed: bool = False,
     ) -> None:
-        """Record what a model call cost, whatever became of it.  Needs no lease."""
-        self.command([ev.UsageRecorded(usage, message, step, model_of(model), purpose, failed)])
+        """Record the cost of a model call, failed ones included.  Needs no lease."""
+        self.executor.command([ev.UsageRecorded(usage, message, step, model_of(model), purpose, failed)])
 
     # -- settings ------------------------------------------------------------------------------
 
@@ -279,96 +362,55 @@ class Session(ContextCommands):
             require_limits(limits)
         if policy is not None:
             require_json(dict, policy, "a context policy is a JSON object")
-        self.run([ev.SettingsSet(model_of(model), limits, policy)])
+        self.executor.run([ev.SettingsSet(model_of(model), limits, policy)])
 
     def set_system_prompt(self, header: str, rest: str = "") -> None:
         """Set the system prompt from here on, in its two segments."""
         bodies: dict[bytes, bytes] = {}
-        self.run([ev.SystemPromptSet(to_content(header, bodies), to_content(rest, bodies))], bodies)
+        self.executor.run([ev.SystemPromptSet(to_content(header, bodies), to_content(rest, bodies))], bodies)
 
     def set_tools(self, schemas: Json) -> None:
         """Set the tool schemas (a JSON array) offered from here on."""
         require_json(list, schemas, "tool schemas are a JSON array, as a str")
         bodies: dict[bytes, bytes] = {}
-        self.run([ev.ToolsSet(to_content(schemas, bodies))], bodies)
+        self.executor.run([ev.ToolsSet(to_content(schemas, bodies))], bodies)
 
     def set_todos(self, todos: Sequence[Todo]) -> None:
         """Replace the list of things to do."""
-        self.run([ev.TodosSet(each(todos, "todos are a list of todos"))])
+        self.executor.run([ev.TodosSet(each(todos, "todos are a list of todos"))])
 
     def pin(self, text: str | None = None, *, part: str | None = None) -> str:
-        """Mark a fact or a part to be carried over by every compaction; returns the pin's id.  Needs no lease."""
+        """Carry a fact or a part over every compaction; returns the pin's id.  Needs no lease."""
         bodies: dict[bytes, bytes] = {}
-        pin = self.store.new_id("pin_")
-        self.command([ev.Pinned(pin, None if text is None else to_content(text, bodies), part)], bodies)
+        pin = self.executor.host.new_id("pin_")
+        self.executor.command([ev.Pinned(pin, None if text is None else to_content(text, bodies), part)], bodies)
         return pin
 
     def unpin(self, pin: str) -> None:
         """Take a pin away.  Needs no lease."""
-        self.command([ev.Unpinned(pin)])
+        self.executor.command([ev.Unpinned(pin)])
 
     # -- history -------------------------------------------------------------------------------
 
     def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
-        """Make the effective history what it was right after version `to`, or right before a message was added.
+        """Restore the effective history right after version `to`, or before a message was added.
 
-        Whatever `to` was, also a version that an earlier rollback hid.  `redo` takes it back, unless it is a redo itself: a
-        return to the version right before the newest rollback that was not redone.  What is open at `to` is closed right after.
+        `to` may be a version that an earlier rollback hid. What was open at `to` is closed right
+        after. `redo` takes a rollback back; a rollback to the version right before the newest one
+        not redone is a redo itself.
         """
-        if (to is None) == (before is None):
-            raise CallError("rollback takes a version or a message, one of them")
-        if to is not None:
-            require_version(to)
-        require_or_none(str, before, "a message is named by its id, a str")
-        with self.lease():
-            self.flush()
-            state = self.state()
-            if before is not None:
-                to = state.message(before).added - 1
-            assert to is not None
-            if state.open_messages():
-                raise RefusedError("a message is open", expected="a finished or aborted message")
-            if not 1 <= to <= state.version:
-                raise NotFoundError("version", str(to), session=self.id)
-            snapshots, patches = self._file_states(to)
-            committed = self.commit_now([ev.RolledBack(to)], lambda after: after.closing("rolled back"))
-            version = committed.first
-            return RollbackResult(version, to, snapshots, patches)
+        return rollback(self.executor, to, before=before)
 
     def redo(self) -> RollbackResult:
-        """Take back the newest rollback that was not redone yet: return to the version right before it."""
-        self._to_redo()
-        with self.lease():  # from here on no other process rolls back
-            return self.rollback(self._to_redo() - 1)
-
-    def _to_redo(self) -> int:
-        with self.deciding() as state:
-            version = state.history.to_redo()
-        if version is None:
-            raise RefusedError("there is nothing to redo", expected="a rollback")
-        return version
-
-    def _file_states(self, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
-        """The snapshots and patches that count now, and would not right after version `to`; reads only the events between."""
-        with self.deciding() as state:
-            lost = state.history.lost(to)
-        snapshots: list[str] = []
-        patches: list[Patch] = []
-        for first, last in lost:
-            for span in self.spans(first - 1, last):
-                item = span.item
-                if isinstance(item, (ev.StepStarted, ev.StepFinished)) and item.snapshot:
-                    snapshots.append(item.snapshot)
-                elif isinstance(item, ev.PartStarted) and isinstance(item.kind, Patch):
-                    patches.append(item.kind)
-        return tuple(dict.fromkeys(snapshots)), tuple(patches)
+        """Return to the version right before the newest rollback that was not redone."""
+        return redo(self.executor)
 
     def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:
-        """Begin a session that continues this one as it was right after version `at` (now by default).
+        """Begin a session that continues this one from version `at`, now by default.
 
-        Nothing is copied, and nothing that happens here later changes it.
+        Nothing is copied, and later events of this session do not change the fork.
         """
-        version = self._known(at)
+        version = self.reader.resolve(at)
         return self.store.fork(self, version, id=id, title=title)
 
     def subsession(self, *, id: str | None = None, title: str = "", agent: str = "", directory: str = "") -> Session:

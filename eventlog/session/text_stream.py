@@ -1,6 +1,6 @@
-"""A text that grows: deltas are accepted one by one, and cost one list operation each.
+"""A text that streams: each delta is accepted with one list operation.
 
-Made by `reply.py`, for texts, reasoning, and what goes into a tool and comes out of it.
+`reply.py` makes one for a text or reasoning part, `tool_call.py` for a tool's input and output.
 """
 
 from __future__ import annotations
@@ -9,41 +9,42 @@ from typing import TYPE_CHECKING
 
 from eventlog import events as ev
 from eventlog.errors import CallError, EventlogError, LimitError, RefusedError, brief
-from eventlog.state.rules import admit_deltas
+from eventlog.state.rules import check_deltas
 from eventlog.validation import a_kind
 from eventlog.values import Json
 
 if TYPE_CHECKING:
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
     from eventlog.session.lease import Lease
 
 __all__ = ["LONG_DELTA", "MAX_DELTA", "TextStream"]
 
 LONG_DELTA = 4096
-"""Characters from which on deltas are counted against what the buffer may hold."""
+"""Characters from which on a delta is weighed against the room of the buffer."""
 MAX_DELTA = 16 * 1024 * 1024
 """Longest single delta, in characters."""
 
 
 class TextStream:
-    """A text or reasoning part that grows."""
+    """A text that streams: a text or reasoning part, or a tool's input or output."""
 
-    # `_open` says no more than that its end was not asked for: what became of that the state knows.
-    __slots__ = ("_buffer", "_clock", "_flat", "_key", "_lease", "_open", "_session", "_writer", "id")
+    # `_open` is False once the caller asked to end the part; whether that was refused the state
+    # knows.
+    __slots__ = ("_buffer", "_clock", "_executor", "_flat", "_key", "_lease", "_open", "_writer", "id")
 
-    def __init__(self, session: Handle, part: str, field: str, lease: Lease | None) -> None:
+    def __init__(self, executor: Executor, part: str, field: str, lease: Lease | None) -> None:
         self.id = part
-        self._session = session
+        self._executor = executor
         self._lease = lease
-        self._writer = session.writer
-        self._buffer = session.writer.buffer
+        self._writer = executor.writer
+        self._buffer = executor.writer.buffer
         self._flat = self._buffer.flat
-        self._clock = session.host.nanoseconds
+        self._clock = executor.host.nanoseconds
         self._key = (part, field)
         self._open = True
 
     def append(self, text: str) -> None:
-        """Accept one delta; an empty one is nothing.  Blocks only while the buffer is full."""
+        """Accept one delta; an empty one is ignored.  Blocks only while the buffer is full."""
         if text.__class__ is str and 0 < len(text) <= LONG_DELTA and self._open:
             flat, buffer = self._flat, self._buffer
             if len(flat) >= buffer.limit:
@@ -55,12 +56,12 @@ class TextStream:
             self._append_other(text)
 
     def _append_other(self, text: str) -> None:
-        """The same for a long delta; raises for what is none; an empty one is let pass."""
+        """Accept a long delta, ignore an empty one, and raise for an argument that is none."""
         if not self._open:
-            self._session.host.usable(writing=True)
+            self._executor.host.require_open(writing=True)
             self._open = self._is_taking()
         if not self._open:
-            raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._session.id)
+            raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._executor.id)
         if text.__class__ is not str:
             raise CallError(f"a delta is a str, not {a_kind(text)}")
         if len(text) > MAX_DELTA:
@@ -75,31 +76,36 @@ class TextStream:
                 writer.wake((self._key, text))
 
     def end(self, metadata: Json | None = None) -> None:
-        """The part is complete; durable when it returns.  `metadata` is the provider's, such as a signature.
+        """End the part; durable when it returns.
 
-        If it is refused, the part is open as before, and this can be repeated.
+        `metadata` is the provider's, such as a signature. If the end is refused, the part stays
+        open and the call can be repeated.
         """
         self._open = False
         try:
-            self._session.command([ev.PartEnded(self.id, metadata)], lease=self._lease)
+            self._executor.command([ev.PartEnded(self.id, metadata)], lease=self._lease)
         except EventlogError:
             self._open = self._is_taking()
             raise
 
     def close(self) -> None:
-        """Something was asked for that ends it: look whether that came to be before any more deltas are taken."""
+        """Check the session's state before the next delta: another command may have ended the
+        part.
+        """
         self._open = False
 
     @property
     def is_open(self) -> bool:
-        """Whether deltas are still taken."""
+        """Whether the part accepts deltas."""
         return self._open or self._is_taking()
 
     def _is_taking(self) -> bool:
-        """Whether the session's state lets deltas in: what ended it may have been refused since."""
+        """Whether the session's state allows deltas: a command that ended it may be refused
+        since.
+        """
         try:
-            with self._session.deciding() as state:
-                admit_deltas(state, *self._key)
+            with self._executor.reader.deciding() as state:
+                check_deltas(state, *self._key)
         except EventlogError:
             return False
         return True

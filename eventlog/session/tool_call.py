@@ -14,19 +14,19 @@ from eventlog.validation import a_kind, each, require_or_none
 from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
 
 if TYPE_CHECKING:
-    from eventlog.session.handle import Handle
+    from eventlog.session.executor import Executor
     from eventlog.session.lease import Lease
 
 __all__ = ["ToolCall"]
 
 
 class ToolCall:
-    """A tool call of the message: pending until its input is complete, then running, then completed or failed."""
+    """A tool call of a message: pending, running, then completed or failed."""
 
-    def __init__(self, session: Handle, part: str, call: str, lease: Lease | None) -> None:
+    def __init__(self, executor: Executor, part: str, call: str, lease: Lease | None) -> None:
         self.id = part
         self.call_id = call
-        self._session = session
+        self._executor = executor
         self._lease = lease
         self._input: TextStream | None = None
         self._output: TextStream | None = None
@@ -35,7 +35,7 @@ class ToolCall:
     def stream_input(self, text: str) -> None:
         """Accept a piece of the arguments as they stream."""
         if self._input is None:
-            self._input = TextStream(self._session, self.id, "input", self._lease)
+            self._input = TextStream(self._executor, self.id, "input", self._lease)
             if not self._takes_input:
                 self._input.close()
         self._input.append(text)
@@ -48,24 +48,24 @@ class ToolCall:
         metadata: Json | None = None,
         started: ev.PartStarted | None = None,
     ) -> None:
-        """The arguments are complete: the tool may run once this returns, for its running is durable.
+        """Record that the arguments are complete and the tool runs; durable when it returns.
 
-        `started` is the call's own beginning, where that comes in the same append.
+        `started` is the part's first event, if it goes in with the same append.
         """
         bodies: dict[bytes, bytes] = {}
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
         self._close_input()
-        self._session.command([running] if started is None else [started, running], bodies, lease=self._lease)
+        self._executor.command([running] if started is None else [started, running], bodies, lease=self._lease)
 
     def stream_output(self, text: str) -> None:
         """Accept a piece of what the running tool prints."""
         if self._output is None:
-            self._output = TextStream(self._session, self.id, "output", self._lease)
+            self._output = TextStream(self._executor, self.id, "output", self._lease)
         self._output.append(text)
 
     def progress(self, title: str | None = None, metadata: Json | None = None) -> None:
-        """Record what the running tool says of itself; does not wait."""
-        self._session.command([ev.ToolProgress(self.id, title, metadata)], wait=False, lease=self._lease)
+        """Record a title or metadata of the running tool; does not wait."""
+        self._executor.command([ev.ToolProgress(self.id, title, metadata)], wait=False, lease=self._lease)
 
     def succeed(
         self,
@@ -76,9 +76,10 @@ class ToolCall:
         attachments: Sequence[Attachment] = (),
         truncation: Truncation | None = None,
     ) -> None:
-        """Record the tool's full output; durable when it returns.  With `truncation` the view shows its preview.
+        """Record the tool's full output; durable when it returns.
 
-        A binary file object of UTF-8 text is read piece by piece.
+        With `truncation` the view shows its preview. A binary file object of UTF-8 text is read
+        piece by piece.
         """
         if not isinstance(output, str) and not hasattr(output, "read"):
             raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")
@@ -97,7 +98,7 @@ class ToolCall:
             tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments")),
         )
         self._close()
-        self._session.command([event], bodies, lease=self._lease)
+        self._executor.command([event], bodies, lease=self._lease)
 
     def fail(
         self,
@@ -109,10 +110,10 @@ class ToolCall:
     ) -> None:
         """Record that the tool failed or was interrupted; durable when it returns."""
         bodies: dict[bytes, bytes] = {}
-        kept: Content | None = None if output is None else to_content(output, bodies)
-        event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, kept, metadata)
+        partial: Content | None = None if output is None else to_content(output, bodies)
+        event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, partial, metadata)
         self._close()
-        self._session.command([event], bodies, lease=self._lease)
+        self._executor.command([event], bodies, lease=self._lease)
 
     def _close(self) -> None:
         self._close_input()

@@ -1,17 +1,18 @@
-"""Facts about messages that are over, packed: about 40 bytes a part where the objects take 500, and found by id in microseconds.
+"""Archive of the facts of older messages: compressed, and found by id.
 
-`state.py` decides what is packed and when; nothing here knows what a fact means.
+A part takes about 40 bytes instead of 500, and is found in microseconds. `fact_store.py` decides
+which messages are archived, and when.
 
-* A *chunk* is some messages with their parts, as compressed msgpack.  Chunks are never changed: facts that were taken out
-  and came back changed are packed again in a newer chunk, and the newest chunk that has an id counts.
+* A *chunk* is some messages with their parts, as compressed msgpack.  Chunks are never changed: facts that were restored and
+  changed are archived again in a newer chunk, and the newest chunk that has an id counts.
 * The *index* has one number for each id of a message or part in each chunk: a 40-bit hash, then the chunk's number.  The
   numbers are kept sorted, in buckets of at most `BUCKET`, so that an entry costs 8 bytes and no look-up walks far.  The
   hash is the id, read as a number, modulo a random one that is kept with the index: two ids of one hash only cost time, because
-  a chunk is looked into before it is believed, and whoever chooses ids cannot make them meet.
-* The greatest id of a message and of a part are known: ids that grow with time are told to be new by one comparison.
-* What was packed before a checkpoint is stored apart from it and read when an id is looked up that is not found otherwise (`later`).
-  It lies in pieces: the first has all chunks of its time and their index, which nothing is decoded to open (a million parts are a
-  copy of 30 MB), and each of the others the chunks that came after the one before it (`added`).
+  a chunk is decoded to make sure, and a caller that chooses ids cannot make hashes collide.
+* The greatest id of a message and of a part are known: one comparison shows that an id which grows with time is new.
+* Chunks from before a checkpoint are stored apart from it, and read when an id is not found in newer ones (`later`).
+  They lie in pieces: the first has all chunks of its time and their index, and opens without decoding (a million parts are a
+  copy of 30 MB); each later piece has the chunks added since the piece before it (`added`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _CHUNK_MASK = (1 << CHUNK_BITS) - 1
 _LEVEL = 1
 """Of zstandard: higher levels gain little."""
 _squeezing = Lock()
-# A child must not find it held by a thread that it has not.
+# A child must not inherit the lock from a thread that it does not have.
 os.register_at_fork(before=_squeezing.acquire, after_in_parent=_squeezing.release, after_in_child=_squeezing.release)
 
 Row = tuple[str, MessageFacts]
@@ -50,7 +51,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Row])
 
 
 class StoredArchive(msgspec.Struct, array_like=True):
-    """The same as plain data."""
+    """The stored form of an archive, or of the chunks added to it."""
 
     modulus: int
     chunks: list[bytes]
@@ -61,16 +62,16 @@ class StoredArchive(msgspec.Struct, array_like=True):
 
 
 class FactArchive:
-    """The packed facts of one session.  Not safe across threads: its owner has a lock."""
+    """The archived facts of one session.  Not safe across threads: its owner has a lock."""
 
     __slots__ = (
         "_bounds",
         "_buckets",
         "_cached",
         "_chunks",
-        "_kept",
         "_load",
         "_modulus",
+        "_stored",
         "greatest_message",
         "greatest_part",
     )
@@ -78,18 +79,18 @@ class FactArchive:
     def __init__(self) -> None:
         self._modulus = int.from_bytes(os.urandom(5), "big") >> 1 | 1 << 39 | 1
         self._chunks: list[bytes] = []
-        self._kept = 0
-        """How many of the chunks lie in pieces that are stored."""
+        self._stored = 0
+        """Number of chunks that lie in stored pieces."""
         self._buckets: list[array[int]] = [array("Q")]
         self._bounds: list[int] = [0]
         """The least number that belongs in each bucket."""
         self._cached: tuple[int, list[Row]] = (-1, [])
-        """The chunk that was decoded last: who asks for one old part often asks for its neighbours."""
+        """The chunk decoded last: a reader of one old part often reads its neighbours."""
         self.greatest_message = ""
         """No message has a greater id."""
         self.greatest_part = ""
         self._load: Callable[[], None] | None = None
-        """Has `follow` called with what was packed before, which was not read yet."""
+        """Reads the stored pieces, and calls `attach` with them; None once they are read."""
 
     def __bool__(self) -> bool:
         return bool(self._chunks) or self._load is not None
@@ -103,7 +104,7 @@ class FactArchive:
                     yield name, facts
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Pack some messages, as one chunk."""
+        """Archive some messages, as one chunk."""
         self._add(_squeeze(_plain(rows)), rows)
         self.greatest_message = max(self.greatest_message, *(name for name, _ in rows))
         self.greatest_part = max(self.greatest_part, *(max(facts.parts, default="") for _, facts in rows))
@@ -126,32 +127,32 @@ class FactArchive:
                 del bucket[half:]
 
     def find(self, key: str) -> Row | None:
-        """The message that has this id, or has a part that has it, with its facts as they were packed last."""
+        """Find the message of this id, or with a part of this id, as it was archived last."""
         for number in self._candidates(_hash(key, self._modulus)):
-            found = next((row for row in self._rows(number) if row[0] == key or key in row[1].parts), None)
-            if found is not None:
-                return _rows(_plain([found]))[0]  # a copy: what is handed out may be changed
+            row = next((one for one in self._rows(number) if one[0] == key or key in one[1].parts), None)
+            if row is not None:
+                return _rows(_plain([row]))[0]  # a copy: the caller may change it
         if self._load is not None:
             self._loaded()
             return self.find(key)
         return None
 
     def later(self, load: Callable[[], None], greatest_message: str, greatest_part: str) -> None:
-        """There is more, packed before: `load` calls `follow` with it.  These are the greatest ids in it."""
+        """Declare stored pieces that `load` reads when needed, and the greatest ids in them."""
         self._load, self.greatest_message, self.greatest_part = load, greatest_message, greatest_part
 
     @property
     def is_later(self) -> bool:
-        """Whether what was packed before was not read yet."""
+        """Whether there are stored pieces that are not read yet."""
         return self._load is not None
 
-    def follow(self, stored: StoredArchive, *added: StoredArchive) -> None:
-        """What is packed here came after these pieces."""
+    def attach(self, stored: StoredArchive, *added: StoredArchive) -> None:
+        """Put these stored pieces before the chunks that are here."""
         newer, self._load = self._chunks, None
         self._open(stored)
         for chunk in chain.from_iterable(piece.chunks for piece in added):
             self._add(chunk, _unpack(chunk))
-        self._kept += len(self._chunks)
+        self._stored += len(self._chunks)
         for chunk in newer:
             self._add(chunk, _unpack(chunk))
 
@@ -160,18 +161,20 @@ class FactArchive:
             self._load()
 
     def stored(self) -> StoredArchive:
-        """What `follow` takes."""
+        """All chunks and their index, as the first stored piece."""
         self._loaded()
         index = b"".join(map(_little, self._buckets))
         return StoredArchive(self._modulus, self._chunks, index, self.greatest_message, self.greatest_part)
 
     def added(self) -> StoredArchive:
-        """What no stored piece has, as the next piece."""
-        return StoredArchive(self._modulus, self._chunks[self._kept :], b"", self.greatest_message, self.greatest_part)
+        """The chunks that no stored piece has, as the next piece."""
+        return StoredArchive(
+            self._modulus, self._chunks[self._stored :], b"", self.greatest_message, self.greatest_part
+        )
 
-    def keep(self) -> None:
-        """All of it lies in stored pieces now."""
-        self._kept = len(self._chunks)
+    def mark_stored(self) -> None:
+        """Note that all chunks lie in stored pieces."""
+        self._stored = len(self._chunks)
 
     def _open(self, stored: StoredArchive) -> None:
         self._modulus = stored.modulus
@@ -193,7 +196,7 @@ class FactArchive:
                 self._buckets[0] = bucket
 
     def _candidates(self, wanted: int) -> Iterator[int]:
-        """The chunks that have an id of this hash, newest first."""
+        """The chunks with an id of this hash, newest first."""
         last = wanted << CHUNK_BITS | _CHUNK_MASK
         for place in range(bisect_right(self._bounds, last) - 1, -1, -1):
             bucket = self._buckets[place]
@@ -223,7 +226,7 @@ def _unpack(chunk: bytes) -> list[Row]:
 
 
 def _plain(rows: Sequence[Row]) -> bytes:
-    """MessagePack, or JSON where a call id has lone surrogates, which only that can say."""
+    """Encode rows as MessagePack, or as JSON where a call id has lone surrogates."""
     try:
         return _ENCODER.encode(rows)
     except UnicodeEncodeError:
@@ -243,12 +246,12 @@ def _rows(data: bytes) -> list[Row]:
 def _squeeze(data: bytes) -> bytes:
     with _squeezing:
         packed = _zstandard()[0].compress(data)
-    return bytes(memoryview(packed))  # a copy: what zstandard hands out keeps the room it was given, as long as `data`
+    return bytes(memoryview(packed))  # a copy: the result of zstandard retains a buffer as long as `data`
 
 
 @cache
 def _zstandard() -> tuple[zstandard.ZstdCompressor, zstandard.ZstdDecompressor]:
-    """One pair, under a lock: they are not safe to share, and each thread's own would cost more memory than they save."""
+    """One pair of coders, used under a lock: a pair for each thread would cost memory."""
     import zstandard  # 8 ms that a program without long sessions need not spend
 
     return zstandard.ZstdCompressor(level=_LEVEL), zstandard.ZstdDecompressor()

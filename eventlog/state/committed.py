@@ -11,7 +11,7 @@ from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
 from eventlog.log.contract import Head, LeaseState, Log
-from eventlog.state.loader import fold_spans, newest_state, restore, save_state
+from eventlog.state.loader import apply_spans, newest_state, restore, save_state
 from eventlog.state.state import State
 
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
@@ -77,7 +77,7 @@ class CommittedState:
         self.entry = entry_of(head)
         if self.entry.erased:
             raise ErasedError(self.session)
-        fold_spans(self.log, self.streams, self.state, head.version)
+        apply_spans(self.log, self.streams, self.state, head.version)
         self._took_in(head)
         return True
 
@@ -85,7 +85,7 @@ class CommittedState:
         self.entry = entry_of(head)
         self.lease = head.lease
         self.certain = self.state.version
-        self.state.settle(self.certain)
+        self.state.commit_to(self.certain)
 
     def keep_if_due(self) -> None:
         """Keep the state, all of which is committed, if `checkpoint_events` have come since it was kept last.
@@ -101,7 +101,7 @@ class CommittedState:
             return
         if saved > self._rests_on:
             state, self._rests_on = restore(self.log, self.streams, version)
-            state.settle(version)
+            state.commit_to(version)
             self.state = state
         save_state(self.log, self.session, self.state)
         self._rests_on = version

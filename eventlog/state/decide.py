@@ -1,6 +1,6 @@
-"""Decisions over items: whether a session's state takes them, one after the other, and what becomes of runs of deltas.
+"""Decide whether a session's state allows events, one after the other, and apply them.
 
-Pure but for the state they are given, which takes the items in as it goes.  Which event may follow is `rules.py`.
+Pure but for the state, which changes event by event.  Which event may follow is `rules.py`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ from eventlog.codec.batch import KINDS, Item, validate
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.codec.field_types import SOUND
 from eventlog.errors import CallError, EventlogError, RefusedError, brief
-from eventlog.state.evolve import FOLDS
-from eventlog.state.rules import LEASE_FREE, RULES, admit, admit_deltas
+from eventlog.state.evolve import EVOLVE
+from eventlog.state.rules import LEASE_FREE, RULES, check, check_deltas
 from eventlog.state.state import State
 from eventlog.validation import a_kind
 
 MAX_TIME = 1 << 53
-"""Times are UTC milliseconds on this side of it, or as long before 1970."""
+"""Bound of times, in UTC milliseconds before or after 1970."""
 
-__all__ = ["decide", "needs_no_lease", "require_items", "still_admitted"]
+__all__ = ["allowed_deltas", "decide", "needs_no_lease", "require_items"]
 
-_STEPS = {kind: (RULES.get(kind), FOLDS.get(kind)) for kind in KINDS}
-"""What is asked before an event of each kind, and what it changes: as `admit` and `evolve`, without a call for each."""
+_STEPS = {kind: (RULES.get(kind), EVOLVE.get(kind)) for kind in KINDS}
+"""Rule and change of each kind of event: as `check` and `evolve`, with a call less for each event."""
 
 
 def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
-    """Return the items with their deltas as runs, all taken in; raises, and takes none in, if one may not follow."""
+    """Apply events to the state; return them with their deltas as runs.
+
+    Raises, and applies none, if the state does not allow one of them.
+    """
     before = state.version
     decided: list[Item] = []
     deltas: list[tuple[int, ev.PartDelta]] = []
@@ -55,14 +58,14 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
             if deltas:
                 decided.append(_decide_deltas(state, deltas))
                 deltas = []
-            rule, fold = step
+            rule, change = step
             if state.erased or not state.started:
-                admit(state, event)
+                check(state, event)
             elif rule is not None:
                 rule(state, event)
             state.version += 1
-            if fold is not None:
-                fold(state, event)
+            if change is not None:
+                change(state, event)
             decided.append(item)
         if deltas:
             decided.append(_decide_deltas(state, deltas))
@@ -73,7 +76,7 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]]) -> list[Item]:
 
 
 def require_items(items: Sequence[tuple[int, ev.Event]]) -> None:
-    """`CallError` for the first that is not an event with its time, or has a field that is not of its type."""
+    """Raise `CallError` for an item that is no event with a time, or has a wrong field."""
     for item in items:
         try:
             time, event = item
@@ -92,24 +95,27 @@ def _require_time(time: object) -> None:
 
 def _decide_deltas(state: State, deltas: list[tuple[int, ev.PartDelta]]) -> DeltaRun:
     flat: list[object] = []
-    known: set[Key] = set()
+    allowed: set[Key] = set()
     for time, delta in deltas:
         key = (delta.part, delta.field)
-        if key not in known:
-            admit_deltas(state, *key)
-            known.add(key)
+        if key not in allowed:
+            check_deltas(state, *key)
+            allowed.add(key)
         flat.extend((key, delta.text, time))
     state.skip(len(deltas))
     return DeltaRun.from_flat(flat)
 
 
-def still_admitted(state: State, run: DeltaRun) -> tuple[DeltaRun | None, EventlogError | None]:
-    """The deltas of a run whose parts take them, and why others were left out.  Takes nothing in."""
+def allowed_deltas(state: State, run: DeltaRun) -> tuple[DeltaRun | None, EventlogError | None]:
+    """Split a run: the deltas whose parts accept them, and why others are left out.
+
+    The state does not change.
+    """
     refused: list[Key] = []
     reason: EventlogError | None = None
     for key in run.keys:
         try:
-            admit_deltas(state, *key)
+            check_deltas(state, *key)
         except EventlogError as error:
             refused.append(key)
             reason = reason or error
@@ -117,7 +123,7 @@ def still_admitted(state: State, run: DeltaRun) -> tuple[DeltaRun | None, Eventl
 
 
 def needs_no_lease(items: Sequence[tuple[int, ev.Event]], session: str) -> None:
-    """Refuse what only the lease holder may do: nothing else would stop it from mixing with what another holder does."""
+    """Raise `RefusedError` for events that need the lease, as the caller has none."""
     users: list[str] = []
     for _, event in items:
         if isinstance(event, ev.UserMessageAdded):

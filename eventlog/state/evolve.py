@@ -1,4 +1,4 @@
-"""How a committed event changes what a session holds.  Whether it might come was decided before (`rules.py`)."""
+"""How an event changes a session's state, once `rules.py` has allowed it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
 from eventlog.values import File, PartKind, Reasoning, Text, Tool
 
-__all__ = ["FOLDS", "evolve"]
+__all__ = ["EVOLVE", "evolve"]
 
 
 def evolve(state: State, event: ev.Event) -> None:
-    """Take in the next event of the session."""
+    """Apply the next event of the session."""
     state.version += 1
-    fold = FOLDS.get(type(event))
-    if fold is not None:
-        fold(state, event)
+    change = EVOLVE.get(type(event))
+    if change is not None:
+        change(state, event)
 
 
 def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
@@ -49,7 +49,7 @@ def _close_message(state: State, message: str) -> None:
 
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
-    state.change(state.warm_messages.get(event.message) or state.messages[event.message], "changes", "finished")
+    state.change(state.hot_messages.get(event.message) or state.messages[event.message], "changes", "finished")
     _close_message(state, event.message)
     if state.interrupt_pending():
         state.add(state.interrupts, "answered")
@@ -69,45 +69,47 @@ _BIRTHS: dict[type[PartKind], tuple[str, str]] = {
     Tool: ("tool", "pending"),
     File: ("file", "ended"),
 }
-"""What a part is, and its first state, by its kind; every other kind is complete at birth, and "other"."""
+"""What a part is, and its first state, by its kind; every other kind is complete at birth, and
+"other".
+"""
 
 
 def _part(state: State, event: ev.PartStarted) -> None:
     born = event.kind
     kind, first = _BIRTHS.get(type(born), ("other", "ended"))
-    if kind == "text" and (state.warm_messages.get(event.message) or state.messages[event.message]).user:
+    if kind == "text" and (state.hot_messages.get(event.message) or state.messages[event.message]).user:
         first = "ended"
     call = born.call if isinstance(born, Tool) else ""
     state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
 
 
 def _ended(state: State, event: ev.PartEnded) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "ended")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "ended")
 
 
 def _edited(state: State, event: ev.PartEdited | ev.PartRedacted) -> None:
     state.change(
-        state.warm_parts.get(event.part) or state.parts[event.part],
+        state.hot_parts.get(event.part) or state.parts[event.part],
         "edits",
         "edited" if isinstance(event, ev.PartEdited) else "redacted",
     )
 
 
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "removed")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "removed")
 
 
 def _running(state: State, event: ev.ToolRunning) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "running")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "running")
 
 
 def _completed(state: State, event: ev.ToolCompleted) -> None:
-    state.change(state.warm_parts.get(event.part) or state.parts[event.part], "changes", "completed")
+    state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "completed")
 
 
 def _failed(state: State, event: ev.ToolFailed) -> None:
     state.change(
-        state.warm_parts.get(event.part) or state.parts[event.part],
+        state.hot_parts.get(event.part) or state.parts[event.part],
         "changes",
         "interrupted" if event.interrupted else "failed",
     )
@@ -192,7 +194,7 @@ def _erased(state: State, event: ev.SessionErased) -> None:
     state.set("erased", value=True)
 
 
-FOLDS: dict[type, Callable[[State, Any], None]] = {
+EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.SessionStarted: _began,
     ev.SessionForked: _began,
     ev.SessionArchived: _archived,

@@ -1,9 +1,10 @@
-"""Facts about messages, parts and pins, as commands need them: which version added them, and what they became at which versions.
+"""Facts about messages, parts and pins: the version that added each, and its changes.
 
-Plain data, for `state.py` and what is built on it.  Which event adds a fact is `evolve.py`.
+Plain data; which event adds a fact is `evolve.py`.
 
-What something became is a tuple of whole numbers, `version * 32 + code`, oldest first: a tuple because most things change
-once or twice, and numbers because a long session has millions of them.  Whether an entry counts now is the history's to say.
+The changes of a message, part or pin are a tuple of whole numbers, `version * 32 + code`, oldest
+first: a tuple because most change once or twice, and numbers because a long session has millions.
+The history decides which entries are effective.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ NAMES = (
     "redacted",
     "interrupted",
 )
-"""What a message, step, part or pin may become.  The places are stored: add at the end, 32 at most."""
+"""Changes of a message, step, part or pin.  Places are stored: add at the end, 32 at most."""
 CODES = {name: code for code, name in enumerate(NAMES)}
 
 
 class PartFacts(msgspec.Struct, array_like=True, gc=False):
-    """What is known of a part.  `changes` holds its states after the first, and "removed"."""
+    """Facts of a part.  `changes` has its states after the first, and "removed"."""
 
     added: int
     message: str
@@ -55,7 +56,7 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
     changes: Changes = ()
     prunes: Changes = ()
     edits: Changes = ()
-    """"edited" and "redacted": where whoever reads the part later must look."""
+    """"edited" and "redacted": versions that a reader of the part must look at."""
 
     def newest(self) -> int:
         """The version of the newest fact."""
@@ -63,18 +64,18 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
 
 
 class MessageFacts(msgspec.Struct, array_like=True, gc=False):
-    """What is known of a message.  `changes`: "waiting", "promoted", "finished", "removed"."""
+    """Facts of a message.  `changes`: "waiting", "promoted", "finished", "removed"."""
 
     added: int
     user: bool
     summary: bool
     parts: dict[str, PartFacts]
-    """Its parts by id, in order, those that do not count included."""
+    """Its parts by id, in order, ineffective ones included."""
     steps: Changes = ()
     changes: Changes = ()
 
     def promotions(self) -> list[int]:
-        """Versions at which it was promoted, the newest first."""
+        """Versions that promoted the message, newest first."""
         promoted = CODES["promoted"]
         return [change >> CODE_BITS for change in reversed(self.changes) if change & CODE_MASK == promoted]
 
@@ -85,7 +86,7 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
 
 
 class PinFacts(msgspec.Struct, array_like=True, gc=False):
-    """What is known of a pin.  `changes`: "unpinned"."""
+    """Facts of a pin.  `changes`: "unpinned"."""
 
     added: int
     changes: Changes = ()

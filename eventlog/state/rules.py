@@ -1,4 +1,4 @@
-"""Which event may follow now: the state machines of messages, parts, tools, steps and compactions, as pure rules.
+"""Which event may follow: the state machines of messages, parts, steps and compactions.
 
 Not here: taking a committed event in (`evolve.py`), and what a session holds (`state.py`).
 """
@@ -17,7 +17,7 @@ from eventlog.state.state import State
 from eventlog.validation import require
 from eventlog.values import Reasoning, Tool
 
-__all__ = ["LEASE_FREE", "RULES", "admit", "admit_deltas", "new_ids"]
+__all__ = ["LEASE_FREE", "RULES", "check", "check_deltas", "new_ids"]
 
 LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
     (
@@ -37,7 +37,8 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
         ev.Custom,
     )
 )
-"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on them.
+"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on
+them.
 
 `PartStarted` is one of them when its message is the user's.
 """
@@ -50,7 +51,7 @@ _COST_DIGITS = 300
 """Digits of a cost, less one: more than money has, and few enough for a float."""
 
 
-def admit(state: State, event: ev.Event) -> None:
+def check(state: State, event: ev.Event) -> None:
     """Raise a `CallError` that says what was expected unless the event may follow now."""
     rule = RULES.get(type(event))
     if state.erased or rule is not _begins:
@@ -59,8 +60,8 @@ def admit(state: State, event: ev.Event) -> None:
         rule(state, event)
 
 
-def admit_deltas(state: State, part: str, field: str) -> None:
-    """The same for deltas of a part, however many."""
+def check_deltas(state: State, part: str, field: str) -> None:
+    """Raise unless the state allows deltas of this part."""
     _require_begun(state, ev.PartDelta)
     _takes_deltas(state, part, field)
 
@@ -122,9 +123,9 @@ def _new_part(state: State, part: str) -> None:
 
 def _finished(state: State, event: ev.MessageFinished) -> None:
     facts = _open_message(state, event.message)
-    for part, known in facts.parts.items():
-        status = state.status(known)
-        if status in {"open", "pending", "running"} and state.history.holds(known.added):
+    for part, other in facts.parts.items():
+        status = state.status(other)
+        if status in {"open", "pending", "running"} and state.history.holds(other.added):
             raise RefusedError(f"part {brief(part)} is {status}", expected="parts that are ended")
 
 
@@ -153,8 +154,8 @@ def _part(state: State, event: ev.PartStarted) -> None:
         return
     _require_open(state, event.message, facts)
     if isinstance(event.kind, Tool):
-        for known in facts.parts.values():
-            if known.kind == "tool" and known.call == event.kind.call and state.history.holds(known.added):
+        for other in facts.parts.values():
+            if other.kind == "tool" and other.call == event.kind.call and state.history.holds(other.added):
                 raise AlreadyExistsError("call", event.kind.call)
 
 

@@ -1,7 +1,7 @@
-"""What was so from which version on, as far back as a rollback can reach: the open messages, the last user message.
+"""Entries by version, newest effective first: the open messages, the user messages.
 
-The newest entries are a plain list; older ones lie packed, because hardly any rollback looks at them, and what
-was packed before a checkpoint is read when one does (`later`).
+The newest entries are a plain list. Older ones are compressed, because hardly any rollback looks at
+them; those from before a checkpoint are read when one does (`later`).
 """
 
 from __future__ import annotations
@@ -31,54 +31,54 @@ Older = list[tuple[int, bytes]]
 class VersionLog:
     """Entries in the order of their versions.  Changed by its owner alone."""
 
-    __slots__ = ("_kept", "_load", "begins", "older", "recent")
+    __slots__ = ("_load", "_stored", "begins", "older", "recent")
 
     def __init__(self, recent: list[Entry] | None = None) -> None:
         self.recent: list[Entry] = [] if recent is None else recent
         self.older: Older = []
-        self._kept = 0
-        """How many of the packed pieces are stored."""
+        self._stored = 0
+        """Number of packed pieces that are stored."""
         self.begins = 0
         """Version of the oldest packed entry, 0 if there is none."""
         self._load: Callable[[], None] | None = None
-        """Has `follow` called with what was packed before, which was not read yet."""
+        """Reads the stored pieces, and calls `attach` with them; None once they are read."""
 
     def later(self, load: Callable[[], None], begins: int) -> None:
-        """There is more, packed before, from version `begins` on: `load` calls `follow` with it."""
+        """Declare stored pieces from version `begins` on, which `load` reads when needed."""
         self._load, self.begins = load, begins
 
-    def follow(self, older: Older) -> None:
-        """What is here came after `older`."""
+    def attach(self, older: Older) -> None:
+        """Put the stored pieces `older` before what is here."""
         self._load = None
         self.older[:0] = older
-        self._kept += len(older)
+        self._stored += len(older)
 
     def packed(self) -> Older:
-        """All that is packed."""
+        """All packed pieces."""
         if self._load is not None:
             self._load()
         return self.older
 
     def added(self) -> Older:
-        """What is packed and not stored yet."""
-        return self.older[self._kept :]
+        """The packed pieces that are not stored yet."""
+        return self.older[self._stored :]
 
-    def keep(self) -> None:
-        """All that is packed is stored now."""
-        self._kept = len(self.older)
+    def mark_stored(self) -> None:
+        """Note that all packed pieces are stored."""
+        self._stored = len(self.older)
 
     def oldest(self) -> int:
-        """Version of the oldest entry that is here, 0 if there is none or nothing was packed before."""
+        """Version of the oldest entry in memory, 0 if there is none or none is packed."""
         if not self.begins:
             return 0
         return self.older[0][0] if self.older else self.recent[0][0] if self.recent else 0
 
     def newest(self, history: History) -> tuple[str, ...]:
-        """The ids of the newest entry that counts, none if there is no entry."""
+        """The ids of the newest effective entry, none if there is no entry."""
         return next(self.newest_first(history), (0, ()))[1]
 
     def newest_first(self, history: History) -> Iterator[Entry]:
-        """The entries that count, newest first."""
+        """The effective entries, newest first."""
         if not self.recent:
             return
         start = self.begins or self.recent[0][0]
@@ -87,14 +87,15 @@ class VersionLog:
                 return
             yield from self._between(first, last)
 
-    def pack(self, settled: int) -> None:
+    def pack(self, committed: int) -> None:
         """Pack the older ones when there are many.
 
-        Those after version `settled` stay, because they may be taken back, and one before them, so that some always stay.
+        Those after version `committed` stay, because they may be taken back, and one before them, so
+        that some always stay.
         """
-        left = bisect_right(self.recent, settled, key=_version) - 1
-        while len(self.recent) >= RECENT and left > 0:
-            half = min(RECENT // 2, left)
+        packable = bisect_right(self.recent, committed, key=_version) - 1
+        while len(self.recent) >= RECENT and packable > 0:
+            half = min(RECENT // 2, packable)
             try:
                 packed = _pack(self.recent[:half])
             except UnicodeEncodeError:
@@ -102,7 +103,7 @@ class VersionLog:
             self.begins = self.begins or self.recent[0][0]
             self.older.append((self.recent[0][0], packed))
             del self.recent[:half]
-            left -= half
+            packable -= half
 
     def whole(self) -> list[Entry]:
         """All entries."""
@@ -116,7 +117,7 @@ class VersionLog:
         return [(piece[0][0], _pack(piece)) for piece in pieces]
 
     def _between(self, first: int, last: int) -> Iterator[Entry]:
-        """The entries of versions `first..last`, newest first; found by halving: what is hidden may be long."""
+        """Entries of versions `first..last`, newest first, found by bisection."""
         yield from _slice(self.recent, first, last)
         if self.begins and first < self.recent[0][0]:
             older = self.packed()

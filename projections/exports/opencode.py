@@ -76,7 +76,7 @@ def _make_finite(value: Any) -> None:
 
 def opencode_export(session: Session) -> Record:
     """Return the document."""
-    events = [*_placed_events(session.spans())]
+    events = [*_placed_events(session.reader.spans())]
     bound = _imported_version(events)
     exact: Record | None = None
     if bound:
@@ -142,7 +142,7 @@ class _Messages:
 def _document(session: Session, events: list[_PlacedEvent], bound: int, exact: Record | None) -> Record:
     text = session.text
     whole = _Messages((placed for placed in events if placed.version <= bound), text)
-    hidden = [_PlacedEvent(session.version, 0, ev.PartRedacted(part)) for part in session.inherited_redactions()]
+    hidden = [_PlacedEvent(session.version, 0, ev.PartRedacted(part)) for part in session.reader.inherited_redactions()]
     effective = _Messages([*_placed_events(session.history()), *hidden], text)
     defaults = _defaults(session, events)
     records: dict[str, Record] = {}
@@ -212,7 +212,7 @@ def _defaults(session: Session, events: list[_PlacedEvent]) -> SessionDefaults:
 def _info(session: Session, events: list[_PlacedEvent], defaults: SessionDefaults, exact: Record) -> Record:
     """Return the record of the session: the imported one, brought up to date."""
     info, shown = deepcopy(exact), session.info
-    spent = total(usage_by_model(session.spans()))
+    spent = total(usage_by_model(session.reader.spans()))
     info.update(
         id=session_id(session.id),
         title=shown.title,

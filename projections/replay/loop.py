@@ -16,6 +16,7 @@ from typing import Generic, NamedTuple, TypeVar
 from eventlog.codec.decoded import Span
 from eventlog.errors import NotFoundError
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
@@ -82,9 +83,9 @@ def redact_inherited(projection: Projection[S], state: S, source: EventSource, v
 
 def state_at(session: Session, projection: Projection[S], at: int | None = None) -> StateAtVersion[S]:
     """Return the state right after a version, with later redactions in it."""
-    state, version = replay(projection, session, at, Checkpoints(session.store.log))
+    state, version = replay(projection, session.reader, at, Checkpoints(session.store.log))
     if at is not None:
-        for span in session.spans(version):
+        for span in session.reader.spans(version):
             if isinstance(span.item, PartRedacted):
                 state = apply_span(projection, state, span)
     return StateAtVersion(state, version)

@@ -120,13 +120,13 @@ class _AuditHistory:
 
     def __init__(self, session: Session) -> None:
         self.steps: list[_Step] = []
-        self.redacted = set(session.inherited_redactions())
+        self.redacted = set(session.reader.inherited_redactions())
         self.compactions: dict[str, tuple[str, ev.CompactionStarted]] = {}
         """By summary message: the message that requested the compaction, and the start of it."""
         self._agents: dict[str, tuple[str, Model | None]] = {}
         self._markers: dict[str, str] = {}
         self._begun: dict[str, ev.CompactionStarted] = {}
-        for span in session.spans():
+        for span in session.reader.spans():
             self._add(span)
 
     def _add(self, span: Span) -> None:
@@ -155,7 +155,7 @@ class _RequestBuilder:
     def __init__(self, session: Session, history: _AuditHistory) -> None:
         self._session = session
         self._history = history
-        self._follower = Follower(PROJECTION, session, at=1)
+        self._follower = Follower(PROJECTION, session.reader, at=1)
         self._assembly: Assembly | None = None
         self._options: RenderOptions | None = None
         self.request: StepRequest | None = None

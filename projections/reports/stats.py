@@ -116,7 +116,7 @@ def session_stats(session: Session) -> SessionStats:
     kinds: Counter[str] = Counter()
     deltas = characters = 0
     spending: tuple[list[Span], list[Span]] = ([], [])
-    for span in session.spans(upto=version):
+    for span in session.reader.spans(upto=version):
         item = span.item
         if isinstance(item, DeltaRun):
             deltas += item.count
@@ -136,7 +136,7 @@ def session_stats(session: Session) -> SessionStats:
         version=version,
         events=info.events,
         inherited=base,
-        hidden=version - sum(last - first + 1 for first, last in session.effective_ranges(version)),
+        hidden=version - sum(last - first + 1 for first, last in session.reader.effective_ranges(version)),
         kinds=dict(kinds.most_common()),
         deltas=deltas,
         delta_characters=characters,

@@ -56,8 +56,8 @@ def timeline(session: Session) -> Timeline:
     version = session.version
     accumulator = _Accumulator()
     entries: list[TimelineEntry] = []
-    ranges = session.effective_ranges(version)
-    for span in session.spans(upto=version):
+    ranges = session.reader.effective_ranges(version)
+    for span in session.reader.spans(upto=version):
         item = span.item
         if isinstance(item, DeltaRun):
             accumulator.kinds["PartDelta"] += item.count

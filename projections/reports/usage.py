@@ -106,7 +106,7 @@ def session_usage(session: Session) -> SessionUsage:
     base = session.version - session.info.events
     tree = [session.store.session(info.id) for info in whole_tree(session.store, session.id)]
     return SessionUsage(
-        usage_by_model(session.spans(base)),
-        usage_by_model(session.spans(upto=base)),
-        usage_by_model(span for member in tree for span in member.spans(member.version - member.info.events)),
+        usage_by_model(session.reader.spans(base)),
+        usage_by_model(session.reader.spans(upto=base)),
+        usage_by_model(span for member in tree for span in member.reader.spans(member.version - member.info.events)),
     )

@@ -40,7 +40,7 @@ class MemoryCountCache:
         self._capacity = capacity
         self._counts: OrderedDict[tuple[str, bytes], int] = OrderedDict()
         self._lock = threading.Lock()
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def fork_off(self) -> None:
         """This is a child process."""
@@ -101,7 +101,7 @@ class LogCountCache:
         self._memory = MemoryCountCache(capacity)
         self._pending: dict[bytes, bytes] = {}
         self._lock = threading.Lock()
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def fork_off(self) -> None:
         """This is a child process."""

@@ -57,7 +57,7 @@ class BackwardReader:
     def __init__(self, session: Session, version: int) -> None:
         self._session = session
         self._version = version
-        self._ranges = session.effective_ranges(version)
+        self._ranges = session.reader.effective_ranges(version)
         self._deferred: list[_PlacedEvent] = []
         """Events about messages that are not yet reached, in order."""
         self._undone: set[str] = set()
@@ -68,15 +68,15 @@ class BackwardReader:
 
     def messages(self) -> Iterator[Message]:
         """Yield the messages, newest first."""
-        for part in self._session.inherited_redactions():
+        for part in self._session.reader.inherited_redactions():
             self._deferred.append(_PlacedEvent(PartRedacted(part), self._version, 0))
-        for span in self._session.spans(self._version):
+        for span in self._session.reader.spans(self._version):
             if isinstance(span.item, PartRedacted):  # it holds at every version, earlier ones included
                 self._deferred.append(_PlacedEvent(span.item, span.first, span.time))
         high = self._version
         while high > 0:
             low = max(high - WINDOW, 0)
-            spans = [part for span in self._session.spans(low, high) for part in self._effective(span)]
+            spans = [part for span in self._session.reader.spans(low, high) for part in self._effective(span)]
             yield from reversed(self._messages(spans))
             high = low
 
@@ -121,11 +121,11 @@ class BackwardReader:
         elif isinstance(event, (CompactionUndone, PartRemoved)):
             self._undone.add(event.part)
         elif isinstance(event, CompactionCompleted):
-            own = self._session.state().parts[event.part].message
+            own = self._session.reader.state().parts[event.part].message
             if not self._undone & {event.part, event.summary, own}:
                 self._completed[event.part] = placed
         elif isinstance(event, CompactionStarted) and event.part in self._completed:
-            own = self._session.state().parts[event.part].message
+            own = self._session.reader.state().parts[event.part].message
             completed = self._completed.pop(event.part)
             assert isinstance(completed.event, CompactionCompleted)
             tail, through = self._place(event.tail, completed.version), self._place(event.through, completed.version)
@@ -137,7 +137,7 @@ class BackwardReader:
 
         For a message that was promoted up to version `upto`, that of the promotion.
         """
-        facts = self._session.state().messages.get(message or "")
+        facts = self._session.reader.state().messages.get(message or "")
         if facts is None or not self._holds(facts.added):
             return 0
         for version in facts.promotions():

@@ -138,7 +138,7 @@ class Transcript:
         messages = iter(state.messages.values())
         while some := list(islice(messages, _TOGETHER)):
             large = _large(some, texts)
-            texts.update(zip(large, self._session.texts(large.values()), strict=True))
+            texts.update(zip(large, self._session.reader.texts(large.values()), strict=True))
             result += [transcript_message(message, resolve) for message in some]
         return result
 

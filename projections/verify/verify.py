@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from eventlog.codec.decoded import Span, DecodedCommit
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.history.catalog import entry_of
@@ -312,7 +312,7 @@ class _SessionAt:
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Yield every event of versions `after + 1 .. upto`, append by append."""
-        return self._session.decoded_commits(after, self.version if upto is None else min(upto, self.version))
+        return self._session.reader.decoded_commits(after, self.version if upto is None else min(upto, self.version))
 
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """Return the effective history right after version `at`."""
@@ -322,15 +322,15 @@ class _SessionAt:
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """Return the version ranges of the effective history."""
         version = self.version if at is None else at
-        return self._session.effective_ranges(version) if version else []
+        return self._session.reader.effective_ranges(version) if version else []
 
     def ancestry(self) -> tuple[StreamRange, ...]:
         """The streams of the session and its parents."""
-        return self._session.ancestry()
+        return self._session.reader.ancestry()
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Parts that a fork inherited and that were redacted in a parent."""
-        return self._session.inherited_redactions()
+        return self._session.reader.inherited_redactions()
 
 
 def _compare(projection: Projection[S], session: Session, report: SessionReport) -> None:
@@ -340,15 +340,17 @@ def _compare(projection: Projection[S], session: Session, report: SessionReport)
     for number in range(1, COMPARISONS + 1):
         live.version = max(report.version * number // COMPARISONS, 1)
         follower.advance()
-        redact_inherited(projection, follower.state, session, live.version)
-        if projection.encode(follower.state) != projection.encode(replay(projection, session, live.version).state):
+        redact_inherited(projection, follower.state, session.reader, live.version)
+        if projection.encode(follower.state) != projection.encode(
+            replay(projection, session.reader, live.version).state
+        ):
             report.problems.append(Problem(f"{projection.name}: replay differs from live", live.version))
             return
 
 
 def _checkpoints(projection: Projection[S], session: Session, report: SessionReport) -> None:
     """Compare every usable checkpoint with a replay from the first event."""
-    source: EventSource = session
+    source: EventSource = session.reader
     checkpoints = Checkpoints(session.store.log)
     for version, state in checkpoints.valid(projection, source, report.version, report.version):
         state = redact_inherited(projection, state, source, version)  # noqa: PLW2901 - as it is shown now
@@ -358,5 +360,5 @@ def _checkpoints(projection: Projection[S], session: Session, report: SessionRep
 
 def _state(session: Session, report: SessionReport) -> None:
     """Compare the checkpoints of command state with a replay."""
-    for version in session.wrong_checkpoints(report.version):
+    for version in session.reader.wrong_checkpoints(report.version):
         report.problems.append(Problem("command state: the checkpoint differs from a replay", version))

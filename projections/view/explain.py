@@ -90,10 +90,10 @@ def explain(
     """Return the reason for a part or message at a version; `NotFoundError` for others."""
     reason = reason_in(state_at(session, projection, version).state, options, session.text, name)
     if reason is None:
-        added = session.find(name)
+        added = session.reader.find(name)
         if added > version:
             reason = "later"
-        elif any(first <= added <= last for first, last in session.effective_ranges(version)):
+        elif any(first <= added <= last for first, last in session.reader.effective_ranges(version)):
             reason = "covered"
         else:
             reason = "rolled-back"

@@ -121,7 +121,7 @@ class ModelView:
         require_or_none(str, excluding, "the message that is left out is named by its id, a str")
         chosen = preset_named(preset) if options is None else options
         state, version = state_at(session, PROJECTION, at)
-        resolve = session.text
+        resolve = session.reader.text
         return cls(
             session,
             version,
@@ -172,9 +172,9 @@ class LiveView:
         _require_session(session, options, hook)
         self._session = session
         self._options = preset_named(preset) if options is None else options
-        self._system = SystemPrompt(session.text, hook)
-        self._follower = Follower(PROJECTION, session, Checkpoints(session.store.log))
-        self._assembly = Assembly(self._follower.state, self._options, session.text)
+        self._system = SystemPrompt(session.reader.text, hook)
+        self._follower = Follower(PROJECTION, session.reader, Checkpoints(session.store.log))
+        self._assembly = Assembly(self._follower.state, self._options, session.reader.text)
         self._counting = _Counting(session, self._options)
 
     @property
@@ -186,7 +186,7 @@ class LiveView:
         """Give views with other options from here on."""
         require(RenderOptions, options, "options are RenderOptions")
         self._options = options
-        self._assembly = Assembly(self._follower.state, options, self._session.text)
+        self._assembly = Assembly(self._follower.state, options, self._session.reader.text)
         self._counting = _Counting(self._session, options)
 
     @property
@@ -228,7 +228,7 @@ class LiveView:
             options,
             self._assembly.view(message, max_steps),
             system=self._system.of(state),
-            tools=None if state.tools is None else session.text(state.tools),
+            tools=None if state.tools is None else session.reader.text(state.tools),
             counting=self._counting,
         )
 
@@ -239,7 +239,7 @@ class LiveView:
 
 def models_of(session: Session) -> list[Model]:
     """Return the models that the view's messages or the settings name, sorted by name."""
-    state, _ = replay(PROJECTION, session, None, Checkpoints(session.store.log))
+    state, _ = replay(PROJECTION, session.reader, None, Checkpoints(session.store.log))
     named = {state.model, *(message.model for message in state.messages.values())}
     return sorted((model for model in named if model is not None), key=str)
 

@@ -49,7 +49,7 @@ class ViewCounter:
         self._others_tokens = 0
         self._lock = Lock()
         """Views that share a counter may be in several threads."""
-        os_fork.follow(self)
+        os_fork.register(self)
 
     def fork_off(self) -> None:
         """Forget the last request in a child process: the parent may have been counting it."""

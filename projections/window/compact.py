@@ -119,7 +119,7 @@ class Compaction:
         self._asked, self._before = self._state.messages[step.message].version, now.request()
         selection = now.selection(step.message)
         if selection is None:
-            self._session.fail_compaction(step.part, NOTHING)
+            self._session.context.fail_compaction(step.part, NOTHING)
             return CompactionResult(step.part, NOTHING, tokens_before=self._before)
         prompt = None if self._hooks.prompt is None else self._hooks.prompt(TEMPLATE)
         context = () if self._hooks.context is None else tuple(self._hooks.context())
@@ -137,7 +137,7 @@ class Compaction:
             prompt=prompt,
             transform=self._hooks.messages,
         )
-        self._session.start_compaction(
+        self._session.context.start_compaction(
             step.part,
             through=selection.through,
             tail=selection.tail,
@@ -166,12 +166,12 @@ class Compaction:
             except BaseException as error:
                 with giving_way_to(error, "compaction"):
                     reply.abort(MessageError("aborted"))
-                    self._session.fail_compaction(step.part, "aborted", summary=reply.id)
+                    self._session.context.fail_compaction(step.part, "aborted", summary=reply.id)
                 raise
             reply.finish("stop")
         bodies: dict[bytes, bytes] = {}
         then = self._continuation(step, selection, bodies)
-        self._session.complete_compaction(step.part, reply.id, tokens_after=after, then=then, bodies=bodies)
+        self._session.context.complete_compaction(step.part, reply.id, tokens_after=after, then=then, bodies=bodies)
         return self._result(step, "", reply, selection, after)
 
     # -- the summary ---------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Compaction:
 
     def _look_up(self) -> None:
         """Stop if an interrupt was requested after the compaction was."""
-        if self._session.state().interrupt_pending(self._asked):
+        if self._session.reader.state().interrupt_pending(self._asked):
             raise SummaryFailure("aborted")
 
     def _judge(self, text: str, after: int, *, own_prompt: bool) -> None:
@@ -323,7 +323,7 @@ class Compaction:
         synthetic: bool,
     ) -> list[ev.Event]:
         store = self._session.store
-        message = store.new_id("msg_")
+        message = store.host.new_id("msg_")
         added = ev.UserMessageAdded(
             message,
             like.agent,
@@ -335,12 +335,12 @@ class Compaction:
             synthetic,
             cause=cause,
         )
-        parts = [ev.PartStarted(message, store.new_id("prt_"), stored_kind(kind, bodies)) for kind in kinds]
+        parts = [ev.PartStarted(message, store.host.new_id("prt_"), stored_kind(kind, bodies)) for kind in kinds]
         return [added, *parts]
 
     def _fail(self, step: Compact, reply: Reply, reason: str, selection: Selection) -> CompactionResult:
         reply.abort(MessageError("aborted" if reason == "aborted" else "summary", reason))
-        self._session.fail_compaction(step.part, reason, summary=reply.id)
+        self._session.context.fail_compaction(step.part, reason, summary=reply.id)
         return self._result(step, reason, reply, selection, 0)
 
     def _result(self, step: Compact, reason: str, reply: Reply, selection: Selection, after: int) -> CompactionResult:

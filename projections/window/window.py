@@ -114,12 +114,12 @@ class ContextWindow:
     # -- the loop ------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
-        self.lease = self.session.acquire()
+        self.lease = self.session.executor.acquire()
         try:
             self.record()
             self.state.catch_up()
         except BaseException:
-            self.session.release(self.lease)
+            self.session.executor.release(self.lease)
             raise
         return self
 
@@ -133,7 +133,7 @@ class ContextWindow:
         finally:
             self.state.open_reply = None
             if self.lease is not None:
-                self.session.release(self.lease)
+                self.session.executor.release(self.lease)
 
     def record(self) -> None:
         """Record the given policy, model, limits and `recall` tool, unless the session has them."""
@@ -162,14 +162,14 @@ class ContextWindow:
         session = self.session
         match step:
             case Prune():
-                session.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
+                session.context.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
             case RequestCompaction():
                 self._request_compaction(auto=True, overflow=step.overflow)
             case Compact():
                 with session.lease():
                     return self._compact(step)
             case Promote():
-                session.promote(step.message)
+                session.context.promote(step.message)
             case _:
                 raise CallError(f"{type(step).__name__} is for the program to carry out, not for the window")
         return None
@@ -313,7 +313,7 @@ class ContextWindow:
             child = self.session.store.session(name)
         except NotFoundError:
             child = self.session.subsession(id=name, title=task.description, agent=task.agent)
-        if not child.state().messages:
+        if not child.reader.state().messages:
             child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
         asked = self._message(step.message)
         with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
@@ -365,8 +365,8 @@ class ContextWindow:
         """Undo the newest prune, compaction or rollback in force; return which it was."""
         with self.session.lease():
             self.state.catch_up()
-            newest = newest_change(self.session, self.state.loop)
-            with self.session.deciding() as facts:
+            newest = newest_change(self.session.reader, self.state.loop)
+            with self.session.reader.deciding() as facts:
                 rollback = facts.history.to_redo()
             if rollback is not None and (newest is None or rollback > newest.version):
                 self.session.redo()
@@ -374,9 +374,9 @@ class ContextWindow:
             if newest is None:
                 raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
             if newest.kind == "prune":
-                self.session.unprune(newest.parts)
+                self.session.context.unprune(newest.parts)
             else:
-                self.session.undo_compaction()
+                self.session.context.undo_compaction()
             return newest.kind
 
     def save(self) -> None:
@@ -411,7 +411,7 @@ class ContextWindow:
 
     def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
         like = self.state.newest_user_message()
-        return self.session.request_compaction(
+        return self.session.context.request_compaction(
             auto=auto,
             overflow=overflow,
             agent="" if like is None else like.agent,

@@ -116,7 +116,7 @@ class WindowState:
         self._tools: Content | None = None
         self._offers_recall = False
         self._cache = LogCountCache(session.store.log.of(session.id))
-        self._loop = Follower(LoopStateProjection(), session, Checkpoints(session.store.log))
+        self._loop = Follower(LoopStateProjection(), session.reader, Checkpoints(session.store.log))
         self._live = LiveView(session)
         self._digest = RunningDigest()
         self.catch_up()

@@ -109,7 +109,7 @@ def test_a_reply_left_early_is_aborted_and_gives_the_lease_back(store: Store) ->
         MessageError("aborted", "CancelledError"),
     ]
     assert not chat.sync.holds_lease
-    assert chat.sync.state().open_messages() == ()
+    assert chat.sync.reader.state().open_messages() == ()
 
 
 def test_many_tasks_share_one_handle(store: Store) -> None:
@@ -293,7 +293,7 @@ def seconds_of_pending(path: Path, count: int, *, leased: bool) -> float:
             return seconds
 
         if leased:
-            chat.sync.acquire()
+            chat.sync.executor.acquire()
         seconds = asyncio.run(talk())
         parts = [event.kind for event in events(chat) if isinstance(event, ev.PartStarted)]
     assert parts == [Text(str(number)) for number in range(count)]
@@ -340,7 +340,7 @@ def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
         return in_time
 
     if leased:
-        session.acquire()
+        session.executor.acquire()
     assert asyncio.run(go())
     too_late.cancel()
 
@@ -351,14 +351,14 @@ def test_an_append_behind_a_pending_command_leaves_the_loop_free(
     """A task's `append` behind another task's pending `user` does not block the event loop."""
     chat = AsyncSession(session)
     too_late = Timer(60.0, log.let_go)
-    flush, flushing = session.writer.flush, Event()
+    flush, flushing = session.executor.writer.flush, Event()
     held: list[QueuedTicket[Append, Committed]] = []
 
     def watched() -> None:
         flushing.set()
         flush()
 
-    monkeypatch.setattr(session.writer, "flush", watched)
+    monkeypatch.setattr(session.executor.writer, "flush", watched)
 
     async def go() -> bool:
         log.held = held
@@ -405,4 +405,4 @@ def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way
         await until(lambda: not session.holds_lease)
 
     asyncio.run(asyncio.wait_for(go(), 60.0))
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()

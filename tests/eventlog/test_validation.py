@@ -84,8 +84,8 @@ SAID: list[tuple[Callable[[Session], object], str]] = [
     (lambda s: s.set_todos(_any(5)), "todos are a list of todos, not an int"),
     (lambda s: s.set_todos(_any(["buy milk"])), r"TodosSet.todos\[0\] is of type Todo, not a str"),
     (lambda s: s.pin(_any(5)), "a text is a str, not an int"),
-    (lambda s: s.prune("prt_1"), "parts are a list of ids, not a str"),
-    (lambda s: s.unprune(_any(5)), "parts are a list of ids, not an int"),
+    (lambda s: s.context.prune("prt_1"), "parts are a list of ids, not a str"),
+    (lambda s: s.context.unprune(_any(5)), "parts are a list of ids, not an int"),
     (lambda s: s.fork(_any("3")), "a version is a whole number, not a str"),
     (lambda s: s.rollback(_any("3")), "a version is a whole number, not a str"),
     (lambda s: s.fork(1, id=_any(5)), "an id is a str, not an int"),
@@ -134,9 +134,12 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
         wrong: list[tuple[Callable[[], object], str]] = [
             (lambda: text.append(_any(5)), "a delta is a str, not an int"),
             (lambda: text.end(_any({"a": 1})), "PartEnded.metadata is of type str or None, not a dict"),
-            (lambda: call.start(_any({1})), "this cannot be JSON: Object of type set"),
-            (lambda: call.start({"rate": float("nan")}), "this cannot be JSON"),
-            (lambda: reply.tool("bash", call_id="c2", input=_any({1})), "this cannot be JSON: Object of type set"),
+            (lambda: call.start(_any({1})), "cannot be written as JSON: Object of type set"),
+            (lambda: call.start({"rate": float("nan")}), "cannot be written as JSON"),
+            (
+                lambda: reply.tool("bash", call_id="c2", input=_any({1})),
+                "cannot be written as JSON: Object of type set",
+            ),
             (lambda: reply.tool(_any(5), call_id="c2"), "PartStarted.kind.tool is of type str, not an int"),
             (lambda: reply.finish(usage=_any({})), "UsageRecorded.usage is of type Usage, not a dict"),
             (lambda: reply.abort(_any("x")), "MessageFinished.error is of type MessageError or None, not a str"),
@@ -163,7 +166,7 @@ def test_a_wrong_argument_in_a_reply_is_named(store: Store) -> None:
         call.succeed("done")
         text.append("said")
         reply.finish()
-    assert not session.state().open_messages()
+    assert not session.reader.state().open_messages()
 
 
 def test_a_reply_is_used_in_its_block(store: Store) -> None:
@@ -182,14 +185,14 @@ def test_a_reply_is_used_in_its_block(store: Store) -> None:
         reply.abort,
     ]
     for use in uses:
-        with pytest.raises(RefusedError, match="this reply has not begun; expected `with session"):
+        with pytest.raises(RefusedError, match="the reply has not begun; expected `with session"):
             use()
     with reply:
         reply.add_text("x")
         reply.finish()
         ended = session.version
     for use in uses:
-        with pytest.raises(RefusedError, match="this reply is finished"):
+        with pytest.raises(RefusedError, match="the reply is finished"):
             use()
     assert session.version == ended
 
@@ -224,11 +227,11 @@ def test_a_delta_that_is_refused_later_leaves_no_message_open(store: Store) -> N
     reply.__enter__()
     reply.tool("bash", call_id="c1").stream_output("before it runs")
     deadline = time.monotonic() + 30
-    while session.writer.is_ahead and time.monotonic() < deadline:
-        store.tick()
+    while session.executor.writer.is_ahead and time.monotonic() < deadline:
+        store.host.flusher.tick()
     with pytest.raises(RefusedError, match="pending; expected a part that is running"):
         reply.__exit__(None, None, None)
-    assert not session.state().open_messages()
+    assert not session.reader.state().open_messages()
     assert not session.holds_lease
     assert not isinstance(ContextWindow(session).next_step(), Wait)
 

@@ -18,6 +18,8 @@ import eventlog
 import projections
 from eventlog import events as ev
 from eventlog.errors import CallError, EventlogError
+from eventlog.session.context import ContextCommands
+from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from projections import LiveView, ModelView
 from projections import window as windows
@@ -25,30 +27,21 @@ from projections.window import ContextWindow
 from projections.window.prune import planner
 
 WRONG: list[Any] = [object(), None, "b", b"x", -1, 1 << 70, float("nan"), [5], {}]
-"""Values of types that most arguments do not have."""
+"""Values of types that most arguments are not of."""
 WAITS = {"wait", "timeout"}
-"""Durations, for which None or a large number would be waited out."""
+"""Lengths of time: of them a None or a large number is waited for."""
 PATHS = {"path", "source", "into", "to"}
-"""A text, which is no wrong value for a text argument."""
+"""A text is one, so it is no wrong value."""
 LEFT_OUT = {
     "ModelView.of": "a classmethod, tried as a function",
     "Pipeline.accept": "for the session's own commands",
     "Reply.close": "for `with`, which gives the class of an exception",
-    "Session.acquire": "its one argument is a wait, tried with `lease`",
-    "Session.command": "for the handles in this package",
-    "Session.commit_now": "for the handles in this package",
-    "Session.complete_compaction": "for the window",
-    "Session.effective_ranges": "for readers in this package; `lineage` and `history` take what it takes",
-    "Session.inherited": "for the store",
-    "Session.run": "for the handles in this package",
-    "Session.start_compaction": "for the window",
-    "Store.begin": "for `create_session`, `fork` and the importers, which make the first event",
-    "Store.forget": "for sessions, which give themselves",
-    "Store.keep": "for sessions, which give themselves",
-    "Store.let_go": "for erasure",
-    "Store.usable": "for the handles in this package",
+    "ContextCommands.complete_compaction": "for the window",
+    "ContextCommands.start_compaction": "for the window",
+    "SessionReader.effective_ranges": "for readers in this package; `lineage` and `history` take what it takes",
+    "SessionReader.inherited": "for the store",
 }
-"""Methods that programs do not call, with the reason."""
+"""Methods that no program calls, and why."""
 FITTING: dict[str, Any] = {
     "arguments": {"part": "x"},
     "at": 1,
@@ -74,14 +67,14 @@ FITTING: dict[str, Any] = {
     "value": "{}",
     "wait": 0.0,
 }
-"""Required values of arguments by name; else a text."""
+"""What an argument is given that must be, by its name; else a text."""
 STEPS: dict[str, Any] = {
     "CallModel": projections.CallModel("m1", last=False, tokens=0),
     "PendingCall": projections.PendingCall("prt_c", "c", "bash", "{}", running=False),
     "RunSubtask": projections.RunSubtask("m1", "prt_t", eventlog.Subtask("x", "x", "x")),
     "Step": projections.Promote("m1"),
 }
-"""Required values of arguments by type."""
+"""The same by the type."""
 
 
 SPECIFIC: dict[str, dict[str, Any]] = {
@@ -90,7 +83,7 @@ SPECIFIC: dict[str, dict[str, Any]] = {
     "projections.window.recall": {"name": "m2"},
     "projections.policy_named": {"name": "default"},
 }
-"""Required values for one function only."""
+"""What fits one function only."""
 
 
 class Case(NamedTuple):
@@ -134,6 +127,8 @@ def window(store: eventlog.Store) -> ContextWindow:
 THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Store": lambda store: (session(store), store)[1],
     "Session": session,
+    "ContextCommands": lambda store: session(store).context,
+    "SessionReader": lambda store: session(store).reader,
     "Reply": opened,
     "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
     "TextStream": lambda store: opened(store).stream_text(),
@@ -148,6 +143,8 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
 KINDS: dict[str, type] = {
     "Store": eventlog.Store,
     "Session": Session,
+    "ContextCommands": ContextCommands,
+    "SessionReader": SessionReader,
     "Reply": eventlog.Reply,
     "ToolCall": eventlog.ToolCall,
     "TextStream": eventlog.TextStream,
@@ -168,15 +165,14 @@ MADE: dict[str, type] = {
     "LiveView": LiveView,
     "Transcript": projections.Transcript,
 }
-"""Classes that a program instantiates itself."""
+"""Classes that a program makes itself."""
 NOT_MADE = {
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
-    "PruneCase": "given to a planner",
     "SessionReport": "an answer",
     "StoreReport": "an answer",
 }
-"""Public classes that are neither plain values nor tried, with the reason."""
+"""Public classes that are no plain values and are not tried, and why."""
 
 
 def functions() -> dict[str, Callable[..., Any]]:
@@ -236,9 +232,7 @@ def arguments(function: Callable[..., Any], store: eventlog.Store) -> dict[str, 
         elif kind == "ContextWindow":
             found[name] = ContextWindow(session(store))
         elif kind in {"Reply", "ToolCall", "TextStream"}:
-            found[name] = {"Reply": opened, "ToolCall": THINGS["ToolCall"], "TextStream": THINGS["TextStream"]}[kind](
-                store
-            )
+            found[name] = THINGS[kind](store)
         elif kind.startswith("Callable"):
             found[name] = str
         elif name in PATHS:
@@ -297,7 +291,7 @@ def test_a_wrong_type_is_an_error_of_this_package(number: int, tmp_path: Path, m
             said = str(error)
         else:
             said = ""
-            _close(store)  # the call had an effect
+            _close(store)  # the call did something
             store = None
         assert len(said) < 700
     if store is not None:
@@ -335,7 +329,7 @@ def test_a_clock_gives_whole_milliseconds() -> None:
             next(times, None)
             with pytest.raises(CallError, match="a clock gives UTC milliseconds as a whole number"):
                 store.create_session()
-            store.clock = lambda: 1_700_000_000_000
+            store.host.clock = lambda: 1_700_000_000_000
 
 
 def test_ids_are_texts() -> None:
@@ -364,18 +358,18 @@ def test_an_id_of_any_length_gives_a_short_error() -> None:
             lambda: store.info(long),
             lambda: store.create_session(id=long),
             lambda: store.create_session(parent=long),
-            lambda: made.find(long),
+            lambda: made.reader.find(long),
             lambda: made.remove_message(long),
             lambda: made.remove_part(long),
             lambda: made.edit_part(long, "x"),
             lambda: made.redact(long),
             lambda: made.unpin(long),
             lambda: made.pin(part=long),
-            lambda: made.prune([long]),
-            lambda: made.unprune([long]),
+            lambda: made.context.prune([long]),
+            lambda: made.context.unprune([long]),
             lambda: made.rollback(before=long),
             lambda: made.user("x", id=long),
-            lambda: made.promote(long),
+            lambda: made.context.promote(long),
             lambda: projections.preset(long),
             lambda: ContextWindow(made, long),
             lambda: store.erase("s", forks=cast("Any", long)),

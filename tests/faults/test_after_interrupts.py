@@ -122,7 +122,7 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path, way: str) -> None:
                     text = f"{who} {number}"
                     assert ask(_add, session, text), (at, who)
                     acknowledged.append(text)
-                    assert not session.writer.is_ahead, (at, who, "acknowledged, and not durable")
+                    assert not session.executor.writer.is_ahead, (at, who, "acknowledged, and not durable")
                 assert _in_thread(_take_lease, session, ""), (at, "the lease is held")
                 if ended:
                     break

@@ -117,7 +117,7 @@ def test_an_interrupt_at_any_place_of_a_turn_is_seen_and_leaves_a_sound_store(
         for name, known in told.items():
             session = again.session(name)
             with session.lease():
-                assert session.state().open_messages() == (), name
+                assert session.reader.state().open_messages() == (), name
             assert durable(session)[: len(known)] == known, name
     assert len(told) * STEP > 600
     tally(f"{kind.__name__} in a turn", len(told))
@@ -128,7 +128,7 @@ def test_an_interrupted_finish_is_finished(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
     """Ctrl-C while `finish` waits leaves the block, and the message is finished."""
-    wait = session.writer.wait
+    wait = session.executor.writer.wait
 
     def broken_off(*given: Any, **options: Any) -> Any:
         monkeypatch.undo()
@@ -137,7 +137,7 @@ def test_an_interrupted_finish_is_finished(
 
     def talk() -> None:
         with session.assistant() as reply:
-            monkeypatch.setattr(session.writer, "wait", broken_off)
+            monkeypatch.setattr(session.executor.writer, "wait", broken_off)
             reply.finish("stop")
 
     with pytest.raises(kind):
@@ -166,7 +166,7 @@ def test_what_fails_while_a_block_is_closed_does_not_hide_an_interrupt(
                 session.assistant().begin()
                 full()
         else:
-            session.acquire()
+            session.executor.acquire()
             with store:
                 session.assistant().begin()
                 full()
@@ -192,7 +192,7 @@ def test_a_lease_lost_before_the_reply_began_is_told(log: FaultyLog, store: Stor
             if way == "flush":
                 session.flush()
             elif way == "tick":
-                store.tick()
+                store.host.flusher.tick()
             elif way == "say":
                 reply.add_text("x")
             elif way == "finish":

@@ -126,7 +126,7 @@ def test_what_failed_first_is_what_is_raised(tmp_path: Path) -> None:
     def work() -> None:
         with Store(open_log(tmp_path / "s", io=io), flush_interval=3600) as store:
             session = store.create_session(id="a")
-            session.acquire()
+            session.executor.acquire()
             reply = session.assistant("p/m")
             reply.begin()
             reply.stream_text().append("accepted")

@@ -84,7 +84,7 @@ def _part(at: Place) -> Generator[str]:
     with eventlog.open(at.closed.path) as store:
         session = store.session("long")
         message = session.user("a question", id=at.name("m"))
-        part = session.state().messages[message].parts
+        part = session.reader.state().messages[message].parts
         name = next(iter(part))
     yield name
 

@@ -59,7 +59,7 @@ def _running(at: Place) -> Generator[ToolCall]:
 
 @contextmanager
 def _pipeline(at: Place) -> Generator[Pipeline]:
-    with at.long.collecting() as pipeline:
+    with at.long.executor.collecting() as pipeline:
         at.long.rename("one")
         yield pipeline
     pipeline.commit()

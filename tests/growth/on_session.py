@@ -21,7 +21,7 @@ from tests.growth.place import Place
 __all__ = ["COLD", "SESSION"]
 
 EARLY = 3
-"""Checkpoints lie behind the first third of the histories: earlier states need a replay."""
+"""The checkpoints of both stores are behind the first third of their histories: a state of then is replayed whole."""
 _ALL = "gives every event"
 _SEARCHES = "looks for the same text in every event"
 
@@ -62,7 +62,7 @@ def _result(at: Place) -> Generator[str]:
 @contextmanager
 def _pruned(at: Place) -> Generator[str]:
     with _result(at) as part:
-        at.long.prune([part])
+        at.long.context.prune([part])
         yield part
 
 
@@ -85,12 +85,12 @@ def _held(at: Place) -> Generator[Session]:
 @contextmanager
 def _free(at: Place) -> Generator[Session]:
     yield at.long
-    at.long.release()
+    at.long.executor.release()
 
 
 @contextmanager
 def _taken(at: Place) -> Generator[Session]:
-    at.long.acquire()
+    at.long.executor.acquire()
     yield at.long
 
 
@@ -106,8 +106,8 @@ def _compacting(at: Place) -> Generator[tuple[str, str]]:
     """A running compaction whose summary is written: its part and its message."""
     session = at.long
     with _requested(at) as part:
-        session.start_compaction(part)
-        with session.assistant(reply_to=session.state().last_user(), summary=True) as reply:
+        session.context.start_compaction(part)
+        with session.assistant(reply_to=session.reader.state().last_user(), summary=True) as reply:
             reply.add_text("a summary")
             reply.finish()
         yield part, reply.id
@@ -117,17 +117,17 @@ def _compacting(at: Place) -> Generator[tuple[str, str]]:
 def _requested(at: Place) -> Generator[str]:
     session = at.long
     with session.lease():
-        part = session.request_compaction()
+        part = session.context.request_compaction()
         yield part
-        state = session.state()
+        state = session.reader.state()
         if state.status(state.parts[part]) in {"requested", "started"}:
-            session.fail_compaction(part, "given up")
+            session.context.fail_compaction(part, "given up")
 
 
 @contextmanager
 def _compacted(at: Place) -> Generator[None]:
     with _compacting(at) as made:
-        at.long.complete_compaction(*made)
+        at.long.context.complete_compaction(*made)
     yield
 
 
@@ -144,20 +144,20 @@ def _pipeline(at: Place, _: object) -> None:
 
 
 def _collecting(at: Place, _: object) -> None:
-    with at.long.collecting() as pipeline:
+    with at.long.executor.collecting() as pipeline:
         at.long.rename("one")
     pipeline.commit()
 
 
 def _deciding(at: Place, _: object) -> None:
-    with at.long.deciding() as state:
+    with at.long.reader.deciding() as state:
         assert state.version
 
 
 def _checked(at: Place, _: object) -> int:
     """Replay up to each checkpoint; return the number of events replayed."""
     version = at.long.version
-    assert not [*at.long.wrong_checkpoints(version)]
+    assert not [*at.long.reader.wrong_checkpoints(version)]
     return sum(kept for kept, _ in checkpoint_store.valid(at.store.log, STATE, "long", version))
 
 
@@ -168,31 +168,40 @@ def _lease(at: Place, _: object) -> None:
 
 SESSION: Table = {
     # -- reading
-    "Session.ancestry": constant(lambda at, _: at.long.ancestry()),
-    "Session.deciding": constant(_deciding),
-    "Session.effective_ranges": constant(lambda at, _: at.long.effective_ranges()),
+    "SessionReader.ancestry": constant(lambda at, _: at.long.reader.ancestry()),
+    "SessionReader.deciding": constant(_deciding),
+    "SessionReader.effective_ranges": constant(lambda at, _: at.long.reader.effective_ranges()),
     "Session.events, the newest 50": constant(lambda at, _: _consumed(at.long.events(_tail(at)))),
     "Session.events, 50 old ones": constant(lambda at, _: _consumed(at.long.events(100, 150))),
     "Session.events, all": history(lambda at, _: _consumed(at.long.events()), _ALL),
-    "Session.find": constant(lambda at, _: at.long.find("u000100")),
+    "SessionReader.find": constant(lambda at, _: at.long.reader.find("u000100")),
     "Session.head": constant(lambda at, _: at.long.head()),
     "Session.history, the newest 50": constant(lambda at, _: _consumed(at.long.history(after=_tail(at)))),
     "Session.history, all": history(lambda at, _: _consumed(at.long.history()), _ALL),
     "Session.holds_lease": constant(lambda at, _: at.long.holds_lease),
     "Session.info": constant(lambda at, _: at.long.info),
-    "Session.inherited, by a fork from now": constant(lambda at, _: at.long.inherited(at.long.version)),
-    "Session.inherited_redactions": constant(lambda at, _: at.long.inherited_redactions()),
+    "SessionReader.inherited, by a fork from now": constant(lambda at, _: at.long.reader.inherited(at.long.version)),
+    "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),
     "Session.interrupt_requested": constant(lambda at, _: at.long.interrupt_requested),
-    "Session.lineage": constant(lambda at, _: at.long.lineage()),
-    "Session.spans, the newest 50": constant(lambda at, _: _consumed(at.long.spans(_tail(at)))),
-    "Session.spans, all": history(lambda at, _: _consumed(at.long.spans()), _ALL),
-    "Session.state": constant(lambda at, _: at.long.state()),
-    "Session.decoded_commits, the newest 50": constant(lambda at, _: _consumed(at.long.decoded_commits(_tail(at)))),
-    "Session.decoded_commits, all": history(lambda at, _: _consumed(at.long.decoded_commits()), _ALL),
+    "SessionReader.lineage": constant(lambda at, _: at.long.reader.lineage()),
+    "SessionReader.spans, the newest 50": constant(lambda at, _: _consumed(at.long.reader.spans(_tail(at)))),
+    "SessionReader.spans, all": history(lambda at, _: _consumed(at.long.reader.spans()), _ALL),
+    "SessionReader.state": constant(lambda at, _: at.long.reader.state()),
+    "SessionReader.decoded_commits, the newest 50": constant(
+        lambda at, _: _consumed(at.long.reader.decoded_commits(_tail(at)))
+    ),
+    "SessionReader.decoded_commits, all": history(lambda at, _: _consumed(at.long.reader.decoded_commits()), _ALL),
     "Session.text": constant(lambda at, _: at.long.text("a text")),
-    "Session.texts": output(lambda at, _: _consumed(at.long.texts([]))),
+    "SessionReader.texts": output(lambda at, _: _consumed(at.long.reader.texts([]))),
     "Session.version": constant(lambda at, _: at.long.version),
-    "Session.wrong_checkpoints": output(_checked),
+    "SessionReader.wrong_checkpoints": output(_checked),
+    "SessionReader.events, the newest 50": constant(lambda at, _: _consumed(at.long.reader.events(_tail(at)))),
+    "SessionReader.head": constant(lambda at, _: at.long.reader.head()),
+    "SessionReader.history, the newest 50": constant(lambda at, _: _consumed(at.long.reader.history(after=_tail(at)))),
+    "SessionReader.info": constant(lambda at, _: at.long.reader.info),
+    "SessionReader.resolve": constant(lambda at, _: at.long.reader.resolve(None)),
+    "SessionReader.text": constant(lambda at, _: at.long.reader.text("a text")),
+    "SessionReader.version": constant(lambda at, _: at.long.reader.version),
     # -- messages
     "Session.assistant": constant(_reply),
     "Session.edit_part": constant(lambda at, part: at.long.edit_part(part, "another"), _part),
@@ -205,8 +214,8 @@ SESSION: Table = {
     # -- the session and its settings
     "Session.append": constant(lambda at, _: at.long.append([(1, ev.SessionRenamed("a title"))])),
     "Session.archive": constant(lambda at, _: at.long.archive()),
-    "Session.command": constant(lambda at, _: at.long.command([ev.SessionRenamed("a title")])),
-    "Session.commit_now": constant(lambda at, _: at.long.commit_now([ev.SessionRenamed("a title")])),
+    "Executor.command": constant(lambda at, _: at.long.executor.command([ev.SessionRenamed("a title")])),
+    "Executor.commit": constant(lambda at, _: at.long.executor.commit([ev.SessionRenamed("a title")])),
     "Session.interrupt": constant(lambda at, _: at.long.interrupt()),
     "Session.pin": constant(lambda at, _: at.long.unpin(at.long.pin("a fact"))),
     "Session.record_custom": constant(lambda at, _: at.long.record_custom("test", "{}")),
@@ -232,24 +241,32 @@ SESSION: Table = {
     ),
     "Session.subsession": constant(lambda at, _: at.long.subsession(id=at.name("sub"))),
     # -- what the model sees
-    "Session.complete_compaction": constant(lambda at, made: at.long.complete_compaction(*made), _compacting),
-    "Session.fail_compaction": constant(lambda at, part: at.long.fail_compaction(part, "no"), _requested),
-    "Session.promote": constant(lambda at, message: at.long.promote(message), _queued),
-    "Session.prune": constant(lambda at, part: at.long.prune([part]), _result),
-    "Session.request_compaction": constant(
-        lambda _, held: held.fail_compaction(held.request_compaction(), "no"), _held
+    "ContextCommands.complete_compaction": constant(
+        lambda at, made: at.long.context.complete_compaction(*made), _compacting
     ),
-    "Session.unprune": constant(lambda at, part: at.long.unprune([part]), _pruned),
-    "Session.start_compaction": constant(lambda at, part: at.long.start_compaction(part), _requested),
-    "Session.undo_compaction": constant(lambda at, _: at.long.undo_compaction(), _compacted),
+    "ContextCommands.fail_compaction": constant(
+        lambda at, part: at.long.context.fail_compaction(part, "no"), _requested
+    ),
+    "ContextCommands.promote": constant(lambda at, message: at.long.context.promote(message), _queued),
+    "ContextCommands.prune": constant(lambda at, part: at.long.context.prune([part]), _result),
+    "ContextCommands.request_compaction": constant(
+        lambda _, held: held.context.fail_compaction(held.context.request_compaction(), "no"), _held
+    ),
+    "ContextCommands.unprune": constant(lambda at, part: at.long.context.unprune([part]), _pruned),
+    "ContextCommands.start_compaction": constant(lambda at, part: at.long.context.start_compaction(part), _requested),
+    "ContextCommands.undo_compaction": constant(lambda at, _: at.long.context.undo_compaction(), _compacted),
     # -- appending together, and the lease
-    "Session.acquire": constant(lambda _, session: session.acquire(), _free),
-    "Session.collecting": constant(_collecting),
+    "Executor.acquire": constant(lambda _, session: session.executor.acquire(), _free),
+    "Executor.collecting": constant(_collecting),
     "Session.flush": constant(lambda at, _: at.long.flush()),
     "Session.lease": constant(_lease),
     "Session.pipeline": constant(_pipeline),
-    "Session.release": constant(lambda _, session: session.release(), _taken),
-    "Session.run": constant(lambda at, _: at.long.run([ev.TodosSet(())])),
+    "Executor.release": constant(lambda _, session: session.executor.release(), _taken),
+    "Executor.run": constant(lambda at, _: at.long.executor.run([ev.TodosSet(())])),
+    "Executor.append": constant(lambda at, _: at.long.executor.append([(1, ev.SessionRenamed("a title"))])),
+    "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
+    "Executor.lease": constant(_lease),
+    "Executor.pipeline": constant(_pipeline),
 }
 
 
@@ -261,7 +278,7 @@ def _fresh(at: Place) -> Generator[Session]:
 
 
 COLD: Table = {
-    "Session.state, cold": constant(lambda _, session: session.state(), _fresh),
+    "SessionReader.state, cold": constant(lambda _, session: session.reader.state(), _fresh),
     "Session.version, cold": constant(lambda _, session: session.version, _fresh),
     "Session.info, cold": constant(lambda _, session: session.info, _fresh),
     "Session.events, the newest 50, cold": constant(

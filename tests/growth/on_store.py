@@ -9,7 +9,6 @@ from pathlib import Path
 
 import eventlog
 from eventlog import Session, Store
-from eventlog import events as ev
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
@@ -67,7 +66,6 @@ STORE: Table = {
         lambda at, _: eventlog.repair(at.directory / "store", at.directory / "repaired"), _TOUCHED, copied=True
     ),
     "Store.backup": history(lambda at, _: at.store.backup(at.directory / "backup"), _TOUCHED, copied=True),
-    "Store.begin": constant(lambda at, _: at.store.begin(ev.SessionStarted(), id=at.name("begun"))),
     "Store.close": constant(lambda _, store: store.close(), _opened),
     "Store.closed": constant(lambda at, _: at.store.closed),
     "Store.create_session": constant(lambda at, _: at.store.create_session(id=at.name("made"))),
@@ -82,12 +80,9 @@ STORE: Table = {
         lambda at, _: at.store.find_origin("test", "foreign 7"), _EACH, _new_session
     ),
     "Store.flush": constant(lambda at, _: at.store.flush()),
-    "Store.forget": constant(lambda at, session: at.store.forget(session), _held),
     "Store.fork": constant(lambda at, _: at.store.fork(at.long, at.long.version, id=at.name("fork"))),
     "Store.head": history(lambda at, _: at.store.head(), _EACH),
     "Store.info": constant(lambda at, _: at.store.info("long")),
-    "Store.keep": constant(lambda at, session: at.store.keep(session), _held),
-    "Store.let_go": constant(lambda at, session: at.store.let_go(session.id), _new_session),
     "Store.metrics": constant(lambda at, _: at.store.metrics()),
     "Store.expire": history(lambda at, _: at.store.expire(count=10**9), _EACH),
     "Store.expire, to be seen only": history(lambda at, _: at.store.expire(count=0, dry_run=True), _EACH),
@@ -97,10 +92,7 @@ STORE: Table = {
     "Store.sessions, a page": constant(lambda at, _: [*at.store.sessions("m", limit=50)]),
     "Store.subscribe, the newest 50 events": constant(_newest),
     "Store.subscribe, all": history(lambda at, _: sum(1 for _ in at.store.subscribe(timeout=0.0)), "gives every event"),
-    "Store.subscription": constant(lambda at, _: at.store.subscription(session="long")),
     "Store.text": constant(lambda at, _: at.store.text("a text", "long")),
-    "Store.tick": constant(lambda at, _: at.store.tick()),
-    "Store.usable": constant(lambda at, _: at.store.usable(writing=True)),
     "Store.vacuum": history(lambda at, _: at.store.vacuum(), _TOUCHED, copied=True),
     "Store.write_text": constant(lambda at, _: at.store.write_text("a text", io.BytesIO(), "long")),
 }

@@ -104,7 +104,7 @@ VIEWS: Table = {
     "event_summary": constant(lambda _, found: event_summary(found.event), _event),
     "preset": constant(lambda _at, _: preset("default")),
     "session_stats": history(lambda at, _: session_stats(at.long), _EVERY),
-    "usage_by_model": history(lambda at, _: usage_by_model(at.long.spans()), _EVERY),
+    "usage_by_model": history(lambda at, _: usage_by_model(at.long.reader.spans()), _EVERY),
     "verify_session": history(lambda at, _: verify_session(at.store, "long"), _EVERY),
 }
 COLD_VIEWS: Table = {

@@ -188,7 +188,9 @@ class Place:
     @cached_property
     def compaction(self) -> str:
         """The part of the first compaction of `long`."""
-        return next(span.item.part for span in self.long.spans() if isinstance(span.item, ev.CompactionCompleted))
+        return next(
+            span.item.part for span in self.long.reader.spans() if isinstance(span.item, ev.CompactionCompleted)
+        )
 
     @cached_property
     def jsonl(self) -> bytes:

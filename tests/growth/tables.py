@@ -30,7 +30,6 @@ TABLES: dict[str, Table] = {
 """The tables by what they are operations of."""
 WITHOUT: dict[str, str] = {
     "HttpSummarizer": "asks an endpoint, and costs what that says",
-    "Store.fork_off": "for the child of `os.fork()`: what it touches is what is open",
 }
 """Public names that are not measured, with the reason."""
 

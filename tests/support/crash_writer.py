@@ -202,13 +202,13 @@ def look(directory: Path, shared: Shared, round_: int, *, timed: bool) -> None:
         assert len(words) <= len(accepted) + 1, "more words than were accepted"
         assert session.version == store.info(SESSION).version == before, "looking wrote something"
         settled = sum(isinstance(entry.event, ev.Settled) for entry in recorded)
-        unfinished = session.state().open_messages()
+        unfinished = session.reader.state().open_messages()
         assert unfinished == ((f"answer {round_}",) if shared.get(STARTED) else unfinished[:1]), (
             "the message is not open"
         )
         with session.lease():
             after = list(session.events(before))
-        assert not session.state().open_messages(), "a message is open after it was settled"
+        assert not session.reader.state().open_messages(), "a message is open after it was settled"
         closing = [type(entry.event).__name__ for entry in after]
         if shared.get(STARTED):
             assert closing == ["PartEnded", "ToolFailed", "MessageFinished", "Settled"], closing

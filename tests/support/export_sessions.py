@@ -11,6 +11,7 @@ from eventlog.codec.batch import encode
 from eventlog.importers import Report, import_file
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.integrity.fork_anchor import portable
+from eventlog.store import begin_session
 from eventlog.values import (
     File,
     Source,
@@ -53,7 +54,7 @@ def put(store: Store, batch: ImportBatch) -> Session:
     """A session of an importer's events."""
     time, first = batch.items[0]
     assert isinstance(first, ev.SessionStarted)
-    session = store.begin(first, id=batch.session, time=time)  # whether its parent is there or not
+    session = begin_session(store, first, id=batch.session, time=time)  # whether its parent is there or not
     session.append(batch.items[1:], bodies=batch.bodies)
     return session
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from eventlog import events as ev
 from eventlog.errors import CallError
 from eventlog.state.evolve import evolve
-from eventlog.state.rules import admit
+from eventlog.state.rules import check
 from eventlog.state.state import State
 from eventlog.values import (
     Attachment,
@@ -60,7 +60,7 @@ class Grower:
     def _append(self, *events: ev.Event) -> bool:
         for event in events:
             try:
-                admit(self.state, event)
+                check(self.state, event)
             except CallError:
                 return False
             evolve(self.state, event)

@@ -244,14 +244,14 @@ def leaving(place: Path) -> None:
     store = open_store(place)
     session = store.create_session(id="s")
     standing = Event()
-    flusher, buffer = store._flusher, session.writer.buffer
+    flusher, buffer = store.host.flusher, session.executor.writer.buffer
 
     held: list[Any] = [
-        store._closing,
-        store._lock,
+        store.host.closing,
+        store.registry.lock,
         flusher._lock,
-        session.leases.lock,
-        session.writer.lock,
+        session.executor.leases.lock,
+        session.executor.writer.lock,
         buffer._guard,
     ]
 

@@ -125,7 +125,7 @@ def result(directory: Path) -> dict[str, Any]:
             "running": sum(isinstance(event, ev.ToolRunning) for event in events),
             "completed": sum(isinstance(event, ev.ToolCompleted) for event in events),
             "compactions": sum(isinstance(event, ev.CompactionCompleted) for event in events),
-            "undone": len(session.state().open_messages()),
+            "undone": len(session.reader.state().open_messages()),
             "last": [message.role for message in view.messages][-1],
             "verdicts": sorted({step.verdict for step in audit(session)}),
         }

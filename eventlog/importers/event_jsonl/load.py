@@ -26,7 +26,7 @@ from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session.session import Session
-from eventlog.store import Store
+from eventlog.store import Store, begin_session
 
 __all__ = ["load"]
 
@@ -180,7 +180,7 @@ class _Stream:
             at = self.after + best.common + len(best.shifts)
             info = best.session.info
             forked = ev.SessionForked(best.session.id, at, b"", info.title, info.scope, info.origin)
-            session = self.store.begin(forked, id=self.free, time=time)
+            session = begin_session(self.store, forked, id=self.free, time=time)
             shifts = [*best.shifts, best.common]
             best = _Candidate(session, self)
             best.shifts = shifts
@@ -191,7 +191,7 @@ class _Stream:
 
     def _create(self, time: int, event: ev.Event) -> Session:
         if isinstance(event, (ev.SessionStarted, ev.SessionForked)):
-            return self.store.begin(event, id=self.free, time=time)
+            return begin_session(self.store, event, id=self.free, time=time)
         raise CallError("a session that does not begin with its first event")
 
     def _here(self, event: ev.Event) -> ev.Event:

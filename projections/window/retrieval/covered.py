@@ -69,7 +69,7 @@ def covered_by(session: Session, name: str) -> CoveredRange:
     """
     require(Session, session, "a session is a Session")
     require(str, name, "an id is a str")
-    state, _ = replay(TranscriptProjection(), session, None, Checkpoints(session.store.log))
+    state, _ = replay(TranscriptProjection(), session.reader, None, Checkpoints(session.store.log))
     found = next((each for each in state.compactions.values() if name in _names(each)), None)
     if found is None:
         raise NotFoundError("compaction", name, session=session.id)

@@ -26,7 +26,7 @@ __all__ = ["read_message", "read_part"]
 
 def read_part(session: Session, part: str) -> TranscriptPart:
     """Return a whole part; `NotFoundError` if the session has none of this id now."""
-    with session.deciding() as state:
+    with session.reader.deciding() as state:
         facts = state.part(part)
         message = facts.message
         owner = state.message(message)
@@ -40,7 +40,7 @@ def read_part(session: Session, part: str) -> TranscriptPart:
 
 def read_message(session: Session, message: str) -> TranscriptMessage:
     """Return a message with all its parts; `NotFoundError` if the session has none now."""
-    with session.deciding() as state:
+    with session.reader.deciding() as state:
         owner = state.message(message)
         counted = [
             facts
@@ -76,10 +76,10 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _effective(session: Session, wanted: list[tuple[int, int]]) -> Iterator[Span]:
     """The events of these versions, without what rollbacks hid."""
-    effective = session.effective_ranges()
+    effective = session.reader.effective_ranges()
     starts = [first for first, _ in effective]
     for first, last in wanted:
-        for span in session.spans(first - 1, last):
+        for span in session.reader.spans(first - 1, last):
             if isinstance(span.item, LASTING):
                 yield span
                 continue

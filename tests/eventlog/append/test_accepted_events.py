@@ -60,14 +60,14 @@ def second(engine: Engine) -> Store:
 def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store, second: Store) -> None:
     """Promise 4: events accepted under a lost lease never commit behind the next owner."""
     session = first.create_session()
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text()
     text.append("kept")
     session.flush()
     text.append("late")
-    session.leases.abandon()
+    session.executor.leases.abandon()
     other = second.session(session.id)
     with other.lease():
         settled = other.version
@@ -153,7 +153,7 @@ def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
 def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
     """Promise 4: once another owner has taken over, the next deltas raise `FencedError`."""
     session = first.create_session()
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text()
@@ -164,12 +164,12 @@ def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
     stolen = LeaseState(held.lease.epoch + 1, b"thief", held.lease.until)
     assert second.log.set_lease(session.id, stolen, replaces=held.lease)
     text.append("b")
-    first.tick()
+    first.host.flusher.tick()
 
     def go_on() -> None:
         for _ in range(3):
             text.append("c")
-            first.tick()
+            first.host.flusher.tick()
 
     with pytest.raises(FencedError):
         go_on()
@@ -199,7 +199,7 @@ def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
         most = 0
         for _ in range(20):
             text.append(piece)
-            most = max(most, len(session.writer.buffer) // 3)
+            most = max(most, len(session.executor.writer.buffer) // 3)
         assert most * len(piece) <= 20 << 20
         reply.finish()
 
@@ -208,14 +208,14 @@ def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
     """A lease of this process whose store is gone counts as dead and is taken over at once."""
     gone = engine.open(flush_interval=SLOW)
     session = gone.create_session(id="s")
-    session.acquire()
+    session.executor.acquire()
     held = gone.log.head("s")
     assert held is not None
     gone.close()
     fresh = engine.open(flush_interval=SLOW)
     state = fresh.log.head("s")
     assert state is not None
-    until = fresh.clock() + 30_000
+    until = fresh.host.clock() + 30_000
     assert fresh.log.set_lease("s", LeaseState(state.lease.epoch, held.lease.owner, until), replaces=state.lease)
     with fresh.session("s").lease() as lease:
         assert lease.epoch > held.lease.epoch
@@ -264,7 +264,7 @@ def test_options_are_looked_at_when_a_store_is_opened(engine: Engine, option: st
 def test_a_child_process_may_not_use_the_store(first: Store) -> None:
     """After `os.fork()` every inherited handle refuses in the child, without a lock wait."""
     session = first.create_session()
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text()
@@ -317,4 +317,4 @@ def test_a_long_run_keeps_checkpoints_of_its_state(engine: Engine) -> None:
         assert kept
         assert session.version - kept[-1] <= max(50, kept[-1] // 4) + 2
     opened = engine.open(flush_interval=SLOW).session(session.id)
-    assert opened.state().messages.keys() == session.state().messages.keys()
+    assert opened.reader.state().messages.keys() == session.reader.state().messages.keys()

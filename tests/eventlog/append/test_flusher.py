@@ -21,7 +21,7 @@ PATIENCE = 30.0
 def opened(store: Store, name: str) -> TextStream:
     """An open text of a new session whose start is committed."""
     session = store.create_session(id=name)
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text(id=f"{name} text")
@@ -77,7 +77,7 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
     text.append("a")
     ticking[0] = False
     assert log.wait_after(position, PATIENCE)
-    thread = store._flusher._thread
+    thread = store.host.flusher._thread
     assert thread is not None
     thread.join(0.1)
     assert thread.is_alive()
@@ -97,8 +97,8 @@ def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(type(text._writer), "is_ahead", property(unforeseen))
         with pytest.raises(ZeroDivisionError):
-            store.tick()
-    store.tick()
+            store.host.flusher.tick()
+    store.host.flusher.tick()
     assert stored(log, "s") == {"s text": "a"}
     store.close()
 
@@ -147,7 +147,7 @@ def test_one_tick_commits_what_all_sessions_accepted_at_once(tmp_path: Path) -> 
     texts: list[TextStream] = []
     for number in range(50):
         session = store.create_session(id=f"s{number}")
-        session.acquire()
+        session.executor.acquire()
         reply = session.assistant()
         reply.begin()
         texts.append(reply.stream_text())
@@ -155,7 +155,7 @@ def test_one_tick_commits_what_all_sessions_accepted_at_once(tmp_path: Path) -> 
     before, flushes = store.log.last_position(), io.flushes
     for text in texts:
         text.append("a delta")
-    store.tick()
+    store.host.flusher.tick()
     assert store.log.last_position() >= before + 50
     assert io.flushes == flushes + 1
     store.close()

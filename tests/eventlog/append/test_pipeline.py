@@ -61,7 +61,7 @@ def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
     position = other.log.last_position()
 
     def interrupted() -> None:
-        with session.collecting():
+        with session.executor.collecting():
             session.user("not awaited")
             raise KeyboardInterrupt
 
@@ -75,7 +75,7 @@ def test_a_collecting_caller_is_in_no_other_pipeline(engine: Engine) -> None:
     """Collected commands are their caller's to commit, also inside another pipeline."""
     session = engine.open(flush_interval=SLOW).create_session()
     with session.pipeline():
-        with session.collecting() as collected:
+        with session.executor.collecting() as collected:
             session.user("mine")
         session.user("the pipeline's")
         assert committed(session) == 1

@@ -24,7 +24,7 @@ from tests.support.faulty_log import FaultyLog
 
 def as_read(session: Session, after: int) -> list[DecodedCommit]:
     """The appends after a version, read from the log."""
-    return list(decoded_commits(session.store.log, session.ancestry(), after, session.version))
+    return list(decoded_commits(session.store.log, session.reader.ancestry(), after, session.version))
 
 
 def said(session: Session, text: str) -> None:
@@ -49,7 +49,7 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
         said(session, text)
         session.flush()
         for after in {before, *(decoded.last for decoded in as_read(session, before))}:
-            kept = recent(session.writer, after)
+            kept = recent(session.executor.writer, after)
             if kept is not None:
                 assert kept == as_read(session, after)
                 told += len(kept)
@@ -61,10 +61,10 @@ def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> N
     session = store.create_session()
     told: list[list[DecodedCommit] | None] = []
     for number in range(3):
-        before = session.writer.committed.certain
+        before = session.executor.writer.committed.certain
         session.user(f"question {number}")
         session.flush()
-        told.append(recent(session.writer, before))
+        told.append(recent(session.executor.writer, before))
     assert told == [None, as_read(session, 1)[1:2], as_read(session, 1)[2:]]
 
 
@@ -119,14 +119,14 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
     live = LiveView(session)
     for number in range(2 * KEPT):
         session.user(f"question {number}")
-    assert recent(session.writer, live.version) is None
+    assert recent(session.executor.writer, live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
     for number in range(200):
         session.set_metadata(str(number), '"x"')
     with session.pipeline():
         for number in range(300):
             session.user(f"one of many {number} " + "x" * 100)
-    assert recent(session.writer, live.version) is None
+    assert recent(session.executor.writer, live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
 
 
@@ -180,13 +180,13 @@ def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatc
         for piece in ("one ", "two ", "three "):
             stream.append(piece)
             session.flush()
-        whole = Session.decoded_commits
+        whole = SessionReader.decoded_commits
 
-        def broken(of: Session, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
+        def broken(of: SessionReader, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
             yield next(iter(whole(of, after, upto)))
             raise BusyError("the disk was asked to wait")
 
-        monkeypatch.setattr(Session, "decoded_commits", broken)
+        monkeypatch.setattr(SessionReader, "decoded_commits", broken)
         with pytest.raises(BusyError):
             live.advance()
         live.save()

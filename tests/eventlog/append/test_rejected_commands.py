@@ -126,7 +126,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     if bound == "deltas":
-        session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 2
+        session.executor.writer.buffer.capacity = session.executor.writer.buffer.limit = 3 * 2
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         session.flush()
@@ -164,7 +164,7 @@ def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session
     with session.assistant() as reply:
         reply.stream_text(id="p").append("a")
         log.fail = 1
-        log.before_telling.append(session.writer.hand_over)
+        log.before_telling.append(session.executor.writer.hand_over)
         session.flush()
         assert said(Store(log).session("s")) == {"p": "a"}
         reply.finish()
@@ -209,14 +209,14 @@ def test_what_was_accepted_outlives_a_look_that_failed(
         session.flush()
         text.append("b")
         log.fail = 1
-        session.writer.hand_over()
+        session.executor.writer.hand_over()
         text.append("c")
         with monkeypatch.context() as patch:
             patch.setattr(log, "head", _busy)
             for _ in range(2):
                 with pytest.raises(BusyError):
                     session.flush()
-            assert session.writer.is_ahead
+            assert session.executor.writer.is_ahead
         reply.finish()
     assert said(session) == {"p": "abc"}
 
@@ -274,7 +274,7 @@ def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
     monkeypatch.setattr(session, "flush", lambda: _busy(None))
     session.set_todos([])
     assert not session.holds_lease
-    assert session.writer.newest() == 2
+    assert session.executor.writer.newest() == 2
 
 
 @pytest.mark.promise(4)

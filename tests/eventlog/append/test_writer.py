@@ -29,7 +29,7 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
     session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """After Ctrl-C while an outcome is applied, the next read sees what was committed."""
-    settle = State.settle
+    settle = State.commit_to
 
     def interrupted(state: State, version: int) -> None:
         if place == "after":
@@ -37,12 +37,12 @@ def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(State, "settle", interrupted)
+        patch.setattr(State, "commit_to", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.user("one")
     head = session.store.log.head("s")
     assert head is not None
-    assert session.version == head.version == session.writer.newest() == 3
+    assert session.version == head.version == session.executor.writer.newest() == 3
     assert len(list(session.events())) == head.version
 
 
@@ -135,7 +135,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
 @pytest.mark.promise(1)
 def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
     """Promise 1: a full buffer that cannot be flushed refuses new deltas and drops none."""
-    session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 4
+    session.executor.writer.buffer.capacity = session.executor.writer.buffer.limit = 3 * 4
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         session.flush()
@@ -174,7 +174,7 @@ def test_an_append_that_follows_a_failed_one_is_decided_anew(log: FaultyLog, ses
         text = reply.stream_text(id="p")
         text.append("a")
         log.fail = 1
-        session.writer.hand_over()
+        session.executor.writer.hand_over()
         text.append("b")
         session.rename("t2")
         reply.finish()
@@ -196,7 +196,7 @@ def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, 
         reply.finish()
     assert said(session) == {"p": "0123"}
     assert [recorded.event for recorded in session.events()] == [recorded.event for recorded in stranger.events()]
-    assert session.find("m3") < session.version
+    assert session.reader.find("m3") < session.version
 
 
 def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, session: Session) -> None:
@@ -268,7 +268,7 @@ def test_a_request_that_another_program_made_meanwhile_is_its_result(log: Faulty
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.user("hi", request_id="r"))
     message = session.user("hi", request_id="r")
-    assert session.find(message) == 2
+    assert session.reader.find(message) == 2
     assert session.version == 3
 
 
@@ -277,8 +277,8 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
     """Promise 2: a handle reads all it accepted, in-flight events too, at the right version."""
     with session.assistant() as reply:
         reply.stream_text(id="p").append("x")
-        session.writer.hand_over()
-        assert session.writer.is_ahead
+        session.executor.writer.hand_over()
+        assert session.executor.writer.is_ahead
         assert len(list(session.events())) == session.version == 4
         reply.abort()
 
@@ -302,7 +302,7 @@ def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
     """A closed store refuses deltas, because no flush would commit them."""
     store = Store(log, flush_interval=1000.0)
     session = store.create_session()
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text(id="p")

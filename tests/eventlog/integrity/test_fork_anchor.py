@@ -33,7 +33,7 @@ SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
 
 def head_of(session: Session) -> ev.SessionForked:
     """The first event of a fork."""
-    event = next(iter(session.spans(after=session.version - session.info.events))).item
+    event = next(iter(session.reader.spans(after=session.version - session.info.events))).item
     assert isinstance(event, ev.SessionForked)
     return event
 

@@ -28,6 +28,7 @@ from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import leaf_data, leaf_of
 from eventlog.state.loader import STATE, restore
+from eventlog.state.stored import encode_state
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
@@ -245,7 +246,7 @@ def test_an_append_that_lost_its_hash_is_a_fault_whatever_is_redacted(place: Pla
     with place.open() as store:
         kept = store.head().by_session["a"]
         session = store.session("a")
-        (first, *_, last) = [span for span in session.spans() if isinstance(span.item, ev.PartStarted)]
+        (first, *_, last) = [span for span in session.reader.spans() if isinstance(span.item, ev.PartStarted)]
         assert isinstance(last.item, ev.PartStarted)
         session.append([(1, ev.PartRedacted(last.item.part))], expected_version=session.version)
     commits = place.commits("a")
@@ -339,15 +340,17 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
     with place.open() as store:
         session = store.session("a")
         transcript = TranscriptProjection()
-        Checkpoints(store.log).save(transcript, session, session.version, replay(transcript, session, 3).state)
+        Checkpoints(store.log).save(
+            transcript, session.reader, session.version, replay(transcript, session.reader, 3).state
+        )
         assert verify(store).sound
         assert [(one.session, one.first_bad) for one in verify(store, deep=True).sessions if not one.sound] == [
             ("a", session.version)
         ]
-        Checkpoints(store.log).delete(transcript, session)
-        wrong = restore(store.log, session.ancestry(), 3)[0]
+        Checkpoints(store.log).delete(transcript, session.reader)
+        wrong = restore(store.log, session.reader.ancestry(), 3)[0]
         checkpoint_store.save(
-            store.log, STATE, "a", session.version, wrong.encode()[0], surplus=checkpoint_store.newest(1)
+            store.log, STATE, "a", session.version, encode_state(wrong)[0], surplus=checkpoint_store.newest(1)
         )
         (found,) = verify(store, session="a", deep=True).sessions
         assert found.first_bad == session.version

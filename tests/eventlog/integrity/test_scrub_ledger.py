@@ -58,7 +58,7 @@ def scrubbed(path: Path) -> tuple[StoreHead, StoreHead, list[Commit]]:
 
 def part_of(session: Session) -> str:
     """The part with the secret."""
-    for span in session.spans():
+    for span in session.reader.spans():
         item = span.item
         if isinstance(item, DeltaRun) and SECRET in item.text:
             return item.keys[0][0]
@@ -183,7 +183,7 @@ def test_a_redaction_in_an_append_that_is_emptied_itself_still_counts(tmp_path: 
         assert verify(store, against=before, deep=True).sound, verify(store)
         session = store.session("a")
         assert session.version == version + 2, "that of the third, and that of the first anew"
-        assert next(iter(session.spans(version + 1))).item == ev.PartRedacted(first, "why")
+        assert next(iter(session.reader.spans(version + 1))).item == ev.PartRedacted(first, "why")
         again = store.session("a").version
         store.session("a").redact(second, search=False)
         assert store.scrub().emptied == 1

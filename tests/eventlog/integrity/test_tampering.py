@@ -136,7 +136,7 @@ def test_every_body_changed_lost_or_swapped_is_named() -> None:
         pristine = dict(log._bodies)
         places = {
             body.digest: span.first
-            for span in store.session("a").spans()
+            for span in store.session("a").reader.spans()
             for body in [getattr(span.item, "output", None), getattr(getattr(span.item, "kind", None), "text", None)]
             if body is not None and not isinstance(body, str)
         }

@@ -67,7 +67,7 @@ def test_an_erased_session_is_gone_at_once(name: str, tmp_path: Path) -> None:
         lambda: session.version,
         lambda: session.user("more"),
         lambda: early.user("more"),
-        early.acquire,
+        early.executor.acquire,
         lambda: list(early.events()),
     ):
         with pytest.raises(ErasedError):

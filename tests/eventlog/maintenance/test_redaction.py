@@ -51,7 +51,7 @@ def talk(store: Store) -> eventlog.Session:
 def parts_with(session: eventlog.Session, text: str) -> list[str]:
     """The parts that have a text in one of their events."""
     found: dict[str, None] = {}
-    for span in session.spans():
+    for span in session.reader.spans():
         if isinstance(span.item, DeltaRun):
             found.update({part: None for (part, _), said in span.item.joined().items() if text in said})
         elif (part := part_of(span.item)) and any(text in session.store.text(one) for one in contents(span.item)):
@@ -176,12 +176,12 @@ def test_scrub_ends_the_digests_of_views_that_had_it(tmp_path: Path) -> None:
                 reply.step(view_version=view.version, view_digest=view.digest, render=None)
                 reply.add_text("yes")
                 reply.finish()
-        digests = [span.item.view_digest for span in session.spans() if isinstance(span.item, ev.StepStarted)]
+        digests = [span.item.view_digest for span in session.reader.spans() if isinstance(span.item, ev.StepStarted)]
         assert len(digests) == 3
         (part,) = parts_with(session, "hunter2")
         session.redact(part)
         assert store.scrub().emptied
-        left = [span.item.view_digest for span in session.spans() if isinstance(span.item, ev.StepStarted)]
+        left = [span.item.view_digest for span in session.reader.spans() if isinstance(span.item, ev.StepStarted)]
         assert left == [digests[0], b"", b""]
         files = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
         assert [any(holds(data, digest or b"") for data in files) for digest in digests] == [True, False, False]

@@ -29,12 +29,12 @@ def test_callers_bring_their_own_ids_and_find_things_by_them(engine: Engine) -> 
     with engine.open() as again:
         found = again.session("my session/ü")
         events = {recorded.version: recorded.event for recorded in found.events()}
-        assert getattr(events[found.find("my message")], "message", "") == "my message"
-        assert getattr(events[found.find("é" * 128)], "message", "") == "é" * 128
-        assert getattr(events[found.find("my part")], "part", "") == "my part"
-        assert getattr(events[found.find("my call")], "part", "") == "my call"
+        assert getattr(events[found.reader.find("my message")], "message", "") == "my message"
+        assert getattr(events[found.reader.find("é" * 128)], "message", "") == "é" * 128
+        assert getattr(events[found.reader.find("my part")], "part", "") == "my part"
+        assert getattr(events[found.reader.find("my call")], "part", "") == "my call"
         with pytest.raises(NotFoundError):
-            found.find("nothing")
+            found.reader.find("nothing")
         with pytest.raises(NotFoundError):
             again.session("nothing")
         with pytest.raises(AlreadyExistsError):

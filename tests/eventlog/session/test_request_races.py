@@ -105,7 +105,7 @@ def test_a_lost_lease_does_not_hide_the_result_of_a_request(engine: Engine, monk
     """Promise 5: a handle that lost its lease still returns the request's committed result."""
     store, other = engine.open(), engine.open()
     session = store.create_session(id="s")
-    session.acquire()
+    session.executor.acquire()
     look_up = store.log.request
     first: list[str] = []
 
@@ -144,7 +144,7 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
                 mine.append(error)
 
     if leased:
-        sessions[0].acquire()
+        sessions[0].executor.acquire()
     threads = [Thread(target=send, args=pair) for pair in zip(found, sessions, strict=True)]
     for thread in threads:
         thread.start()
@@ -157,7 +157,7 @@ def test_two_handles_that_race_with_one_request_id_have_one_result(engine: Engin
 
 def test_a_fenced_handle_still_learns_what_became_of_its_append(session: Session) -> None:
     """Promise 4: a fenced handle's repeated request returns the first outcome."""
-    session.acquire()
+    session.executor.acquire()
     items, version = [(0, ev.Custom("n", "{}"))], session.version
     first = session.append(items, expected_version=version, request_id="r")
     lose_lease(session)

@@ -110,7 +110,7 @@ def test_an_awaited_end_can_be_repeated(log: FaultyLog, session: Session, way: s
 
     asyncio.run(turn())
     assert list(said(session).values()) == ["abc"]
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
     assert isinstance(list(session.events())[-1].event, ev.MessageFinished)
 
 

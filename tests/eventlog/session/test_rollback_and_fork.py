@@ -14,6 +14,7 @@ from eventlog.errors import (
 from eventlog.history import checkpoint_store
 from eventlog.session.lease import Lease
 from eventlog.session.session import Session
+from eventlog.state.stored import encode_state
 from eventlog.store import Store
 from eventlog.values import (
     MessageError,
@@ -70,7 +71,7 @@ def test_a_rollback_to_what_an_earlier_one_hid_can_be_undone(store: Store) -> No
     middle = session.version
     session.rollback(session.version)
     assert session.redo().to == middle
-    session.rollback(middle - 1)  # do by hand what a redo does
+    session.rollback(middle - 1)  # by hand what a redo does
     assert heard(session) == texts
     with pytest.raises(RefusedError):
         session.redo()
@@ -86,14 +87,14 @@ def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
         for number in range(3):
             session.user(f"{number}")
         session.rollback(3)
-        acquire = session.acquire
+        acquire = session.executor.acquire
 
         def late(*, wait: float = 0.0) -> Lease:
-            monkeypatch.setattr(session, "acquire", acquire)
+            monkeypatch.setattr(session.executor, "acquire", acquire)
             other.session("s").rollback(5)
             return acquire(wait=wait)
 
-        monkeypatch.setattr(session, "acquire", late)
+        monkeypatch.setattr(session.executor, "acquire", late)
         session.redo()
         assert heard(session) == ["0"]
 
@@ -106,9 +107,9 @@ def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
             session.user(f"{number}")
         session.rollback(3)
         session.rollback(5)
-        wrong = session.state().history
-        wrong.undone[-1] = 0  # as the older program numbered redos
-        data, _ = session.state().encode()
+        wrong = session.reader.state().history
+        wrong.undone[-1] = 0  # as that program took it
+        data, _ = encode_state(session.reader.state())
         checkpoint_store.save(store.log, "state 4", "s", session.version, data, surplus=checkpoint_store.newest(1))
         wanted = session.version - 1
     with engine.open() as store:
@@ -127,7 +128,7 @@ def test_rollback_before_a_message(store: Store) -> None:
     session = store.create_session()
     session.user("one", id="m1")
     session.user("two", id="m2")
-    before = session.find("m2") - 1
+    before = session.reader.find("m2") - 1
     assert session.rollback(before="m2").to == before
     assert [recorded.event for span in session.history() for recorded in span.events()][1:3] == [
         recorded.event for recorded in session.events(1, 3)
@@ -158,10 +159,10 @@ def test_rollback_into_an_open_message_settles_it(store: Store) -> None:
         ev.MessageFinished(reply.id, None, MessageError("aborted", "rolled back")),
     ]
     assert said(session) == {text.id: "one two three"}
-    deltas = session.find(text.id) + 2
+    deltas = session.reader.find(text.id) + 2
     session.rollback(deltas)
     assert said(session) == {text.id: "one two "}
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
 
 
 def test_rollback_inside_a_user_message_keeps_the_parts_up_to_there(store: Store) -> None:
@@ -267,14 +268,14 @@ def test_a_fork_inside_a_stream_is_settled_by_its_own_lease(store: Store) -> Non
         for word in ("one ", "two ", "three "):
             text.append(word)
         session.flush()
-        fork = session.fork(session.find(text.id) + 2)
+        fork = session.fork(session.reader.find(text.id) + 2)
         assert said(fork) == {text.id: "one two "}
         exchange(fork, "next")
         assert list(said(fork).values()) == ["one two ", "next"]
         text.append("four")
         reply.finish()
     assert said(session) == {text.id: "one two three four"}
-    closed = [recorded.event for recorded in fork.events(fork.find(text.id) + 3)]
+    closed = [recorded.event for recorded in fork.events(fork.reader.find(text.id) + 3)]
     assert closed[2:4] == [
         ev.PartEnded(text.id),
         ev.MessageFinished(reply.id, None, MessageError("aborted", "interrupted")),
@@ -299,8 +300,8 @@ def test_a_fork_of_a_fork_at_an_inherited_version(engine: Engine) -> None:
         assert list(said(opened.session("leaf")).values()) == ["one", "four"]
         assert list(said(opened.session("middle")).values()) == ["one", "two", "three"]
         assert list(said(opened.session("deep")).values()) == ["one"]
-        assert [piece.stream for piece in opened.session("leaf").lineage()] == ["root", "leaf"]
-        assert {piece.stream for piece in opened.session("deep").lineage()} == {"root", "deep"}
+        assert [piece.stream for piece in opened.session("leaf").reader.lineage()] == ["root", "leaf"]
+        assert {piece.stream for piece in opened.session("deep").reader.lineage()} == {"root", "deep"}
         versions = [recorded.version for recorded in opened.session("deep").events()]
         assert versions == list(range(1, opened.session("deep").version + 1))
 
@@ -331,7 +332,7 @@ def test_ids_of_inherited_things_are_taken(store: Store) -> None:
     with pytest.raises(AlreadyExistsError):
         fork.user("again", id="m1")
     fork.user("mine", id="m2")
-    assert fork.find("m1") == root.find("m1")
+    assert fork.reader.find("m1") == root.reader.find("m1")
 
 
 @pytest.mark.promise(12)

@@ -14,7 +14,7 @@ from eventlog import events as ev
 from eventlog.log.contract import Commit, Log
 from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
-from eventlog.state.loader import PACKED
+from eventlog.state.loader import ARCHIVE
 from eventlog.store import Store
 from eventlog.values import Patch, Text
 from projections.verify.verify import verify
@@ -22,7 +22,7 @@ from tests.support.engines import Engine
 from tests.support.sample_sessions import derived_reads
 
 SMALL, LARGE = 1_000, 8_000
-"""The two sizes: messages, or what else a test counts."""
+"""Messages, or what else is counted, of the two sizes."""
 
 
 def talk(session: Session, messages: int) -> None:
@@ -89,7 +89,7 @@ def test_a_rollback_costs_the_same_after_ten_thousand_others(tmp_path: Path) -> 
             session = store.create_session(id="s")
             talk(session, 10)
             version, made = session.version, list[ev.Event]()
-            for number in range(rollbacks):  # back and forth, with a message each time
+            for number in range(rollbacks):  # to and fro, and something is said each time
                 version += 2
                 to = version - 2 if number % 3 else 20 + number % 7
                 made += [ev.Custom("n", "{}"), ev.RolledBack(to)]
@@ -129,13 +129,13 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
             writing(session, messages)
         with engine.open() as store:
             counts, values = events_read(store.log), derived_reads(store.log)
-            assert store.session(str(messages)).state().last_message
-            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # the checkpoint is saved before an append
-            assert not [key for key in values if PACKED.encode() in key]
+            assert store.session(str(messages)).reader.state().last_message
+            assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
+            assert not [key for key in values if ARCHIVE.encode() in key]
 
 
 @pytest.mark.promise(14)
-@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in turn saves a checkpoint
+@pytest.mark.parametrize(("handles", "every"), [(1, 500), (2, 800)])  # 800: each handle in its turn keeps one
 def test_keeping_a_state_writes_no_more_for_a_longer_history(
     monkeypatch: pytest.MonkeyPatch, engine: Engine, handles: int, every: int
 ) -> None:
@@ -161,7 +161,7 @@ def test_keeping_a_state_writes_no_more_for_a_longer_history(
             for turn in range(messages // 100):
                 talk(sessions[turn % handles], 100)
         written.append(sum(sizes))
-    assert written[1] < 16 * written[0]  # writing it whole each time would cost some 60 times as much
+    assert written[1] < 16 * written[0]  # written whole each time it would be some 60 times
 
 
 def chain(store: Store, forks: int) -> None:

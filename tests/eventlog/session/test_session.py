@@ -132,9 +132,9 @@ def test_pins_are_set_and_taken_away(store: Store) -> None:
     session = store.create_session()
     exchange(session)
     fact = session.pin("a fact")
-    part = next(name for name, facts in session.state().parts.items() if facts.kind == "text")
+    part = next(name for name, facts in session.reader.state().parts.items() if facts.kind == "text")
     other = session.pin(part=part)
-    assert [recorded.event for recorded in session.events(session.find(fact) - 1)] == [
+    assert [recorded.event for recorded in session.events(session.reader.find(fact) - 1)] == [
         ev.Pinned(fact, "a fact"),
         ev.Pinned(other, None, part),
     ]
@@ -148,8 +148,8 @@ def test_parts_and_messages_are_edited_and_removed(store: Store) -> None:
     """Ended parts can be edited or removed, messages removed, by events with the old content."""
     session = store.create_session()
     exchange(session)
-    message = session.state().last_message
-    (part,) = session.state().messages[message].parts
+    message = session.reader.state().last_message
+    (part,) = session.reader.state().messages[message].parts
     before = session.version
     session.edit_part(part, "better")
     session.remove_part(part)
@@ -171,11 +171,11 @@ def test_prunes_are_restored(store: Store) -> None:
         call = reply.tool("bash", call_id="c", input="{}")
         call.succeed("out")
         reply.finish()
-    session.prune([call.id], policy="p", freed=7)
+    session.context.prune([call.id], policy="p", freed=7)
     assert last(session) == ev.Pruned((call.id,), "p", 7)
     with pytest.raises(RefusedError):
-        session.prune([call.id])
-    session.unprune([call.id])
+        session.context.prune([call.id])
+    session.context.unprune([call.id])
     assert last(session) == ev.Restored((call.id,))
 
 
@@ -235,7 +235,7 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt), session.assistant() as reply:
         raise KeyboardInterrupt
     assert last(session) == ev.MessageFinished(reply.id, None, MessageError("aborted", "KeyboardInterrupt"))
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
     assert not session.holds_lease
 
 
@@ -267,14 +267,14 @@ def test_a_refused_command_writes_nothing(store: Store) -> None:
     session = store.create_session()
     exchange(session)
     before = session.version
-    (part, *_) = session.state().messages[session.state().last_message].parts
+    (part, *_) = session.reader.state().messages[session.reader.state().last_message].parts
     for command in (
         lambda: session.append([(1, ev.SessionRenamed("half")), (1, ev.PartEnded(part))]),
         lambda: session.unpin("none"),
-        lambda: session.unprune([part]),
+        lambda: session.context.unprune([part]),
         lambda: session.rollback(99),
         session.rollback,
-        lambda: session.user("x", id=session.state().last_message),
+        lambda: session.user("x", id=session.reader.state().last_message),
         lambda: session.set_metadata("k", 5),  # type: ignore[arg-type]  # the mistake it is about
         lambda: session.record_usage(Usage(Tokens(1 << 70))),
         lambda: session.append([]),
@@ -295,64 +295,64 @@ def test_what_needs_the_lease_is_refused_without_it(store: Store) -> None:
     with session.assistant() as reply:
         pass
     with pytest.raises(RefusedError):
-        session.command([ev.AssistantMessageStarted("m")])
+        session.executor.command([ev.AssistantMessageStarted("m")])
     with pytest.raises(CallError):
         reply.stream_text()
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
 
 
 def test_a_compaction_by_single_calls_needs_the_lease_around_it(store: Store) -> None:
     """Starting a compaction outside a lease is refused, and the error says what to do."""
     session = store.create_session()
     exchange(session)
-    part = session.request_compaction()
+    part = session.context.request_compaction()
     before = session.version
     with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
-        session.start_compaction(part)
+        session.context.start_compaction(part)
     assert session.version == before
     with session.lease():
-        session.start_compaction(part)
+        session.context.start_compaction(part)
         with session.assistant(summary=True) as reply:
             reply.add_text("what was done")
             reply.finish()
-        session.complete_compaction(part, reply.id)
-    assert session.state().compaction_in_force() is not None
+        session.context.complete_compaction(part, reply.id)
+    assert session.reader.state().compaction_in_force() is not None
 
 
 def test_a_compaction_is_completed_under_the_lease_that_it_was_started_under(store: Store) -> None:
     """A compaction is completed only under its own lease; a refusal does not settle it."""
     session = store.create_session()
     exchange(session)
-    part = session.request_compaction()
+    part = session.context.request_compaction()
     with session.lease():
-        session.start_compaction(part)
+        session.context.start_compaction(part)
         with session.assistant(summary=True) as reply:
             reply.finish()
     before = session.version
     with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
-        session.complete_compaction(part, reply.id)
+        session.context.complete_compaction(part, reply.id)
     assert session.version == before
-    session.fail_compaction(session.request_compaction(), "not now")
-    assert last(session) == ev.CompactionFailed(session.state().compactions[-1][1], "not now")
+    session.context.fail_compaction(session.context.request_compaction(), "not now")
+    assert last(session) == ev.CompactionFailed(session.reader.state().compactions[-1][1], "not now")
 
 
 def test_a_compaction_is_failed_for_the_reason_that_the_caller_gives(store: Store) -> None:
     """A single call fails a requested compaction; a running one needs its lease."""
     session = store.create_session()
     exchange(session)
-    requested = session.request_compaction()
-    session.fail_compaction(requested, "not now")
+    requested = session.context.request_compaction()
+    session.context.fail_compaction(requested, "not now")
     assert last(session) == ev.CompactionFailed(requested, "not now")
-    started = session.request_compaction()
+    started = session.context.request_compaction()
     with session.lease():
-        session.start_compaction(started)
+        session.context.start_compaction(started)
     before = session.version
     with pytest.raises(RefusedError, match=r"`with session\.lease\(\):`"):
-        session.fail_compaction(started, "too long")
+        session.context.fail_compaction(started, "too long")
     assert session.version == before
-    assert session.state().running_compaction() == started
-    with session.lease():  # taking the lease settles the running call
-        other = session.request_compaction()
-        session.start_compaction(other)
-        session.fail_compaction(other, "too long")
+    assert session.reader.state().running_compaction() == started
+    with session.lease():  # which settles what was left running
+        other = session.context.request_compaction()
+        session.context.start_compaction(other)
+        session.context.fail_compaction(other, "too long")
         assert last(session) == ev.CompactionFailed(other, "too long")

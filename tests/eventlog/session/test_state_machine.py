@@ -290,10 +290,10 @@ class Sessions(RuleBasedStateMachine):
         name, model = self._pick(pick)
         if model.reply is not None and model.owner == store:
             return
-        if not self._leased(store, name, model, lambda handle: handle.acquire()):
+        if not self._leased(store, name, model, lambda handle: handle.executor.acquire()):
             return
         handle = self._handle(store, name)
-        handle.acquire()
+        handle.executor.acquire()
         model.owner = store
         message = self._id("a")
         model.reply = handle.assistant(id=message)
@@ -408,7 +408,7 @@ class Sessions(RuleBasedStateMachine):
         else:
             reply.abort()
             model.commit(*model.closing(MessageError("aborted")))
-        handle.release()
+        handle.executor.release()
         model.forget_reply()
 
     @precondition(streaming)
@@ -444,7 +444,7 @@ class Sessions(RuleBasedStateMachine):
         with pytest.raises(FencedError):
             reply.finish()
         with suppress(FencedError):
-            handle.release()
+            handle.executor.release()
         model.forget_reply()
         with taker.lease():
             assert taker.version == model.version

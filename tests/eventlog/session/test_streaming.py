@@ -39,7 +39,7 @@ def test_accepted_deltas_are_visible_to_their_own_handle_at_once(engine: Engine)
         text.append("abc")
         assert watcher.version < session.version
         assert said(session) == {text.id: "abc"}
-        assert said(watcher) == {text.id: "abc"}  # the read made them durable
+        assert said(watcher) == {text.id: "abc"}  # reading made them durable
         reply.finish()
 
 
@@ -66,22 +66,22 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
 def test_no_delta_is_left_behind_by_a_flush_at_the_same_time(store: Store) -> None:
     """Promise 1: a delta accepted while the buffer is flushed is flushed as well."""
     session = store.create_session()
-    writer = session.writer
-    store.flush_interval = 0.002
+    writer = session.executor.writer
+    store.host.flusher.interval = 0.002
     with session.assistant() as reply:
         text = reply.stream_text()
         session.flush()
-        tick = store.clock
+        tick = store.host.clock
 
         def flushed_meanwhile() -> int:
-            writer.flush()  # as the flush thread would, between the check and the delta
+            writer.flush()  # as the flusher would, between the check and the delta
             return tick()
 
         text._clock = flushed_meanwhile
         text.append("lost?")
         position = store.log.last_position()
         assert store.log.wait_after(position, 5.0) or said(session)
-        assert writer.log.head(session.id).version == session.state().version  # type: ignore[union-attr]  # it is there
+        assert writer.log.head(session.id).version == session.reader.state().version  # type: ignore[union-attr]  # it is there
         assert not writer.buffer
         reply.finish()
 
@@ -113,12 +113,12 @@ def test_a_full_buffer_commits_and_loses_nothing(engine: Engine) -> None:
     """Promise 1: a full buffer blocks the producer until its commit and drops nothing."""
     store = engine.open(flush_interval=60.0)
     session = store.create_session()
-    session.writer.buffer.capacity = session.writer.buffer.limit = 3 * 16
+    session.executor.writer.buffer.capacity = session.executor.writer.buffer.limit = 3 * 16
     with session.assistant() as reply:
         text = reply.stream_text()
         for number in range(100):
             text.append(f"{number},")
-            assert len(session.writer.buffer) <= 3 * 16
+            assert len(session.executor.writer.buffer) <= 3 * 16
         assert store.log.head(session.id).version >= 80  # type: ignore[union-attr]  # it is there
         reply.finish()
     assert said(session) == {text.id: "".join(f"{number}," for number in range(100))}

@@ -49,7 +49,7 @@ def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) ->
 
     with session.lease() as lease:
         assert type(in_thread(lambda: set_todos(session))) is LeaseHeldError
-        assert type(in_thread(session.acquire)) is LeaseHeldError
+        assert type(in_thread(session.executor.acquire)) is LeaseHeldError
         assert in_thread(handed) is None
         assert in_thread(lambda: session.user("needs no lease")) is None
     assert in_thread(lambda: set_todos(session)) is None
@@ -80,7 +80,7 @@ def test_a_child_that_outlives_the_lease_is_fenced(store: Store) -> None:
 def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> None:
     """A lease never released ends with its store and blocks no new store's session."""
     with engine.open() as gone:
-        gone.create_session(id="s").acquire()
+        gone.create_session(id="s").executor.acquire()
     with engine.open() as store:
         session = store.session("s")
         set_todos(session)
@@ -112,7 +112,7 @@ def test_what_another_owner_was_quicker_to_take_is_not_written_under(log: Faulty
                 with pytest.raises(LeaseHeldError):
                     session.append([(1, ev.TodosSet(()))])
                 with pytest.raises(LeaseHeldError):
-                    session.commit_now([ev.TodosSet(())])
+                    session.executor.commit([ev.TodosSet(())])
             assert other.version == before
 
     with pytest.raises(LeaseHeldError):

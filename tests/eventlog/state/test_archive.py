@@ -22,10 +22,10 @@ from eventlog.log.memory import MemoryLog
 from eventlog.state.archive import FactArchive
 from eventlog.state.evolve import evolve
 from eventlog.state.facts import MessageFacts, PartFacts
-from eventlog.state.loader import PACKED, fold_spans, restore, save_state
-from eventlog.state.rules import admit
+from eventlog.state.loader import ARCHIVE, apply_spans, restore, save_state
+from eventlog.state.rules import check
 from eventlog.state.state import State
-from eventlog.state.stored import ArchivedFacts, Piece, below_of
+from eventlog.state.stored import ArchivedFacts, Piece, canonical, decode_archive, decode_state, encode_state
 from eventlog.values import Text, Tool
 from tests.support.history_strategies import histories
 from tests.support.sample_sessions import derived_reads
@@ -35,8 +35,8 @@ from tests.support.sample_sessions import derived_reads
 def packing(warm: int, chunk: int) -> Generator[None]:
     """Archive after `warm + chunk` messages already, `chunk` at a time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("eventlog.state.state.WARM", warm)
-        patch.setattr("eventlog.state.state.CHUNK", chunk)
+        patch.setattr("eventlog.state.fact_store.HOT", warm)
+        patch.setattr("eventlog.state.fact_store.CHUNK", chunk)
         patch.setattr("eventlog.state.archive.BUCKET", 4)
         patch.setattr("eventlog.state.version_log.RECENT", 4)
         yield
@@ -61,28 +61,28 @@ def answers(state: State) -> list[object]:
 def reopened(packed: FactArchive) -> FactArchive:
     """Store the state and open it again."""
     again = FactArchive()
-    again.follow(packed.stored())
+    again.attach(packed.stored())
     return again
 
 
 def kept(state: State) -> State:
     """The state as opened from its checkpoint."""
-    data, packed = state.encode()
+    data, packed = encode_state(state)
 
     def find(opened: State, pieces: Sequence[Piece]) -> list[ArchivedFacts]:
         ((version, digest),) = pieces
         assert opened.version == state.version == version
-        below = below_of(packed, digest)
+        below = decode_archive(packed, digest)
         assert below is not None
         return [below]
 
-    return State.decode(data, find)
+    return decode_state(data, find)
 
 
 def outcome(state: State, event: ev.Event) -> type[Exception] | None:
     """The state's decision about an event: an error type, or None."""
     try:
-        admit(state, event)
+        check(state, event)
     except CallError as error:
         return type(error)
     return None
@@ -102,7 +102,7 @@ def test_what_is_packed_answers_as_before(
             assert outcome(packed, event) is outcome(plain, event) is None
             evolve(plain, event)
             evolve(packed, event)
-            packed.settle(packed.version - behind)
+            packed.commit_to(packed.version - behind)
             assert packed.open_messages() == plain.open_messages()
             assert packed.last_user() == plain.last_user()
         assert answers(packed) == answers(plain)
@@ -128,11 +128,11 @@ def test_what_is_taken_back_leaves_no_trace_in_what_is_packed(
         state = State()
         for event in events[:high]:
             evolve(state, event)
-            state.settle(min(low, state.version))
+            state.commit_to(min(low, state.version))
         state.retract(low)
         assert answers(state) == answers(plain)
         for event in events[low:]:
-            admit(state, event)
+            check(state, event)
             evolve(state, event)
             evolve(plain, event)
         assert answers(state) == answers(plain)
@@ -160,9 +160,9 @@ def long_state(turns: int) -> State:
     evolve(state, ev.SessionStarted())
     for number in range(turns):
         for event in turn(number):
-            admit(state, event)
+            check(state, event)
             evolve(state, event)
-        state.settle(state.version)
+        state.commit_to(state.version)
     return state
 
 
@@ -183,13 +183,13 @@ def test_old_parts_can_be_changed_and_changed_back() -> None:
     """Promise 9: an archived part is pruned, restored and pruned again across archiving."""
     state = long_state(200)
     for event in (ev.Pruned(("a3:call",)), ev.Restored(("a3:call",)), ev.Pruned(("a3:call",))):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
         assert outcome(state, event) is RefusedError
         for number in range(state.version, state.version + 200):
             for more in turn(number):
                 evolve(state, more)
-            state.settle(state.version)
+            state.commit_to(state.version)
     part = kept(state).part("a3:call")
     assert (part.kind, part.call, len(part.prunes)) == ("tool", "call3", 3)
 
@@ -203,7 +203,7 @@ def test_a_rollback_into_what_is_packed_opens_the_message_again() -> None:
     assert [type(event) for event in state.closing("x")] == [ev.ToolFailed, ev.MessageFinished]
     assert outcome(state, ev.PartStarted("a3", "new", Tool("call3", "bash"))) is AlreadyExistsError
     for event in state.closing("x"):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     assert state.open_messages() == ()
     evolve(state, ev.RolledBack(1 + 9 * 600))
@@ -227,9 +227,9 @@ def test_an_old_part_is_no_object() -> None:
     """Promise 8: an archived part is bytes in memory, stored the same way, and no object."""
     short, long = long_state(500), long_state(2_500)
     parts = 3 * 2_000
-    assert reachable(short) > 3 * 50  # the newest facts are objects, which the count includes
+    assert reachable(short) > 3 * 50  # the newest are objects: the count does see them
     assert reachable(long) - reachable(short) < parts / 4
-    assert len(long.encode()) - len(short.encode()) < 40 * parts
+    assert len(encode_state(long)) - len(encode_state(short)) < 40 * parts
 
 
 def rows(count: int) -> list[tuple[str, MessageFacts]]:
@@ -279,12 +279,14 @@ def test_readers_need_no_lock() -> None:
     missing: list[str] = []
     with eventlog.open("memory:") as store:
         session = store.create_session()
-        known = [session.user(f"{number}", id=new_id("m_")) and session.state().last_message for number in range(40)]
+        known = [
+            session.user(f"{number}", id=new_id("m_")) and session.reader.state().last_message for number in range(40)
+        ]
         done = False
 
         def read() -> None:
             while not done:
-                state = session.state()
+                state = session.reader.state()
                 missing.extend(name for name in known if state.messages.get(name) is None)
 
         threads = [Thread(target=read) for _ in range(2)]
@@ -308,9 +310,9 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
     with eventlog.open(tmp_path) as store:
         session = store.create_session(id="s")
         session.append(events)
-        session.acquire()
-        session.release()
-        (key,) = store.log.derived_keys(b"checkpoint\0" + PACKED.encode())
+        session.executor.acquire()
+        session.executor.release()
+        (key,) = store.log.derived_keys(b"checkpoint\0" + ARCHIVE.encode())
         value = store.log.get_derived(key)
         assert value is not None
         changed = {"nothing": value, "all of it": None, "its soundness": value[:-1] + bytes([value[-1] ^ 1])}
@@ -318,22 +320,22 @@ def test_what_is_packed_is_read_when_it_is_asked_for(tmp_path: Path, lost: str) 
     with eventlog.open(tmp_path) as store:
         wanted = derived_reads(store.log)
         session = store.session("s")
-        session.user(id="x")  # a message alone: ids of generated parts do not sort behind the ids above
+        session.user(id="x")  # a message alone: the ids of parts that the store gives do not sort behind those above
         assert key not in wanted
-        assert session.state().last_user() == "x"
-        facts = session.state().part("a3:call")
+        assert session.reader.state().last_user() == "x"
+        facts = session.reader.state().part("a3:call")
         assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
         assert key in wanted
         with pytest.raises(AlreadyExistsError):
             session.user("again", id="u3")
         version = session.version
         session.rollback(before="a3")
-        assert session.state().last_user() == "u3"
+        assert session.reader.state().last_user() == "u3"
         session.rollback(version)
-        assert session.state().last_user() == "x"
+        assert session.reader.state().last_user() == "x"
         whole = State()
-        fold_spans(store.log, session.ancestry(), whole, session.version)
-        assert session.state().canonical() == whole.canonical()
+        apply_spans(store.log, session.reader.ancestry(), whole, session.version)
+        assert canonical(session.reader.state()) == canonical(whole)
 
 
 @pytest.mark.promise(7)
@@ -348,7 +350,7 @@ def test_pieces_add_up_to_what_is_packed(
         for number, (_, event) in enumerate(grown):
             for one in (plain, state):
                 evolve(one, event)
-                one.settle(one.version)
+                one.commit_to(one.version)
             if number % 5 == 4:
                 save_state(log, "s", state)
             if number in looks:
@@ -360,33 +362,33 @@ def test_pieces_add_up_to_what_is_packed(
         save_state(log, "s", state)
         state, _ = restore(log, [StreamRange("s", 1, END)], state.version)
         assert answers(state) == answers(plain)
-        assert state.canonical() == plain.canonical()
+        assert canonical(state) == canonical(plain)
 
 
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("lost", [0, 1, -1])
 def test_a_lost_piece_is_read_from_the_log(tmp_path: Path, lost: int) -> None:
     """Promise 8: a lost archive piece is rebuilt from the log and stored again."""
-    prefix = b"checkpoint\0" + PACKED.encode()
+    prefix = b"checkpoint\0" + ARCHIVE.encode()
     with eventlog.open(tmp_path, checkpoint_events=300) as store:
         session = store.create_session(id="s")
         turns = 0
-        while turns < 600 or len(session.state().pieces) < 3:
+        while turns < 600 or len(session.reader.state().pieces) < 3:
             session.append([(0, event) for number in range(turns, turns + 20) for event in turn(number)])
             turns += 20
-        pieces = session.state().pieces
+        pieces = session.reader.state().pieces
         key = next(key for key in store.log.derived_keys(prefix) if key.endswith(pieces[lost][0].to_bytes(8, "big")))
         store.log.put_derived([(key, None)])
     for again in range(2):
         with eventlog.open(tmp_path, checkpoint_events=300) as store:
             session = store.session("s")
-            facts = session.state().part("a3:call")
-            assert bool(session.state().pieces) is bool(again)  # pieces of which one is lost are no longer used
+            facts = session.reader.state().part("a3:call")
+            assert bool(session.reader.state().pieces) is bool(again)  # those of which one is lost are used no more
             assert (facts.kind, facts.call, facts.message) == ("tool", "call3", "a3")
             whole = State()
-            fold_spans(store.log, session.ancestry(), whole, session.version)
-            assert session.state().canonical() == whole.canonical()
+            apply_spans(store.log, session.reader.ancestry(), whole, session.version)
+            assert canonical(session.reader.state()) == canonical(whole)
             if not again:
                 session.append([(0, event) for number in range(turns, turns + 40) for event in turn(number)])
                 session.append([(0, ev.Custom("n", "{}"))])
-                assert session.state().pieces[0][0] > pieces[-1][0]
+                assert session.reader.state().pieces[0][0] > pieces[-1][0]

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
 from eventlog.state.evolve import evolve
-from eventlog.state.rules import admit
+from eventlog.state.rules import check
 from eventlog.state.state import State
+from eventlog.state.stored import encode_state
 from eventlog.values import File, MessageError, PartKind, Reasoning, Snapshot, Text, Tokens, Tool, Usage
 from tests.support.history_strategies import histories
 
@@ -19,7 +20,7 @@ def after(*events: ev.Event) -> State:
     """The state after these events, each of which must be legal."""
     state = State()
     for event in (ev.SessionStarted(), *events):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     return state
 
@@ -166,7 +167,7 @@ def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev
     state = after(*before)
     untouched = encoded(state)
     with pytest.raises(error) as caught:
-        admit(state, event)
+        check(state, event)
     assert type(caught.value) is error
     if isinstance(caught.value, RefusedError):
         assert caught.value.expected
@@ -176,7 +177,7 @@ def test_what_does_not_follow_is_refused(before: tuple[ev.Event, ...], event: ev
 def test_anything_before_the_start_is_refused() -> None:
     """Any event before a session's start or fork is refused."""
     with pytest.raises(RefusedError):
-        admit(State(), ev.SessionRenamed("t"))
+        check(State(), ev.SessionRenamed("t"))
 
 
 ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
@@ -210,12 +211,12 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
 @pytest.mark.parametrize(("before", "event"), [case[1:] for case in ALLOWED], ids=[case[0] for case in ALLOWED])
 def test_what_follows_is_allowed(before: tuple[ev.Event, ...], event: ev.Event) -> None:
     """Legal events are accepted before and after rollbacks."""
-    admit(after(*before), event)
+    check(after(*before), event)
 
 
 def encoded(state: State) -> tuple[bytes, bytes]:
     """The state's checkpoint, without what only retraction needs."""
-    return state.encode()
+    return encode_state(state)
 
 
 @pytest.mark.promise(4)
@@ -234,10 +235,10 @@ def test_retracting_is_as_if_it_never_happened(grown: list[tuple[int, ev.Event]]
         state.retract(version)
         assert encoded(state) == snapshots[version]
     for event in history[low:]:
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     assert encoded(state) == snapshots[len(history)]
-    state.settle(low)
+    state.commit_to(low)
     state.retract(low)
     assert encoded(state) == snapshots[low]
 
@@ -248,7 +249,7 @@ def test_closing_leaves_nothing_open(grown: list[tuple[int, ev.Event]]) -> None:
     """The events that close an interrupted session are legal and leave nothing open."""
     state = after(*(event for _, event in grown[1:]))
     for event in state.closing("interrupted"):
-        admit(state, event)
+        check(state, event)
         evolve(state, event)
     assert state.open_messages() == ()
     assert state.closing("interrupted") == []

@@ -68,7 +68,7 @@ def store(log: FaultyLog, gate: Gate) -> Store:
 def text(store: Store) -> Iterator[TextStream]:
     """An open text of an open message."""
     session = store.create_session(id="s")
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text(id="p")
@@ -144,8 +144,8 @@ def test_two_late_deltas_are_told_apart(store: Store, gate: Gate, text: TextStre
 def test_an_event_that_comes_too_late_is_refused(log: FaultyLog, store: Store, gate: Gate, text: TextStream) -> None:
     """Promise 1: an event without a waiter that comes after the close is refused."""
     outcome: list[EventlogError | None] = []
-    session = text._session
-    late = gate.run(lambda: session.command([ev.Custom("n", "{}")], wait=False), outcome)
+    executor = text._executor
+    late = gate.run(lambda: executor.command([ev.Custom("n", "{}")], wait=False), outcome)
     store.close()
     gate.opened.set()
     late.join(PATIENCE)
@@ -170,7 +170,7 @@ def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyL
         with pytest.raises(KeyError):
             leave(store, name, fail)
         gc.collect()
-        assert not store._sessions
+        assert not store.registry._sessions
         end(store)
         assert any(isinstance(r.event, ev.UserMessageAdded) for r in Store(log).session(name).events())
 

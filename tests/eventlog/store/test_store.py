@@ -42,7 +42,7 @@ def test_everything_accepted_is_there_after_closing_and_reopening(engine: Engine
     """Promise 1: closing the store makes everything durable, and gives leases back."""
     store = engine.open(flush_interval=60.0)
     session = store.create_session()
-    session.acquire()
+    session.executor.acquire()
     reply = session.assistant()
     reply.begin()
     text = reply.stream_text()
@@ -58,7 +58,7 @@ def test_everything_accepted_is_there_after_closing_and_reopening(engine: Engine
         found = again.session(session.id)
         assert said(found) == {text.id: "kept"}
         with found.lease():
-            assert found.state().open_messages() == ()
+            assert found.reader.state().open_messages() == ()
 
 
 @pytest.mark.promise(1)
@@ -79,7 +79,7 @@ def stream_and_forget(engine: Engine, session: str) -> str:
     store = engine.open(flush_interval=0.1)
     engine._stores.remove(store)
     handle = store.session(session)
-    handle.acquire()
+    handle.executor.acquire()
     reply = handle.assistant()
     reply.begin()
     text = reply.stream_text()
@@ -100,7 +100,7 @@ def test_a_read_only_store_reads_and_refuses_to_write(engine: Engine) -> None:
         assert said(found) == expected
         for command in (
             lambda: found.rename("x"),
-            found.acquire,
+            found.executor.acquire,
             found.fork,
             reader.create_session,
             lambda: found.append([(1, ev.SessionRenamed("x"))]),

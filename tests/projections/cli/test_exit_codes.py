@@ -60,7 +60,7 @@ def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
     script = (
         "import eventlog, sys\n"
         f"store = eventlog.open({str(store)!r})\n"
-        "store.session('ses_a1').acquire()\n"
+        "store.session('ses_a1').executor.acquire()\n"
         "print('held', flush=True)\n"
         "sys.stdin.read()\n"
     )

@@ -116,8 +116,8 @@ def fill(directory: Path, name: str) -> None:
         session.fork(id=f"f/{name}", at=4, title=name).rename(name)
         reply = session.assistant(model=f"{name}/{name}", id=f"m3/{name}")
         with session.lease():
-            session.command([ev.SessionArchived()])
-            session.command([ev.SessionUnarchived()])
+            session.executor.command([ev.SessionArchived()])
+            session.executor.command([ev.SessionUnarchived()])
             with reply:
                 reply.abort(MessageError(name, name))
 

@@ -321,7 +321,7 @@ def test_a_held_lease_is_busy(cli: Cli, talked: Path) -> None:
     script = (
         "import eventlog, sys\n"
         f"store = eventlog.open({str(talked)!r})\n"
-        "store.session('talk').acquire()\n"
+        "store.session('talk').executor.acquire()\n"
         "print('held', flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -342,9 +342,9 @@ DYING = """
 import eventlog, os, sys
 store = eventlog.open(sys.argv[1])
 session = store.session("talk")
-session.request_compaction(auto=True)
+session.context.request_compaction(auto=True)
 session.user("more")
-session.acquire()
+session.executor.acquire()
 reply = session.assistant(model="acme/one").__enter__()
 reply.tool("read", call_id="last", input={})
 store.flush()

@@ -155,7 +155,7 @@ def test_view_at_a_version(cli: Cli, store: Path) -> None:
     """`view --at` shows what the model would have been sent at that version."""
     with eventlog.open(store, read_only=True) as opened:
         session = opened.session("ses_a1")
-        before = session.find("m2") - 1
+        before = session.reader.find("m2") - 1
         deltas = [found.version for found in session.events() if isinstance(found.event, PartDelta)]
     document = cli("view", "ses_a1", "--at", before, "--json").json
     assert (document["version"], len(document["messages"])) == (before, 1)
@@ -234,7 +234,7 @@ def test_rollback_and_redo(cli: Cli, store: Path) -> None:
     """A rollback returns the view of a version; another one takes the rollback back."""
     with eventlog.open(store, read_only=True) as opened:
         version = opened.session("ses_a1").version
-        before = opened.session("ses_a1").find("m2") - 1
+        before = opened.session("ses_a1").reader.find("m2") - 1
     was = cli("view", "ses_a1", "--at", before, "--json").json["messages"]
     full = cli("view", "ses_a1", "--json").json["messages"]
     done = cli("rollback", "ses_a1", "--to", before, "--json")
@@ -251,7 +251,7 @@ def test_rollback_and_redo(cli: Cli, store: Path) -> None:
 def test_fork(cli: Cli, store: Path) -> None:
     """A fork has its parent's view at that version, and no later event of the parent."""
     with eventlog.open(store, read_only=True) as opened:
-        before = opened.session("ses_a1").find("m2") - 1
+        before = opened.session("ses_a1").reader.find("m2") - 1
     made = cli("fork", "ses_a1", "--at", before, "--json").json
     valid("fork", made)
     assert (made["parent"], made["at"]) == ("ses_a1", before)

@@ -35,7 +35,7 @@ def test_verify_after_rollbacks_and_forks(cli: Cli, store: Path) -> None:
     with eventlog.open(store) as opened:
         session = opened.session("ses_a1")
         version = session.version
-        for target in (3, version, session.find("m2") + 4):
+        for target in (3, version, session.reader.find("m2") + 4):
             session.rollback(target)
             session.user(f"after {target}")
         fork = session.fork()

@@ -16,6 +16,7 @@ from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from eventlog.importers.opencode.importer import events_of_export
+from eventlog.store import begin_session
 from eventlog.values import (
     Attachment,
     File,
@@ -106,7 +107,7 @@ def test_a_native_session_in_opencodes_words(store: Store) -> None:
     session = talk(store, "ses_n")
     call = session.events()
     tool = next(found.event.part for found in call if isinstance(found.event, ev.ToolCompleted))
-    session.prune([tool])
+    session.context.prune([tool])
     document = opencode_export(session)
     assert document_faults(document) == []
     info = document["info"]
@@ -139,7 +140,7 @@ def test_an_import_that_went_on_natively_keeps_its_fields(store: Store) -> None:
     parts = [part for message in export["messages"] for part in message["parts"]]
     tool = next(part for part in parts if part["type"] == "tool" and part["state"]["status"] == "completed")
     text = next(part for part in parts if part["type"] == "text" and "time" in part)
-    session.prune([tool["id"]])
+    session.context.prune([tool["id"]])
     session.edit_part(text["id"], "edited")
     session.user("and now?", model="p/m")
     with session.assistant(model="p/m") as reply:
@@ -197,7 +198,7 @@ def test_rolled_back_removed_and_redacted_are_not_in_it(store: Store) -> None:
 
 def test_foreign_values_are_brought_into_opencodes_form(store: Store) -> None:
     """Errors, inputs, metadata, sources and formats get a form that OpenCode accepts."""
-    session = store.begin(ev.SessionStarted(parent="parent"), id="not opencode's")  # as an importer does
+    session = begin_session(store, ev.SessionStarted(parent="parent"), id="not opencode's")  # as an importer does
     kinds: list[PartKind] = [
         Text("hi", metadata="[1]"),
         File("text/plain", "x", None, Source("text", "x")),
@@ -233,7 +234,7 @@ def test_markdown_says_all_that_was_said(store: Store) -> None:
     """The Markdown has every text, call, output and error in order, with its marks."""
     session = talk(store, "ses_n")
     tool = next(found.event.part for found in session.events() if isinstance(found.event, ev.ToolCompleted))
-    session.prune([tool])
+    session.context.prune([tool])
     session.remove_message(session.user("taken back"))
     text = markdown_of(session)
     places = [text.index(word) for word in ("# Fixed", "please", "> I think", "so it is", '"ls"', "z" * 5000, '"rm"')]

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 import eventlog
-from eventlog.codec.decoded import Span, DecodedCommit
+from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import ImportFormatError
 from eventlog.events import LASTING
@@ -43,8 +43,8 @@ class Until:
 
     def __init__(self, session: Session) -> None:
         self.id = session.id
-        self._decoded = list(session.decoded_commits())
-        self._history = session.state().history
+        self._decoded = list(session.reader.decoded_commits())
+        self._history = session.reader.state().history
         self.version = 0
 
     def spans(self, after: int = 0, upto: int | None = None) -> Iterator[Span]:

@@ -100,7 +100,7 @@ def long_session(store: Store) -> Session:
 def test_every_step_of_a_driven_session_matches(store: Store) -> None:
     """After prunes, a compaction, a rollback and a fork every digest still matches."""
     session = long_session(store)
-    kinds = Counter(type(span.item) for span in session.spans())
+    kinds = Counter(type(span.item) for span in session.reader.spans())
     assert kinds[ev.Pruned]
     assert kinds[ev.CompactionCompleted]
     assert kinds[ev.RolledBack]
@@ -254,7 +254,7 @@ def test_a_redacted_part_makes_its_steps_redacted(store: Store) -> None:
     work(session, 1)
     secret = next(
         span.item.part
-        for span in session.spans()
+        for span in session.reader.spans()
         if isinstance(span.item, ev.PartStarted) and "xyzzy" in str(span.item.kind)
     )
     session.append([(0, ev.PartRedacted(secret))])
@@ -275,7 +275,7 @@ def test_imported_steps_are_unknown(store: Store) -> None:
 def test_a_diff_tells_what_was_pruned_compacted_and_rolled_back(store: Store) -> None:
     """The difference of two views names the change of each part, and its tokens add up."""
     session = long_session(store)
-    places = {type(span.item).__name__: span.first for span in session.spans()}
+    places = {type(span.item).__name__: span.first for span in session.reader.spans()}
     for event, kind in (("Pruned", "pruned"), ("CompactionCompleted", "compacted"), ("RolledBack", "rolled-back")):
         before, after = places[event] - 1, places[event]
         found = diff(session, before, after)

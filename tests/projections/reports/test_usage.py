@@ -14,6 +14,7 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.importers.opencode.importer import events_of_export
+from eventlog.store import begin_session
 from eventlog.values import Tokens, Usage
 from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total
@@ -98,7 +99,7 @@ def test_rollbacks_give_nothing_back(store: Store) -> None:
 
 def test_a_parent_that_is_gone_ends_the_tree(store: Store) -> None:
     """A sub-session whose parent is missing is the root of its own tree."""
-    session = store.begin(ev.SessionStarted(parent="elsewhere"), id="child")  # as an importer does
+    session = begin_session(store, ev.SessionStarted(parent="elsewhere"), id="child")  # as an importer does
     spend(session, "1")
     assert costs(session) == (Decimal(1), Decimal(0), Decimal(1))
 

@@ -41,9 +41,9 @@ def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, da
     with eventlog.open("memory:") as store, pytest.MonkeyPatch.context() as patched:
         patched.setattr(pages, "WINDOW", window)
         session = filled(store, steps)
-        redacted = {span.item.part for span in session.spans() if isinstance(span.item, ev.PartRedacted)}
+        redacted = {span.item.part for span in session.reader.spans() if isinstance(span.item, ev.PartRedacted)}
         for at in {session.version, data.draw(st.integers(1, session.version))}:
-            state, _ = replay(PROJECTION, session, at)
+            state, _ = replay(PROJECTION, session.reader, at)
             for part in redacted & state.where.keys():
                 state.where[part][1].redacted = True
             expected = [transcript_message(message, store.text) for message in state.messages.values()]
@@ -92,7 +92,7 @@ def test_a_large_text_that_grows_stays_one_text() -> None:
             begin: list[ev.Event] = [ev.AssistantMessageStarted("m"), ev.PartStarted("m", "p", Text(large))]
             session.append([(1, event) for event in (*begin, *deltas)], bodies=bodies)
             session.append([(2, ev.PartEnded("p")), (2, ev.MessageFinished("m", "stop"))])
-        state, _ = replay(PROJECTION, session)
+        state, _ = replay(PROJECTION, session.reader)
         part = state.messages["m"].parts[0]
         assert isinstance(part, TextPart)
         assert part.pieces == [large, "and more"]
@@ -105,11 +105,11 @@ def test_what_two_compactions_cover_stays_covered_without_the_first() -> None:
         session = store.create_session()
         asked = session.user("covered by both")
         parts = [_compacted(session), _compacted(session)]
-        session.remove_message(session.state().parts[parts[0]].message)
+        session.remove_message(session.reader.state().parts[parts[0]].message)
         told = Transcript(session).oldest_first()
         assert {message.id: message.covered for message in told}[asked] == parts[1]
         assert told[::-1] == [*Transcript(session).newest_first()]
-        assert session.undo_compaction() == parts[1]
+        assert session.context.undo_compaction() == parts[1]
         assert not any(message.covered for message in Transcript(session).oldest_first())
 
 
@@ -122,11 +122,11 @@ def test_an_undone_compaction_leaves_the_marks_of_older_ones_as_they_were() -> N
         _compacted(session, tail=queued)
         said = session.user("after it")
         with session.lease():
-            session.promote(queued)
+            session.context.promote(queued)
         before = {message.id: message.covered for message in Transcript(session).oldest_first()}
         assert before[said] is None
         _compacted(session)
-        session.undo_compaction()
+        session.context.undo_compaction()
         told = Transcript(session).oldest_first()
         assert before.items() <= {message.id: message.covered for message in told}.items()
         assert told[::-1] == [*Transcript(session).newest_first()]
@@ -143,7 +143,7 @@ def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str
             reply.add_text("while it waits")
             reply.finish()
         with session.lease():
-            session.promote(queued)
+            session.context.promote(queued)
         part = _compacted(session, tail=queued) if bound == "tail" else _compacted(session, through=queued)
         told = Transcript(session).oldest_first()
         covered = {message.id: message.covered for message in told}
@@ -154,12 +154,12 @@ def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str
 
 def _compacted(session: eventlog.Session, *, tail: str | None = None, through: str | None = None) -> str:
     with session.lease():
-        part = session.request_compaction()
-        session.start_compaction(part, tail=tail, through=through)
+        part = session.context.request_compaction()
+        session.context.start_compaction(part, tail=tail, through=through)
         with session.assistant(summary=True) as reply:
             reply.add_text("what was done")
             reply.finish()
-        session.complete_compaction(part, reply.id)
+        session.context.complete_compaction(part, reply.id)
         return part
 
 
@@ -179,14 +179,14 @@ def test_a_page_does_not_read_the_history_before_it() -> None:
     with eventlog.open("memory:") as store:
         session = _messages(store, 4_000)
         read: list[int] = []
-        spans = session.spans
+        spans = session.reader.spans
 
         def watched(after: int = 0, upto: int | None = None) -> Iterator[Span]:
             for span in spans(after, upto):
                 read.append(span.first)
                 yield span
 
-        session.spans = watched  # type: ignore[method-assign]  # to see what is read
+        session.reader.spans = watched  # type: ignore[method-assign]  # to see what is read
         page = Transcript(session).page(10)
         assert [message.parts[0].text for message in page][:2] == ["text 3999", "text 3998"]
         assert len(read) <= pages.WINDOW
@@ -202,7 +202,9 @@ def test_marks() -> None:
             call = reply.tool("bash", call_id="c", input={"x": 1})
             call.succeed("long output")
             reply.finish("stop")
-        parts = {facts.kind + str(number): part for number, (part, facts) in enumerate(session.state().parts.items())}
+        parts = {
+            facts.kind + str(number): part for number, (part, facts) in enumerate(session.reader.state().parts.items())
+        }
         tool = next(part for kind, part in parts.items() if kind.startswith("tool"))
         secret = list(parts.values())[1]
         session.append([(5, ev.Pruned((tool,))), (6, ev.PartRedacted(secret))])

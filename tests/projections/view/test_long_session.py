@@ -13,7 +13,7 @@ from eventlog.codec.decoded import Recorded
 from eventlog.importers import import_file
 from eventlog.importers.event_jsonl.format import bodies_of
 from eventlog.session.session import Session
-from eventlog.store import Store
+from eventlog.store import Store, begin_session
 from projections.view.model_view import LiveView, ModelView
 from tests.faults.tally import SLOW
 from tests.support.shared import shared_path
@@ -41,7 +41,7 @@ def said_again(source: Session, store: Store, stops: set[int]) -> tuple[Session,
     for found in source.events():
         if session is None or live is None:
             assert isinstance(found.event, ev.SessionStarted)
-            session = store.begin(found.event, id=found.session, time=found.time)
+            session = begin_session(store, found.event, id=found.session, time=found.time)
             live = LiveView(session)
         else:
             waiting.append(found)

@@ -873,13 +873,13 @@ def test_checkpoint_of_a_session_is_used() -> None:
         saved = session.version
         session.user("after")
         read: list[int] = []
-        decoded_commits = session.decoded_commits
+        decoded_commits = session.reader.decoded_commits
 
         def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
             read.append(after)
             return decoded_commits(after, upto)
 
-        session.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
+        session.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
         assert len(ModelView.of(session)) == 31
         assert read == [saved]
 
@@ -931,13 +931,13 @@ def test_a_fork_opens_at_its_parents_checkpoint() -> None:
         LiveView(session).save()  # too new for the fork
         fork.user("in the fork")
         read: list[int] = []
-        decoded_commits = fork.decoded_commits
+        decoded_commits = fork.reader.decoded_commits
 
         def watched(after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
             read.append(after)
             return decoded_commits(after, upto)
 
-        fork.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
+        fork.reader.decoded_commits = watched  # type: ignore[method-assign]  # to see what is read
         view = ModelView.of(fork)
         assert read == [saved]
         assert len(view) == 32
@@ -951,7 +951,7 @@ def test_redaction_counts_at_every_version() -> None:
         session = store.create_session()
         session.user("the password is hunter2")
         version = session.version
-        part = next(iter(session.state().parts))
+        part = next(iter(session.reader.state().parts))
         session.append([(1, ev.PartRedacted(part))])
         for at in (None, version):
             assert texts(chat_messages(ModelView.of(session, at).messages)) == ["[Redacted]"]

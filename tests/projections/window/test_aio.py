@@ -86,7 +86,7 @@ def test_a_loop_of_coroutines_runs_to_its_end(store: Store) -> None:
 
     assert asyncio.run(loop()) == Stop("finished")
     assert [step.verdict for step in audit(session) if step.purpose == "turn"] == ["match"] * 8
-    (failure,) = [span.item for span in session.spans() if isinstance(span.item, ev.ToolFailed)]
+    (failure,) = [span.item for span in session.reader.spans() if isinstance(span.item, ev.ToolFailed)]
     assert failure.error == "FileNotFoundError: f3"
     assert not session.holds_lease
 
@@ -119,11 +119,11 @@ def test_a_cancelled_compaction_is_recorded_as_aborted(store: Store) -> None:
                 await running
 
     asyncio.run(loop())
-    kinds = [span.item for span in session.spans()]
+    kinds = [span.item for span in session.reader.spans()]
     (failed,) = [item for item in kinds if isinstance(item, ev.CompactionFailed)]
     assert failed.reason == "aborted"
     assert not any(isinstance(item, ev.CompactionCompleted) for item in kinds)
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
 
 
 def test_subtasks_are_coroutines(store: Store) -> None:
@@ -162,14 +162,14 @@ def test_subtasks_are_coroutines(store: Store) -> None:
                 await running
 
     asyncio.run(loop())
-    items = [span.item for span in session.spans()]
+    items = [span.item for span in session.reader.spans()]
     assert [item.output for item in items if isinstance(item, ev.ToolCompleted)] == ["forty-two"]
     failures = [item for item in items if isinstance(item, ev.ToolFailed)]
     assert [(item.error, item.interrupted) for item in failures] == [
         ("RuntimeError: dropped", False),
         (INTERRUPTED, True),
     ]
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
     assert not session.holds_lease
 
 
@@ -225,7 +225,7 @@ def test_an_interrupt_ends_and_closes_the_stream(store: Store, kind: type[Closin
 
     assert asyncio.run(loop()) == "aborted"
     assert chunks.closed == 1
-    assert session.state().open_messages() == ()
+    assert session.reader.state().open_messages() == ()
 
 
 def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
@@ -259,7 +259,7 @@ def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
             await window.finish()
 
     asyncio.run(loop())
-    items = [span.item for span in session.spans()]
+    items = [span.item for span in session.reader.spans()]
     asked = {
         item.part: item.kind.call for item in items if isinstance(item, ev.PartStarted) and isinstance(item.kind, Tool)
     }

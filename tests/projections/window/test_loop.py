@@ -380,7 +380,7 @@ def test_a_compaction_is_performed_whole_also_without_the_lease(engine: Engine) 
         result = window.perform(step)
     assert result is not None
     assert result.reason == ""
-    assert session.state().compaction_in_force() is not None
+    assert session.reader.state().compaction_in_force() is not None
     assert not session.holds_lease
 
 
@@ -398,14 +398,14 @@ def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine
         raise GeneratorExit
 
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=dying, environment={})
-    session.acquire()
+    session.executor.acquire()
     window.record()
     step = window.next_step()
     assert isinstance(step, RequestCompaction)
     window.perform(step)
     compact = window.next_step()
     assert isinstance(compact, Compact)
-    session.start_compaction(compact.part, through=session.state().last_user())
+    session.context.start_compaction(compact.part, through=session.reader.state().last_user())
     half = session.assistant(MODEL, reply_to=compact.message, summary=True)
     half.begin()
     half.stream_text().append("HALF A SUMMARY")
@@ -421,7 +421,7 @@ def test_a_compaction_that_a_crash_broke_off_is_carried_out_again(engine: Engine
 def crash(session: Session) -> None:
     """Flush what was accepted, and make the handle's store a dead owner's."""
     session.flush()
-    LIVE.discard(session.store.owner.store)
+    LIVE.discard(session.store.host.owner.store)
 
 
 def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Session) -> None:
@@ -496,7 +496,7 @@ def test_auto_off_is_obeyed_everywhere(session: Session, switch: str) -> None:
     session.user("once more")
     loop.model = lambda _request: Reply(refused=True)
     assert stopped(loop.run()) == "failed"
-    session.request_compaction(auto=True)
+    session.context.request_compaction(auto=True)
     session.user("and again")
     loop.model = lambda _request: Reply("ok")
     assert loop.run() == Stop("finished")
@@ -771,7 +771,7 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
     store = engine.open()
     session = store.create_session(id="s")
     session.user([Text("do"), Subtask("count", "to count")])
-    session.acquire()
+    session.executor.acquire()
     window = ContextWindow(session, model=MODEL, environment={})
     step = window.next_step()
     assert isinstance(step, RunSubtask)
@@ -921,7 +921,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
     assert Loop(aborted, lambda _request: Reply("never")).run() == Stop("aborted", MessageError("aborted"))
     crashed = store.create_session(id="crashed")
     crashed.user("go")
-    crashed.acquire()
+    crashed.executor.acquire()
     window = ContextWindow(crashed, model=MODEL, environment={})
     step = window.next_step()
     assert isinstance(step, CallModel)

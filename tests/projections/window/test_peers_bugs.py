@@ -144,7 +144,7 @@ def test_langgraph_8384_clearing_checkpoints_severs_nothing(engine: Engine) -> N
                 call = reply.tool("look", call_id="c", input="{}")
                 call.succeed("word " * 50)
                 reply.finish("tool-calls")
-            session.prune([call.id])
+            session.context.prune([call.id])
             window(session).compact()
             views[session.version] = ModelView.of(session).digest
         keys = [key for key, _ in store.log.scan_derived(b"checkpoint")]
@@ -176,7 +176,7 @@ def test_primer_148_what_happens_during_a_compaction_is_kept(session: Session) -
     talk(session, 8)
     session.user("look")
     reply = session.assistant(MODEL)
-    session.acquire()
+    session.executor.acquire()
     reply.begin()
     call = reply.tool("look", call_id="c", input="{}")
 
@@ -189,7 +189,7 @@ def test_primer_148_what_happens_during_a_compaction_is_kept(session: Session) -
 
     assert window(session, summarizer).compact().completed
     reply.finish("tool-calls")
-    session.release()
+    session.executor.release()
     said = told(ModelView.of(session).messages)
     assert "said meanwhile" in said
     assert "late result" in said
@@ -203,14 +203,14 @@ def test_hermes_104099_a_crash_in_mid_compaction_is_a_failure(engine: Engine) ->
     session = engine.open().create_session(id="s")
     talk(session, 8)
     before = ModelView.of(session).digest
-    session.acquire()
-    part = session.request_compaction(auto=True)
-    session.start_compaction(part)
-    half = session.assistant(MODEL, reply_to=session.state().last_user(), summary=True)
+    session.executor.acquire()
+    part = session.context.request_compaction(auto=True)
+    session.context.start_compaction(part)
+    half = session.assistant(MODEL, reply_to=session.reader.state().last_user(), summary=True)
     half.begin()
     half.stream_text().append("## Goal")
     session.flush()
-    LIVE.discard(session.store.owner.store)
+    LIVE.discard(session.store.host.owner.store)
     taken = engine.open().session("s")
     assert ModelView.of(taken).digest == before
     with taken.lease():
@@ -413,8 +413,8 @@ def test_pruned_results_are_cleared_and_not_gone(session: Session) -> None:
         call.succeed("precious")
         reply.finish()
     version = session.version
-    session.prune([call.id])
+    session.context.prune([call.id])
     assert [found.output for found in results(ModelView.of(session).messages)] == [CLEARED]
     assert [found.output for found in results(ModelView.of(session, version).messages)] == ["precious"]
-    session.unprune([call.id])
+    session.context.unprune([call.id])
     assert [found.output for found in results(ModelView.of(session).messages)] == ["precious"]

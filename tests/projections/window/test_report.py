@@ -85,8 +85,8 @@ def test_the_report_tells_what_was(full: eventlog.Store) -> None:
     """Prunes, compactions and failures are listed with numbers and reasons, tools with calls."""
     with full:
         session = full.session("talk")
-        failed = session.request_compaction()
-        session.fail_compaction(failed, "empty")
+        failed = session.context.request_compaction()
+        session.context.fail_compaction(failed, "empty")
         report = window_report(opened(full))
         pruned = next(event.event for event in session.events() if isinstance(event.event, eventlog.events.Pruned))
     prune, compaction = report.changes
@@ -125,7 +125,7 @@ def test_what_is_foretold_comes_true(tmp_path: Path) -> None:
         )
         found = preview_compaction(window)
         assert found is not None
-        before = set(store.session("talk").state().messages)
+        before = set(store.session("talk").reader.state().messages)
         result = window.compact()
         assert result.covered == found.messages
         left = {message.source for message in window.view().messages}
@@ -158,7 +158,7 @@ def test_a_pending_compaction_is_named(tmp_path: Path) -> None:
     talk(tmp_path / "store")
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("talk")
-        part = session.request_compaction(auto=True)
+        part = session.context.request_compaction(auto=True)
         session.user("later", id="later")
         report = window_report(opened(store))
     assert report.next_step.step == "compact"
@@ -221,5 +221,5 @@ def test_a_limit_of_messages_is_foretold_as_well() -> None:
         assert foretold is not None
         assert foretold.tail_messages == 2
         assert window.compact().completed
-        (started,) = [span.item for span in session.spans() if isinstance(span.item, CompactionStarted)]
+        (started,) = [span.item for span in session.reader.spans() if isinstance(span.item, CompactionStarted)]
         assert (started.through, started.tail, started.kept) == (foretold.through, foretold.tail, foretold.kept)

@@ -217,12 +217,12 @@ class Windows(RuleBasedStateMachine):
     def _take(self, name: str) -> None:
         """Make this session the current one."""
         self.session: Session = self.store.session(name)
-        self.session.acquire()
+        self.session.executor.acquire()
         self.reply: Reply | None = None
         self.calls: list[ToolCall] = []
         self.summary: Reply | None = None
         self.live = LiveView(self.session)
-        self.agenda = Follower(LoopStateProjection(), self.session, Checkpoints(self.store.log))
+        self.agenda = Follower(LoopStateProjection(), self.session.reader, Checkpoints(self.store.log))
         self.kept = [self._made(number) for number in range(len(KEPT))]
 
     def _made(self, number: int) -> ContextWindow:
@@ -273,9 +273,9 @@ class Windows(RuleBasedStateMachine):
         waiting = [message.id for message in self.state.messages.values() if message.waiting and not message.removed]
         if waiting:
             message = waiting[pick % len(waiting)]
-            self.session.promote(message)
+            self.session.context.promote(message)
             with pytest.raises(RefusedError):
-                self.session.promote(message)
+                self.session.context.promote(message)
 
     @rule(calls=st.integers(0, 2))
     def turn(self, calls: int) -> None:
@@ -332,7 +332,9 @@ class Windows(RuleBasedStateMachine):
 
         A compaction's own message takes the compaction with it.
         """
-        shown = [name for name in Expected(self.session).visible() if name not in self.session.state().open_messages()]
+        shown = [
+            name for name in Expected(self.session).visible() if name not in self.session.reader.state().open_messages()
+        ]
         running = self._compaction("requested", "started")
         if shown and running is None and pick % 3 == 0:
             self.session.remove_message(shown[pick % len(shown)])
@@ -378,11 +380,11 @@ class Windows(RuleBasedStateMachine):
         if parts:
             chosen = parts[pick % len(parts) :][:2]
             before = self._digest()
-            self.session.prune(chosen, policy="test", freed=1)
+            self.session.context.prune(chosen, policy="test", freed=1)
             with pytest.raises(RefusedError):
-                self.session.prune(chosen)
+                self.session.context.prune(chosen)
             if back:
-                self.session.unprune(chosen)
+                self.session.context.unprune(chosen)
                 assert self._digest() == before
 
     @rule(pick=PICKS, words=st.integers(0, 40))
@@ -411,7 +413,7 @@ class Windows(RuleBasedStateMachine):
             broken.abort()
         parts = [part.id for part in self._calls() if part.interrupted]
         if parts:
-            self.session.command([ev.ToolCompleted(parts[pick % len(parts)], "late" + " word" * (pick % 40))])
+            self.session.executor.command([ev.ToolCompleted(parts[pick % len(parts)], "late" + " word" * (pick % 40))])
 
     @rule(pick=PICKS, of_parent=st.booleans())
     def redact(self, pick: int, of_parent: bool) -> None:
@@ -439,13 +441,13 @@ class Windows(RuleBasedStateMachine):
     def request(self) -> None:
         """Request a compaction."""
         if self._compaction("requested", "started") is None:
-            self.session.request_compaction(auto=True)
+            self.session.context.request_compaction(auto=True)
 
     @rule(pick=PICKS)
     def start(self, pick: int) -> None:
         """A started compaction's range is fixed, also after a crash; the newest question is kept."""
         found = self._compaction("requested", "failed")
-        if found is None or self.session.state().running_compaction() is not None:
+        if found is None or self.session.reader.state().running_compaction() is not None:
             return
         part, marker = found
         expected = Expected(self.session)
@@ -457,7 +459,7 @@ class Windows(RuleBasedStateMachine):
             for name in expected.visible()
             if name not in own and expected.messages[name].place < expected.messages[marker].place
         ]
-        opened = self.session.state().open_messages()
+        opened = self.session.reader.state().open_messages()
         closed = next((index for index, name in enumerate(shown) if name in opened), len(shown))
         if closed:
             cut = pick % closed
@@ -465,7 +467,9 @@ class Windows(RuleBasedStateMachine):
             kept = [newest] if newest in shown[: cut + 1] else []
             tail = shown[cut + 1] if cut + 1 < len(shown) and pick % 2 else None
             with suppress(RefusedError):  # an older message that is open and says nothing
-                self.session.start_compaction(part, through=shown[cut], tail=tail, kept=[name for name in kept if name])
+                self.session.context.start_compaction(
+                    part, through=shown[cut], tail=tail, kept=[name for name in kept if name]
+                )
 
     @rule(ends=st.booleans())
     def summarise(self, ends: bool) -> None:
@@ -490,7 +494,7 @@ class Windows(RuleBasedStateMachine):
             ev.UserMessageAdded(message, synthetic=True, cause=found[0]),
             ev.PartStarted(message, part, Text(f"<{message}>", synthetic=True)),
         ]
-        self.session.complete_compaction(found[0], self.summary.id, then=then if goes_on else ())
+        self.session.context.complete_compaction(found[0], self.summary.id, then=then if goes_on else ())
         self.summary = None
 
     @rule()
@@ -503,17 +507,17 @@ class Windows(RuleBasedStateMachine):
         if self.summary is not None:
             self.summary.abort()
             self.summary = None
-        self.session.fail_compaction(found[0], "aborted")
+        self.session.context.fail_compaction(found[0], "aborted")
         assert self._digest() == before
 
     @rule()
     def undo(self) -> None:
         """Undo the latest effective compaction; the view keeps no part of it."""
         in_force = Expected(self.session).in_force
-        if in_force and in_force[-1][1] in self.session.state().open_messages():
+        if in_force and in_force[-1][1] in self.session.reader.state().open_messages():
             return
         try:
-            undone = self.session.undo_compaction()
+            undone = self.session.context.undo_compaction()
         except NotFoundError:
             assert not in_force
             return
@@ -526,7 +530,7 @@ class Windows(RuleBasedStateMachine):
         """Let the window compact by itself; undone at once it leaves the bytes of before."""
         if (
             self._compaction("requested", "started") is not None
-            or self.session.state().running_compaction() is not None
+            or self.session.reader.state().running_compaction() is not None
         ):
             return
         before = self._digest()
@@ -546,7 +550,7 @@ class Windows(RuleBasedStateMachine):
 
         And forth again, to the same bytes.
         """
-        if self.session.state().open_messages():
+        if self.session.reader.state().open_messages():
             with pytest.raises(RefusedError):
                 self.session.rollback(1)
             return
@@ -571,7 +575,7 @@ class Windows(RuleBasedStateMachine):
     @rule()
     def redo(self) -> None:
         """A redo brings back the state before the newest rollback that was not redone."""
-        if self.session.state().open_messages():
+        if self.session.reader.state().open_messages():
             return
         waiting = self._waiting()
         if not waiting:
@@ -591,7 +595,7 @@ class Windows(RuleBasedStateMachine):
 
     def _hidden(self) -> list[int]:
         """The versions that no longer count."""
-        held = {version for first, last in self.session.effective_ranges() for version in range(first, last + 1)}
+        held = {version for first, last in self.session.reader.effective_ranges() for version in range(first, last + 1)}
         return [version for version in range(1, self.session.version) if version not in held]
 
     def _waiting(self) -> list[int]:
@@ -626,7 +630,7 @@ class Windows(RuleBasedStateMachine):
         self.digests[fork.id] = {at: digest for at, digest in known.items() if at <= version}
         assert ModelView.of(fork, version).digest == known.get(version, ModelView.of(fork, version).digest)
         if not stays:
-            self.session.release()
+            self.session.executor.release()
             self._take(fork.id)
 
     # -- places and checkpoints ----------------------------------------------------------------
@@ -644,7 +648,7 @@ class Windows(RuleBasedStateMachine):
         """Let the owner die: the next one takes the lease and settles, the view is equal."""
         name, before = self.session.id, self._digest()
         self.session.flush()
-        LIVE.discard(self.store.owner.store)
+        LIVE.discard(self.store.host.owner.store)
         self._open()
         self._take(name)
         assert self._digest() == before
@@ -684,11 +688,11 @@ class Windows(RuleBasedStateMachine):
         """Live, from checkpoints, and from the first event: equal bytes of state, equal views."""
         live = self.live.advance()
         self.agenda.advance()
-        fresh = replay(ModelViewProjection(), self.session)
+        fresh = replay(ModelViewProjection(), self.session.reader)
         assert live.version == fresh.version == self.session.version
         assert self.live.state.encode() == fresh.state.encode()
         projection = LoopStateProjection()
-        assert projection.encode(self.agenda.state) == projection.encode(replay(projection, self.session).state)
+        assert projection.encode(self.agenda.state) == projection.encode(replay(projection, self.session.reader).state)
         view = ModelView.of(self.session)
         known = self.digests[self.session.id].setdefault(view.version, view.digest)
         assert view.digest == live.digest == known

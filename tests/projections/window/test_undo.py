@@ -44,7 +44,7 @@ def test_prunes_compactions_and_rollbacks_are_undone_newest_first() -> None:
             reply.finish("stop")
         talk(session, 1, words=5)
         digests = [ModelView.of(session).digest]
-        session.prune([result.id])
+        session.context.prune([result.id])
         digests.append(ModelView.of(session).digest)
         assert ContextWindow(session, SMALL, summarizer=summarized, environment={}).compact().completed
         digests.append(ModelView.of(session).digest)

@@ -167,7 +167,7 @@ def look(directory: Path) -> None:
         with session.lease():
             pass
         assert ModelView.of(session).digest == before, "settling changed the view"
-        state = session.state()
+        state = session.reader.state()
         assert not state.open_messages(), "a message is open after it was settled"
         assert state.running_compaction() is None, "a compaction is open after it was settled"
         settled = [recorded.event for recorded in session.events(version)]

@@ -36,7 +36,7 @@ from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
 from eventlog.log.embedded.segments.environment import is_whole
 from eventlog.state.state import State
-from eventlog.state.stored import ArchivedFacts, below_of
+from eventlog.state.stored import ArchivedFacts, decode_archive, decode_state, encode_state
 from eventlog.values import Body, Origin
 from projections.cli.app import run
 from projections.cli.exits import Exit
@@ -68,9 +68,9 @@ def stored(data: bytes) -> None:
     with suppress(DamagedError):
         to_file(Body(bytes(32), 100, 100), data, io.BytesIO())
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        State.decode(data, _unasked)
+        decode_state(data, _unasked)
     with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-        below_of(data, blake2b(data, digest_size=16).digest())
+        decode_archive(data, blake2b(data, digest_size=16).digest())
 
 
 def frame(data: bytes) -> None:
@@ -202,7 +202,7 @@ def corpus(target: str, data: Path) -> list[bytes]:
         if target == "kept":
             fork = session.fork(id="f")
             chunk = b"".join(encode_chunk("s", list(store.log.read("s"))))
-            first = next(iter(fork.spans(after=session.version))).item
+            first = next(iter(fork.reader.spans(after=session.version))).item
             assert isinstance(first, SessionForked)
             meta = struct.pack("=8xHH4xII8x8xI44x48xQQ", 0, 8, 0xBEEFC0DE, 1, 4096, 3, 2)
             row = msgspec.msgpack.encode((1, [("s", 3, 2, bytes(32))]))
@@ -212,4 +212,10 @@ def corpus(target: str, data: Path) -> list[bytes]:
         made = bytearray()
         frames.encode_records([record], made)
         frames.finish_frame(made, bytes(8), 0, 1, frames.FILE_HEADER_BYTES)
-        return [*payloads, *bodies, *session.state().encode(), bytes(made), frames.pack_file_header(1, bytes(8), 0)]
+        return [
+            *payloads,
+            *bodies,
+            *encode_state(session.reader.state()),
+            bytes(made),
+            frames.pack_file_header(1, bytes(8), 0),
+        ]

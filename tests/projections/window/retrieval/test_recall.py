@@ -15,6 +15,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.errors import CallError, NotFoundError
+from eventlog.session.reader import SessionReader
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
 from projections.view.neutral import Result
@@ -53,12 +54,12 @@ def shown(session: eventlog.Session) -> list[str]:
 def compacted(session: eventlog.Session) -> None:
     """A compaction that covers everything before it."""
     with session.lease():
-        part = session.request_compaction()
-        session.start_compaction(part)
+        part = session.context.request_compaction()
+        session.context.start_compaction(part)
         with session.assistant("p/m", summary=True) as reply:
             reply.add_text("## Goal")
             reply.finish()
-        session.complete_compaction(part, reply.id)
+        session.context.complete_compaction(part, reply.id)
 
 
 # -- excerpts ----------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ def test_a_truncated_output_is_read_again_by_its_marker(store: eventlog.Store) -
     head, _, tail = preview.partition(next(line for line in preview.splitlines(keepends=True) if "left out" in line))
     for state in ("shown", "pruned", "covered"):
         if state == "pruned":
-            session.prune(["prt_log"])
+            session.context.prune(["prt_log"])
         elif state == "covered":
             compacted(session)
         found = recall(session, "prt_log", bytes=(start, end))
@@ -234,7 +235,7 @@ def test_what_is_gone_is_not_recalled(store: eventlog.Store) -> None:
     version = session.version
     third = worked(session, "later")
     session.edit_part(second, "as it should be")
-    session.run([ev.PartRedacted(first)])
+    session.executor.run([ev.PartRedacted(first)])
     assert recall(session, first).text == "[Redacted]"
     assert recall(session, first, field="input").text == "[Redacted]"
     assert recall(session, first, search="password").matches == ()
@@ -278,14 +279,14 @@ def test_a_recall_reads_its_own_versions_only(store: eventlog.Store, monkeypatch
     session.edit_part(early, "edited")
     session.edit_part(text, "edited, too")
     read: list[Span] = []
-    original = eventlog.Session.spans
+    original = SessionReader.spans
 
-    def counted(self: eventlog.Session, after: int = 0, upto: int | None = None) -> Iterator[Span]:
+    def counted(self: SessionReader, after: int = 0, upto: int | None = None) -> Iterator[Span]:
         for span in original(self, after, upto):
             read.append(span)
             yield span
 
-    monkeypatch.setattr(eventlog.Session, "spans", counted)
+    monkeypatch.setattr(SessionReader, "spans", counted)
     assert recall(session, early).text == "edited"
     assert recall(session, text).text == "edited, too"
     assert 0 < len(read) < 20

@@ -46,7 +46,7 @@ def session() -> Iterator[eventlog.Session]:
 
 def state_of(session: eventlog.Session) -> Conversation:
     """The state of the view."""
-    return replay(PROJECTION, session).state
+    return replay(PROJECTION, session.reader).state
 
 
 def test_the_sizes_of_all_messages_are_the_view(session: eventlog.Session) -> None:

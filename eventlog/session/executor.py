@@ -1,0 +1,221 @@
+"""Runs the commands of one session: takes the lease if needed, decides, appends, waits.
+
+Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import repeat
+from threading import local
+from typing import TYPE_CHECKING, Protocol
+
+from eventlog import events as ev
+from eventlog.append.pipeline import Pipeline
+from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
+from eventlog.log.contract import Committed
+from eventlog.session.inputs import require_sound_json
+from eventlog.session.lease import A_LEASE, Lease, LeaseKeeper
+from eventlog.session.owner import is_live, owner_of
+from eventlog.session.reader import SessionReader
+from eventlog.state.state import State
+from eventlog.validation import each, require_or_none, require_version
+
+if TYPE_CHECKING:
+    from eventlog.append.writer import SessionWriter
+    from eventlog.session.host import Host
+
+__all__ = ["Executor"]
+
+
+class HostingStore(Protocol):
+    """A store, as far as an executor holds it."""
+
+    host: Host
+
+
+class Executor:
+    """Runs the commands of one session; the session's handle, replies and streams share it.
+
+    While one of them is in use, neither the executor nor its store is collected.
+    """
+
+    def __init__(self, store: HostingStore, session: str, writer: SessionWriter) -> None:
+        host = store.host
+        self.id = session
+        self.host = host
+        self._store = store
+        self.writer = writer
+        self.reader = SessionReader(host, session, writer)
+        self.leases = LeaseKeeper(host, session, writer)
+        self._local = local()
+
+    def append(
+        self,
+        items: Sequence[tuple[int, ev.Event]],
+        *,
+        bodies: Mapping[bytes, bytes] | None = None,
+        expected_version: int | None = None,
+        request_id: str | None = None,
+    ) -> Committed:
+        """Append events as they are, each with its time; see `Session.append`."""
+        items = each(items, "events are a list of (milliseconds, event)")
+        require_or_none(Mapping, bodies, "bodies are a mapping of digests to bytes")
+        require_or_none(str, request_id, "a request id is a str")
+        if expected_version is not None:
+            require_version(expected_version)
+        self.host.require_open(writing=True)
+        lease = self.leases.held
+        epoch = 0 if lease is None else lease.epoch
+        if lease is None and (request_id is None or self.host.log.request(self.id, request_id) is None):
+            self._require_no_owner()
+            if expected_version is None:  # it goes in only if nothing comes between the decision and the commit
+                self.writer.flush()
+                expected_version = self.reader.state().version
+        return self.writer.commit(items, bodies, epoch=epoch, expected=expected_version, request=request_id)
+
+    def pipeline(self) -> Pipeline:
+        """Collect the commands of this thread inside a `with`, and commit them at its end.
+
+        A pipeline inside another is the outer one.  See `Session.pipeline`.
+        """
+        outer: Pipeline | None = getattr(self._local, "pipeline", None)
+        return Pipeline(self.writer, self._local, waits=True) if outer is None or not outer.is_open else outer
+
+    def collecting(self) -> Pipeline:
+        """Collect commands as `pipeline` does, and leave the wait to the caller: for asyncio.
+
+        The caller may be inside another pipeline.
+        """
+        return Pipeline(self.writer, self._local, waits=False)
+
+    def command(
+        self,
+        events: Sequence[ev.Event],
+        bodies: Mapping[bytes, bytes] | None = None,
+        *,
+        wait: bool = True,
+        request_id: str | None = None,
+        lease: Lease | None = None,
+        last: bool = False,
+    ) -> None:
+        """Append events under a lease, or without one if they need none.
+
+        `lease` is the running task's by default; with `last` this append gives it back. Without
+        `wait`, and inside a pipeline, the command returns when its events are accepted.
+        """
+        host, writer = self.host, self.writer
+        if not host.writable:
+            host.require_open(writing=True)
+        require_sound_json(events)
+        items = list(zip(repeat(host.clock()), events))
+        epoch = 0
+        if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
+            if not lease.live or (lease.claim is not None and lease.claim.refused):
+                lease.require_live()
+            epoch = lease.epoch
+        if request_id is not None:
+            writer.commit(items, bodies, epoch=epoch, request=request_id)
+            return
+        pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
+        if pipeline is not None and not pipeline.is_open:
+            pipeline = None
+        give = self.leases.last_write(lease) if last and lease is not None else None
+        if not wait and pipeline is None and writer.is_crowded:
+            writer.flush()
+        try:
+            command = writer.accept(
+                items, bodies, epoch=epoch, owned=wait or pipeline is not None, unit=pipeline, lease_write=give
+            )
+        except EventlogError as error:
+            if give is not None:
+                give.refused = True
+            if isinstance(error, RefusedError) and self.leases.outlived is not None and lease is None:
+                self.leases.outlived.require_live()
+            raise
+        if pipeline is not None:
+            pipeline.commands.append(command)
+        elif wait:
+            writer.wait(command)
+        elif not writer.buffer.awake:
+            writer.wake()
+
+    def commit(
+        self, events: Sequence[ev.Event], then: Callable[[State], Sequence[ev.Event]] | None = None
+    ) -> Committed:
+        """Commit events in an append of their own; durable when it returns.
+
+        `then` gets the state after them, and returns more events for the same append.
+        """
+        self.host.require_open(writing=True)
+        now = self.host.clock()
+        lease = self.leases.held
+        epoch = 0 if lease is None else lease.epoch
+        return self.writer.commit([(now, event) for event in events], epoch=epoch, then=then)
+
+    def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
+        """Append events that need the lease, taken for this append if the caller has none."""
+        lease = self.leases.held
+        if lease is not None and not lease.is_given:
+            self.command(events, bodies, lease=lease)
+            return
+        if (outlived := self.leases.outlived) is not None:
+            outlived.require_live()
+        try:
+            self._run_alone(events, bodies, lazily=True)
+        except LeaseHeldError:
+            self._run_alone(events, bodies, lazily=False)
+
+    def _run_alone(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool) -> None:
+        lease = self.leases.acquire(lazily=lazily)
+        try:
+            self.command(events, bodies, lease=lease, last=True)
+        finally:
+            self.leases.release(lease)
+
+    def _require_no_owner(self) -> None:
+        current = self.leases.current
+        if current is not None and not current.is_given:  # taken lazily, the log may not have it yet
+            raise LeaseHeldError(self.id, "another task of this process", current.state.until)
+        head = self.host.log.head(self.id)
+        if head is not None and is_live(head.lease, self.host.clock()):
+            owner = owner_of(head.lease)
+            raise LeaseHeldError(self.id, owner.describe() if owner else "another owner", head.lease.until)
+
+    # -- the lease -----------------------------------------------------------------------------
+
+    @property
+    def holds_lease(self) -> bool:
+        """Whether this handle runs the session."""
+        lease = self.leases.current
+        return lease is not None and not lease.is_given
+
+    @contextmanager
+    def lease(self, *, wait: float = 0.0) -> Generator[Lease]:
+        """Hold the right to run the session inside a `with`; see `Session.lease`."""
+        lease = self.acquire(wait=wait)
+        try:
+            yield lease
+        except BaseException as error:
+            with giving_way_to(error, "lease"):
+                self.leases.release(lease)
+            raise
+        else:
+            self.leases.release(lease)
+
+    def acquire(self, *, wait: float = 0.0, lazily: bool = False) -> Lease:
+        """Take the lease, or nest into it; every `acquire` needs its `release`."""
+        if self.host.log.read_only:
+            raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
+        self.host.require_open(writing=True)
+        return self.leases.acquire(wait, lazily=lazily)
+
+    def release(self, lease: Lease | None = None) -> None:
+        """Undo one `acquire`, by default of the current lease; the last one gives the lease
+        back.
+        """
+        require_or_none(Lease, lease, A_LEASE)
+        lease = lease or self.leases.current
+        if lease is not None:
+            self.leases.release(lease)

@@ -1,0 +1,108 @@
+"""The handles of a store: at most one per session, collected when unused."""
+
+from __future__ import annotations
+
+import weakref
+from threading import RLock
+
+from msgspec.structs import replace
+
+from eventlog import events as ev
+from eventlog import ids
+from eventlog.append.writer import SessionWriter
+from eventlog.errors import AlreadyExistsError
+from eventlog.history.lineage import END, StreamRange
+from eventlog.history.streams import head_of
+from eventlog.integrity.fork_anchor import prefix_head
+from eventlog.session.executor import Executor
+from eventlog.session.host import Host
+from eventlog.session.session import Session, Sessions
+from eventlog.state.committed import CommittedState
+from eventlog.state.state import State
+from eventlog.validation import require
+
+__all__ = ["SessionRegistry"]
+
+
+class SessionRegistry:
+    """The handles of one store, by the id of their session.  Safe across threads."""
+
+    def __init__(self, host: Host) -> None:
+        self.lock = RLock()
+        self._host = host
+        self._sessions: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
+        self._executors: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
+        """One per session: a reply may outlive the handle it came from."""
+
+    def get(self, store: Sessions, id: str) -> Session:
+        """The handle of a session; `NotFoundError` if there is none, `ErasedError` if it was erased.
+
+        The log is asked each time: another process may have erased the session.
+        """
+        require(str, id, "an id is a str")
+        head_of(self._host.log, id)
+        return self._handle(store, id, None)
+
+    def _handle(self, store: Sessions, id: str, writer: SessionWriter | None) -> Session:
+        """The handle of a session, made with `writer` if that has just begun the session."""
+        with self.lock:
+            session = self._sessions.get(id)
+            if session is None:
+                executor = self._executors.get(id)
+                if executor is None:
+                    executor = self._executors[id] = Executor(store, id, writer or self._writer(id))
+                session = self._sessions[id] = Session(store, executor)
+            return session
+
+    def begin(
+        self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
+    ) -> Session:
+        """Begin a session with its first event; the head of a fork's parent goes into that
+        event.
+        """
+        host = self._host
+        if id is not None:
+            require(str, id, "an id is a str")
+        session = ids.check_id("session", id or host.new_id("ses_"))
+        streams: list[StreamRange] = []
+        state = State()
+        if isinstance(first, ev.SessionForked):
+            streams, state = self.get(store, first.parent).reader.inherited(first.at)
+            first = replace(first, parent_head=prefix_head(host.log, streams, first.at))
+        writer = self._writer(session)
+        base = state.version
+        writer.committed.begin([*streams, StreamRange(session, base + 1, END)], state)
+        try:
+            writer.commit([(host.clock() if time is None else time, first)], creates_at=base)
+        except AlreadyExistsError:
+            head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
+            raise
+        return self._handle(store, session, writer)  # another thread may have asked for it already
+
+    def evict(self, session: str) -> None:
+        """Drop the handle of an erased session."""
+        with self.lock:
+            self._sessions.pop(session, None)
+            self._executors.pop(session, None)
+
+    def writers(self) -> list[SessionWriter]:
+        """The writers of all handles, and those with accepted events whose handle is collected."""
+        writers = (executor.writer for executor in list(self._executors.values()))
+        return list(dict.fromkeys((*writers, *self._host.flusher.writers())))
+
+    def fork_off(self) -> None:
+        """Close in a forked child process: the store and its handles belong to the parent.
+
+        Locks are replaced, as another thread of the parent may have held them.
+        """
+        self._host.fork_off()
+        self.lock = RLock()
+        for executor in list(self._executors.values()):
+            executor.leases.fork_off()
+        for writer in self.writers():
+            writer.fork_off()
+
+    def _writer(self, session: str) -> SessionWriter:
+        host = self._host
+        committed = CommittedState(host.log, session, host.checkpoint_events)
+        return SessionWriter(committed, host.flusher.wake, host.counted)

@@ -1,0 +1,79 @@
+"""Rollback and redo: make the effective history what it was at an earlier version.
+
+Nothing is deleted: `RolledBack` records where the history goes on (`history/lineage.py`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from eventlog import events as ev
+from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.session.executor import Executor
+from eventlog.validation import require_or_none, require_version
+from eventlog.values import Patch
+
+__all__ = ["RollbackResult", "redo", "rollback"]
+
+
+class RollbackResult(NamedTuple):
+    """The version of a rollback, the version it went to, and the file states made after that."""
+
+    version: int
+    to: int
+    snapshots: tuple[str, ...]
+    """Snapshots recorded after `to`, oldest first; the caller may undo file effects with them."""
+    patches: tuple[Patch, ...]
+
+
+def rollback(executor: Executor, to: int | None = None, *, before: str | None = None) -> RollbackResult:
+    """Go back to a version, or to right before a message was added; see `Session.rollback`."""
+    if (to is None) == (before is None):
+        raise CallError("rollback: give a version or `before=`, not both")
+    if to is not None:
+        require_version(to)
+    require_or_none(str, before, "a message is named by its id, a str")
+    with executor.lease():
+        executor.writer.flush()
+        state = executor.reader.state()
+        if before is not None:
+            to = state.message(before).added - 1
+        assert to is not None
+        if state.open_messages():
+            raise RefusedError("a message is open", expected="a finished or aborted message", session=executor.id)
+        if not 1 <= to <= state.version:
+            raise NotFoundError("version", str(to), session=executor.id)
+        snapshots, patches = _file_states(executor, to)
+        committed = executor.commit([ev.RolledBack(to)], lambda after: after.closing("rolled back"))
+        return RollbackResult(committed.first, to, snapshots, patches)
+
+
+def redo(executor: Executor) -> RollbackResult:
+    """Return to the version right before the newest rollback that was not redone."""
+    _rollback_to_redo(executor)  # refused without taking the lease if there is none
+    with executor.lease():  # from here on no other process rolls back
+        return rollback(executor, _rollback_to_redo(executor) - 1)
+
+
+def _rollback_to_redo(executor: Executor) -> int:
+    with executor.reader.deciding() as state:
+        version = state.history.to_redo()
+    if version is None:
+        raise RefusedError("there is nothing to redo", expected="a rollback", session=executor.id)
+    return version
+
+
+def _file_states(executor: Executor, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
+    """The snapshots and patches that a rollback to `to` hides; reads only the events between."""
+    with executor.reader.deciding() as state:
+        hidden = state.history.lost(to)
+    snapshots: list[str] = []
+    patches: list[Patch] = []
+    for first, last in hidden:
+        for span in executor.reader.spans(first - 1, last):
+            item = span.item
+            if isinstance(item, (ev.StepStarted, ev.StepFinished)) and item.snapshot:
+                snapshots.append(item.snapshot)
+            elif isinstance(item, ev.PartStarted) and isinstance(item.kind, Patch):
+                patches.append(item.kind)
+    return tuple(dict.fromkeys(snapshots)), tuple(patches)

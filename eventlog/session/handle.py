@@ -259,8 +259,7 @@ class Handle:
         items = list(zip(repeat(host.clock()), events))
         epoch = 0
         if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
-            if not lease.live or (lease.claim is not None and lease.claim.refused):
-                lease.require_live()
+            lease.require_live()
             epoch = lease.epoch
         if request_id is not None:
             writer.commit(items, bodies, epoch=epoch, request=request_id)
@@ -268,24 +267,25 @@ class Handle:
         pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
         if pipeline is not None and not pipeline.is_open:
             pipeline = None
-        give = self.leases.last_write(lease) if last and lease is not None else None
+        returns_lease = last and lease is not None and self.leases.ends_with(lease)
         if not wait and pipeline is None and writer.is_crowded:
             writer.flush()
         try:
             command = writer.accept(
-                items, bodies, epoch=epoch, owned=wait or pipeline is not None, unit=pipeline, lease_write=give
+                items,
+                bodies,
+                epoch=epoch,
+                owned=wait and pipeline is None,
+                unit=None if pipeline is None else pipeline.commands,
+                returns_lease=returns_lease,
             )
         except EventlogError as error:
-            if give is not None:
-                give.refused = True
             if isinstance(error, RefusedError) and self.leases.outlived is not None and lease is None:
                 self.leases.outlived.require_live()
             raise
-        if pipeline is not None:
-            pipeline.commands.append(command)
-        elif wait:
+        if pipeline is None and wait:
             writer.wait(command)
-        elif not writer.buffer.awake:
+        elif pipeline is None and not writer.buffer.awake:
             writer.wake()
 
     def commit_now(
@@ -301,7 +301,7 @@ class Handle:
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
         """Append events that need the lease, taking it for this append if need be."""
         lease = self.leases.held
-        if lease is not None and not lease.is_given:
+        if lease is not None and not lease.is_returned:
             self.command(events, bodies, lease=lease)
             return
         if (outlived := self.leases.outlived) is not None:
@@ -331,7 +331,7 @@ class Handle:
     def holds_lease(self) -> bool:
         """Whether this handle runs the session."""
         lease = self.leases.current
-        return lease is not None and not lease.is_given
+        return lease is not None and not lease.is_returned
 
     @contextmanager
     def lease(self, *, wait: float = 0.0) -> Generator[Lease]:

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from eventlog import events as ev
-from eventlog.append.pending import LeaseWrite
+from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.errors import FencedError, LeaseHeldError, NotFoundError, RetryError
 from eventlog.log.contract import LeaseState, Log
 from eventlog.logger import logger
@@ -50,17 +50,13 @@ class Lease:
     thread still in that block when the lease ends takes one of its own with its next command, or is refused.
     """
 
-    __slots__ = ("claim", "depth", "epoch", "give", "live", "session", "state")
+    __slots__ = ("claim", "depth", "epoch", "live", "session")
 
-    def __init__(self, session: str, state: LeaseState, claim: LeaseWrite | None) -> None:
+    def __init__(self, session: str, claim: LeaseClaim) -> None:
         self.session = session
-        self.state = state
-        """The record as this owner wrote it last."""
-        self.epoch = state.epoch
         self.claim = claim
-        """What writes it, if it was taken lazily."""
-        self.give: LeaseWrite | None = None
-        """What gives it back, with the last append."""
+        """Its record, and how far the log knows of it."""
+        self.epoch = claim.state.epoch
         self.depth = 1
         self.live = True
 
@@ -91,25 +87,15 @@ class Lease:
 
     def require_live(self) -> None:
         """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to write it."""
-        if self.claim is not None and self.claim.refused:
+        if self.claim.status is LeaseStatus.LOST:
             raise LeaseHeldError(self.session, "another owner", 0)
         if not self.live:
             raise FencedError(self.session, self.epoch, self.epoch)
 
     @property
-    def is_given(self) -> bool:
+    def is_returned(self) -> bool:
         """Whether it was given back with the last append already."""
-        return self.give is not None and self.give.written
-
-    @property
-    def is_giving(self) -> bool:
-        """Whether an append gives it back, or has done so."""
-        return self.give is not None and not self.give.refused
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the log knows of it."""
-        return self.claim is None or self.claim.written
+        return self.claim.status is LeaseStatus.RETURNED
 
 
 class LeaseKeeper:
@@ -122,7 +108,8 @@ class LeaseKeeper:
         self.id = session
         self.lock = RLock()
         self.current: Lease | None = None
-        self._last: Lease | None = None
+        self._ended: LeaseClaim | None = None
+        """The lease before, which an append may still have to give back."""
         self._host = host
         self._writer = writer
 
@@ -137,7 +124,7 @@ class LeaseKeeper:
         """A lease of this handle that the running task or thread inherited, and that is over."""
         owner = self._host.owner.encode()
         for lease in _HELD.get():
-            if lease.session == self.id and lease.state.owner == owner and not lease.live:
+            if lease.session == self.id and lease.claim.state.owner == owner and not lease.live:
                 return lease
         return None
 
@@ -152,11 +139,11 @@ class LeaseKeeper:
         while True:
             with self.lock:
                 lease = self.current
-                if lease is None or lease.is_given:
+                if lease is None or lease.is_returned:
                     if lease is not None:
                         self._end(lease)
                     try:
-                        lease = self._taken(lazily=lazily and not wait)
+                        lease = self._take(lazily=lazily and not wait)
                     except LeaseHeldError:
                         if time.monotonic() >= deadline:
                             raise
@@ -172,7 +159,7 @@ class LeaseKeeper:
                 else:
                     held = lease
             if held is not None and time.monotonic() >= deadline:
-                raise LeaseHeldError(self.id, "another task of this process", held.state.until)
+                raise LeaseHeldError(self.id, "another task of this process", held.claim.state.until)
             time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
     def release(self, lease: Lease) -> None:
@@ -188,30 +175,25 @@ class LeaseKeeper:
             if self.current is not lease:
                 return
             try:
-                if not lease.is_giving:
-                    self._flush(lease)
+                if not lease.claim.is_returning:
+                    self._flush(lease.claim)
                 self._writer.checkpoint()
             finally:
-                self._let_go(lease)
+                self._close(lease)
 
-    def _flush(self, lease: Lease) -> None:
-        """Commit what was accepted; the lease is given back with it."""
-        writer = self._writer
-        if not writer.is_ahead:
+    def _flush(self, claim: LeaseClaim) -> None:
+        """Commit what was accepted; the lease goes back with it."""
+        if not self._writer.is_ahead:
             return
-        give = writer.backlog.lease_write = self.last_write(lease)
+        claim.is_returning = True
         try:
-            writer.flush()
+            self._writer.flush()
         finally:
-            if give is not None and not give.written:
-                writer.backlog.lease_write, lease.give = give.unwritten_claim, None
+            claim.is_returning = claim.status is LeaseStatus.RETURNED
 
-    def last_write(self, lease: Lease) -> LeaseWrite | None:
-        """What gives the lease back with the append that it goes in with; None while it is nested."""
-        if lease.depth > 1 or self.current is not lease:
-            return None
-        lease.give = LeaseWrite(LeaseState(lease.epoch, b"", 0), None, lease.claim)
-        return lease.give
+    def ends_with(self, lease: Lease) -> bool:
+        """Return whether the lease goes back with its last command: not while it is nested."""
+        return lease.depth == 1 and self.current is lease
 
     def renew_if_due(self, now: int, ttl: int) -> None:
         """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
@@ -223,15 +205,15 @@ class LeaseKeeper:
             return
         try:
             lease = self.current
-            if lease is None or lease.give is not None or lease.state.until - now > ttl * 2 // 3:
+            if lease is None or lease.claim.is_returning or lease.claim.status is not LeaseStatus.HELD:
                 return
-            if not lease.is_written:
+            if lease.claim.state.until - now > ttl * 2 // 3:
                 return
-            renewed = renew_lease(self._host.log, self.id, lease.state, now + ttl)
+            renewed = renew_lease(self._host.log, self.id, lease.claim.state, now + ttl)
             if renewed is None:
                 self._host.forget(self)
             else:
-                lease.state = renewed
+                lease.claim.state = renewed
         finally:
             self.lock.release()
 
@@ -239,39 +221,36 @@ class LeaseKeeper:
         """Give the lease back, however often it was acquired: the store is closing."""
         with self.lock:
             if self.current is not None:
-                self._let_go(self.current)
+                self._close(self.current)
 
     def fork_off(self) -> None:
         """This is a child process; another thread of the parent may have held the lock."""
         self.lock = RLock()
 
-    def _taken(self, *, lazily: bool) -> Lease:
-        host, writer = self._host, self._writer
-        last = self._last
-        if last is not None and last.is_giving and not last.is_given:  # two replies in one pipeline
-            assert last.give is not None
-            if writer.take_back(last.give):
+    def _take(self, *, lazily: bool) -> Lease:
+        """Take the lease from the log, or lazily: its record goes in with the first append."""
+        host, writer, ended = self._host, self._writer, self._ended
+        if ended is not None and ended.is_returning and ended.status is not LeaseStatus.RETURNED:
+            if writer.retain(ended):  # two replies in one pipeline
                 host.keep(self)
-                return Lease(self.id, last.state, last.claim)
+                return Lease(self.id, ended)
         writer.catch_up()
+        held, now = writer.committed.lease, host.clock()
+        lazily = lazily and not is_live(held, now) and not writer.committed.state.closing("")
         if lazily:
-            held = writer.committed.lease
-            if not is_live(held, host.clock()) and not writer.committed.state.closing(""):
-                state = LeaseState(held.epoch + 1, host.owner.encode(), host.clock() + host.lease_ttl)
-                claim = LeaseWrite(state, held)
-                writer.hold(state.epoch, claim)
-                host.keep(self, soon=True)
-                host.counted.leases_taken += 1
-                return Lease(self.id, state, claim)
-        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock)
-        lease = Lease(self.id, state, None)
+            state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)
+            claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
+        else:
+            claim = LeaseClaim(take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock))
+        lease = Lease(self.id, claim)
         try:
-            writer.hold(state.epoch, None)
-            host.keep(self)
+            writer.hold(claim)
+            host.keep(self, soon=lazily)
             host.counted.leases_taken += 1
-            self._settle(state.epoch)
+            if not lazily:
+                self._settle(lease.epoch)
         except BaseException:
-            self._let_go(lease)
+            self._close(lease)
             raise
         return lease
 
@@ -286,19 +265,19 @@ class LeaseKeeper:
             now = host.clock()
             writer.commit([(now, event) for event in (*closing, ev.Settled(epoch))], epoch=epoch)
 
-    def _let_go(self, lease: Lease) -> None:
+    def _close(self, lease: Lease) -> None:
         """End the lease, and give it back unless an append does, or the log never knew of it."""
         self._end(lease)
-        if lease.give is not None and lease.is_giving:
-            lease.give.final = True
+        if lease.claim.is_returning:
+            lease.claim.is_over = True
             return
         self._writer.leave()
-        if lease.is_written:
-            release_lease(self._host.log, self.id, lease.state)
+        if lease.claim.status is LeaseStatus.HELD:
+            release_lease(self._host.log, self.id, lease.claim.state)
 
     def _end(self, lease: Lease) -> None:
         lease.live = False
-        self.current, self._last = None, lease
+        self.current, self._ended = None, lease.claim
         self._host.forget(self)
 
 

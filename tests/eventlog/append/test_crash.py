@@ -130,7 +130,7 @@ def test_what_was_accepted_is_committed_when_the_interpreter_exits(tmp_path: Pat
         "session.acquire()\n"
         "reply = session.assistant(id='m')\n"
         "reply.begin()\n"
-        "text = reply.text(id='p')\n"
+        "text = reply.stream_text(id='p')\n"
         "text.append('kept')\n"
     )
     subprocess.run(

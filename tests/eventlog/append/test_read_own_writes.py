@@ -12,7 +12,7 @@ import pytest
 
 import eventlog
 from eventlog import Session
-from eventlog.append.backlog import KEPT
+from eventlog.append.backlog import RECENT
 from eventlog.append.own_appends import recent
 from eventlog.codec.decoded import Stretch
 from eventlog.errors import BusyError
@@ -79,7 +79,7 @@ def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytes
         raise AssertionError("the log was read")
 
     monkeypatch.setattr(store.log, "read", read)
-    for number in range(3 * KEPT):
+    for number in range(3 * RECENT):
         elsewhere.user("in another session")
         session.user(f"question {number}")
         if number % 2:
@@ -98,7 +98,7 @@ def test_what_others_append_is_seen(tmp_path: Path) -> None:
         other = two.session("a")
         unrelated = two.create_session(id="b")
         live, seen = LiveView(session), LiveView(other)
-        for number in range(4 * KEPT):
+        for number in range(4 * RECENT):
             if number % 3 == 0:
                 other.user(f"theirs {number}")
             if number % 5 == 0:
@@ -117,7 +117,7 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
     """Only the newest appends are kept; whoever is behind them, and what is large, is read from the log."""
     session = store.create_session()
     live = LiveView(session)
-    for number in range(2 * KEPT):
+    for number in range(2 * RECENT):
         session.user(f"question {number}")
     assert recent(session.writer, live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)

@@ -36,7 +36,7 @@ from eventlog.logger import logger
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import decide, needs_no_lease, still_admitted
 
-__all__ = ["MAX_RUN", "RECENT", "Backlog", "is_retried_at_once", "lease_lost", "lease_over"]
+__all__ = ["MAX_RUN", "RECENT", "Backlog", "lease_lost", "lease_over"]
 
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas, and bytes of bodies, of one append; more of them go in several."""
@@ -79,13 +79,6 @@ class Backlog:
     def epoch(self) -> int:
         """The lease epoch that deltas are accepted under, 0 without the lease."""
         return 0 if self.claim is None or self.claim.status is LeaseStatus.LOST else self.claim.state.epoch
-
-    def add(self, command: AcceptedCommand) -> None:
-        """Queue a command, which the state has taken in, for the next append."""
-        self.commands.append(command)
-        self.weight += command.weight
-        if command.terms is not None:
-            self.apart += 1
 
     def hand_over(self) -> None:
         """Submit the waiting commands, or as many as go into one append.
@@ -138,18 +131,15 @@ class Backlog:
             self.is_behind = False
 
     def resolve(self) -> None:
-        """Take in the outcome of the append that was on its way, and repair what an interrupt broke off."""
-        sent, loaded = self.sent, self.committed.loaded
-        if sent is not None:
-            if sent.outcome is not None or not loaded or sent.is_done():
-                self._acknowledge(sent)
-        elif self.commands and not loaded:
-            self.recover()
-
-    def _acknowledge(self, sent: PendingAppend) -> None:
-        """Learn the outcome of the append that was on its way, and bring the state in line with it."""
-        committed = self.committed
+        """Take in the outcome of the append on its way, if it is known, and repair what an interrupt broke off."""
+        committed, sent = self.committed, self.sent
+        if sent is None:
+            if self.commands and not committed.loaded:
+                self.recover()
+            return
         if sent.outcome is None:
+            if committed.loaded and not sent.is_done():
+                return
             if sent.ticket is None:  # an interrupt came while it was handed over
                 sent.outcome = self._committed_as(sent.append)
             else:
@@ -221,10 +211,8 @@ class Backlog:
         for command in leased:
             self.refuse(command, lease_over(self.session))
         if leased:
-            if self.sent is None:
-                self.recover()
-            else:
-                self._acknowledge(self.sent)
+            self.committed.loaded = False
+            self.resolve()
 
     def _queue(self, commands: list[AcceptedCommand]) -> None:
         """Have these commands wait for the next append, and no others."""
@@ -285,7 +273,8 @@ class Backlog:
                 command.epoch = 0
             elif command.owned or ends_all:
                 self.refuse(command, error)
-        if not is_retried_at_once(error) and any(command.outcome is None for command in sent.commands):
+        if not fenced and not is_conflict(error) and any(command.outcome is None for command in sent.commands):
+            sent.is_retried_later = True
             for command in self.commands:  # they would only wait behind what cannot be written now
                 if command.owned:
                     self.refuse(command, error)
@@ -336,11 +325,6 @@ class Backlog:
 def is_conflict(error: object) -> bool:
     """Return whether another writer came between, so that what was decided is to be decided anew."""
     return isinstance(error, (ConflictError, AlreadyExistsError))
-
-
-def is_retried_at_once(error: object) -> bool:
-    """Return whether the commands that an error leaves can go in at once: they need no lease, or are decided anew."""
-    return is_conflict(error) or isinstance(error, (FencedError, LeaseHeldError))
 
 
 def lease_over(session: str) -> RefusedError:

@@ -89,6 +89,8 @@ class PendingAppend(msgspec.Struct, eq=False):
     ticket: Ticket | None = None
     """None until the log has it: an interrupt may come between."""
     outcome: Committed | Exception | None = None
+    is_retried_later: bool = False
+    """Whether it failed, and some of its commands are tried again, once that may work."""
 
     def is_done(self) -> bool:
         """Return whether there is an outcome, or one can be found out at once."""
@@ -143,8 +145,7 @@ class PendingAppend(msgspec.Struct, eq=False):
                         entry = evolve_entry(entry, event)
                     elif kind in _MESSAGES:
                         messages += 1
-                if time > last_time:
-                    last_time = time
+                last_time = max(last_time, time)
         self.batch = Batch(SCHEMA, start, False, entries)
         payload = encode_batch(self.batch)
         size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)

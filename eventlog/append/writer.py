@@ -15,7 +15,7 @@ from threading import RLock
 from typing import NoReturn, ParamSpec, TypeVar
 
 from eventlog import events as ev
-from eventlog.append.backlog import MAX_RUN, Backlog, is_retried_at_once, lease_lost, lease_over
+from eventlog.append.backlog import MAX_RUN, Backlog, lease_lost, lease_over
 from eventlog.append.delta_buffer import BufferStatus, DeltaBuffer
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
@@ -157,11 +157,15 @@ class SessionWriter:
             raise
         if not decided:
             raise RefusedError("an append of no events", expected="at least one event", session=self.session)
-        backlog.add(command)
+        backlog.commands.append(command)
+        backlog.weight += command.weight
+        backlog.apart += terms is not None
         if command.unit is not None:
             command.unit.append(command)
         if command.returns_lease and backlog.claim is not None:
             backlog.claim.is_returning = True
+        if command.owned and backlog.sent is None and not (self.gate is not None and self.is_held_by_others):
+            backlog.hand_over()  # its caller waits
 
     def wake(self, delta: tuple[Key, str] | None = None) -> None:
         """Have what was accepted flushed in time.
@@ -209,15 +213,19 @@ class SessionWriter:
         backlog, committed = self.backlog, self.committed
         if self.buffer.status >= BufferStatus.SEALED:
             self.buffer.require_open()
-        if backlog.sent is not None or not backlog.commands or not committed.loaded:
+        if backlog.sent is not None or not committed.loaded:
             backlog.catch_up()
+        elif not backlog.commands:
+            committed.read_on()
+            backlog.is_behind = False
         if epoch:
             if committed.lease.epoch > epoch:
                 self._fence(epoch)
             claim = backlog.claim
             if claim is not None and claim.status is LeaseStatus.LOST and claim.state.epoch == epoch:
                 raise lease_lost(self.session)  # the other owner's lease has the same number
-        self._raise_failure()
+        if backlog.failure is not None:
+            self._raise_failure()
         if backlog.sent is None and not backlog.commands and committed.state.version >= committed.keep_at:
             committed.keep_if_due()
 
@@ -240,7 +248,8 @@ class SessionWriter:
         backlog.failure = backlog.failure or reason
         for piece in run.pieces(MAX_RUN) if run is not None else ():
             state.skip(piece.count)
-            backlog.add(AcceptedCommand([piece], None, backlog.epoch, len(piece.text)))
+            backlog.commands.append(AcceptedCommand([piece], None, backlog.epoch, len(piece.text)))
+            backlog.weight += len(piece.text)
 
     # -- the lease, and the gate of a pipeline ---------------------------------------------------
 
@@ -302,8 +311,10 @@ class SessionWriter:
 
     def wait(self, command: AcceptedCommand) -> None:
         """Block until a command is durable; raises why it is not, and then it will not be."""
-        pending: PendingAppend | Gate | None = None
+        pending: PendingAppend | Gate | None = None if command.outcome is not None else self.backlog.sent
         try:
+            if pending is not None:
+                pending.wait()
             while (pending := self._guarded(self._next, command, pending)) is not None:
                 pending.wait()
         except BaseException as error:
@@ -332,9 +343,9 @@ class SessionWriter:
         if command.outcome is None and backlog.sent is None:
             if self.gate is not None and (gate := self._gate_of_others()) is not None:
                 return gate
-            error = ended.outcome if isinstance(ended, PendingAppend) and not command.owned else None
-            if isinstance(error, Exception) and not is_retried_at_once(error):
-                raise error
+            if isinstance(ended, PendingAppend) and ended.is_retried_later and not command.owned:
+                assert isinstance(ended.outcome, Exception)
+                raise ended.outcome
             backlog.hand_over()
         outcome = command.outcome
         if outcome is None:

@@ -138,15 +138,15 @@ def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypa
         "log.close()\n"
     )
     subprocess.run([sys.executable, "-c", write, str(path)], cwd=ROOT, check=True, timeout=60)
-    partition = reader._partition
-    catch_up, begun, go_on = partition._catch_up, threading.Event(), threading.Event()
+    tail = reader._partition.tail
+    catch_up, begun, go_on = tail._catch_up, threading.Event(), threading.Event()
 
     def slowly(until: int) -> None:
         begun.set()
         assert go_on.wait(30)
         catch_up(until)
 
-    monkeypatch.setattr(partition, "_catch_up", slowly)
+    monkeypatch.setattr(tail, "_catch_up", slowly)
     seen: list[int] = []
     first = threading.Thread(target=lambda: seen.append(reader.last_position()))
     second = threading.Thread(target=lambda: seen.append(reader.last_position()))

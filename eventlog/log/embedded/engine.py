@@ -133,7 +133,7 @@ class _Registry:
         with self.lock:
             partition = shared.partition
             if partition.finished:
-                raise partition.why_closed()
+                raise partition.tail.why_closed()
             if shared.handles > 1:
                 raise BusyError(f"{partition.path} is open more than once in this process")
             path, options = partition.path, partition.options
@@ -241,8 +241,8 @@ class EmbeddedLog(Undivided):
         partition = self._partition
         if self._closed or self._pid != os.getpid():
             self._use()  # which says why not
-        if partition.is_behind():
-            partition.refresh()
+        if partition.tail.is_behind():
+            partition.tail.refresh()
         return partition
 
     def _put(self, request: object, size: int) -> QueuedTicket[Any, Any]:
@@ -280,7 +280,7 @@ class EmbeddedLog(Undivided):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         partition = self._partition
-        if self._closed or self._pid != os.getpid() or partition.is_behind():
+        if self._closed or self._pid != os.getpid() or partition.tail.is_behind():
             partition = self._fresh()
         return partition.lookup.head_of(session)
 
@@ -291,15 +291,15 @@ class EmbeddedLog(Undivided):
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
         """Commits whose last position is greater than `after`, in position order, at most `limit`."""
         partition = self._fresh()
-        return partition.lookup.follow(after, limit) if after < partition.position and limit > 0 else []
+        return partition.lookup.follow(after, limit) if after < partition.tail.position and limit > 0 else []
 
     def last_position(self) -> int:
         """Position of the newest committed event, 0 if there is none."""
-        return self._fresh().position
+        return self._fresh().tail.position
 
     def wait_beyond(self, position: int, timeout: float) -> bool:
         """Block until an event beyond `position` is committed, by any process; False after `timeout` seconds."""
-        return self._use().wait_beyond(position, timeout)
+        return self._use().tail.wait_beyond(position, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """What became of a request id."""
@@ -339,7 +339,7 @@ class EmbeddedLog(Undivided):
         if self._read_only:
             raise ReadOnlyError("the store was opened for reading only")
         partition.derived.put(dict(items))
-        partition.call_housekeeper_if_full()
+        partition.fold_derived_if_many()
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
         """The keys of derived values that begin with `prefix`, in order."""

@@ -34,7 +34,7 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from threading import Lock, RLock, get_ident
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from eventlog.errors import (
     BusyError,
@@ -48,16 +48,15 @@ from eventlog.errors import (
     UnknownOutcomeError,
 )
 from eventlog.log.contract import Append
-from eventlog.log.embedded.batch import AnyTicket, Batch, Committing, LeaseChange
-from eventlog.log.embedded.commit_helper import CommitHelper
+from eventlog.log.embedded.batch import AnyTicket, Batch, LeaseChange
+from eventlog.log.embedded.worker import Worker
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.log.embedded.journal.journal import Journal
     from eventlog.log.embedded.locks import WriterLock
-    from eventlog.log.embedded.memtable import Memtable, MemtablePart
+    from eventlog.log.embedded.tail import Tail
 
 __all__ = ["GroupCommit"]
 
@@ -67,57 +66,29 @@ RECHECK = 1.0
 """Seconds after which a waiter looks by itself: an interrupt may come just before it is woken."""
 
 
-class CommitTarget(Committing, Protocol):
-    """The partition, as the leader sees it."""
-
-    closed: bool
-    journal: Journal
-    tail: Memtable
-    tail_limit: int
-
-    @property
-    def lock(self) -> WriterLock:
-        """The writers' lock."""
-        ...
-
-    def why_closed(self) -> EventlogError:
-        """Why nothing is written any more."""
-        ...
-
-    def wait_for_room(self) -> None:
-        """Wait until less is in the tail than its limit."""
-        ...
-
-    def catch_up_to_write(self) -> None:
-        """Read what other processes have appended; under the writers' lock."""
-        ...
-
-    def publish(self, generation: MemtablePart) -> None:
-        """What was just written is committed; may be repeated."""
-        ...
-
-
 class GroupCommit:
     """The queue, the leadership, and the batch in flight."""
 
-    def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
-        self._partition = partition
-        self._lock = partition.lock
+    def __init__(
+        self, tail: Tail, lock: WriterLock, wait_for_room: Callable[[], None], queue_bytes: int, timeout: float
+    ) -> None:
+        self._tail = tail
+        self._lock = lock
+        self._wait_for_room = wait_for_room
         self._timeout = timeout
         self._limit = queue_bytes
         self._queue: deque[AnyTicket] = deque()
         """What is not committed yet, in the order of submission; no lock: every change is one call."""
         self._bytes = 0
         """About how much that is: threads add unguarded, and each batch counts anew."""
-        self._helper = CommitHelper(partial(self._lead, None, blocking=True))
+        self._helper = Worker("eventlog-commit", partial(self._lead, None, blocking=True))
         self._batch: Batch | None = None
+        """The batch in flight."""
         self._leadership = RLock()
         self._leader = 0
         """The thread that leads."""
         self._refusal: EventlogError | None = None
         """Why nothing more is queued."""
-        self.poison: EventlogError | None = None
-        """Why nothing more is written."""
 
     # --- queueing and waiting
 
@@ -240,12 +211,12 @@ class GroupCommit:
                     while self._queue or self._batch if ticket is None else not ticket.settled:
                         try:
                             if self._batch is None or not self._batch.ready:
-                                self._take_off()
-                            self._land()
+                                self._prepare()
+                            self._finish()
                         except BaseException:  # an interrupt: nothing else comes through
-                            self._land()
+                            self._finish()
                             raise
-                    if shut is not None and not self._partition.closed:
+                    if shut is not None and not self._tail.closed:
                         self._helper.end()
                         shut()
                 finally:
@@ -265,25 +236,25 @@ class GroupCommit:
                         waiter.release()
                     return
 
-    def _take_off(self) -> None:
+    def _prepare(self) -> None:
         """Decide what is queued, and prepare its frame.
 
         Nothing has happened until the batch is ready.
         """
-        partition = self._partition
-        self._batch = batch = Batch(partition)
+        tail = self._tail
+        self._batch = batch = Batch(tail)
         tickets, outcomes = batch.tickets, batch.outcomes
         tickets.extend(self._queue)
         try:
-            if self.poison is not None or partition.closed:
-                self._refuse()
+            if tail.poison is not None or tail.closed:
+                tail.refuse()
             if self._bytes > BATCH_BYTES:
                 _cut(tickets)
-            if partition.tail.size >= partition.tail_limit:
-                partition.wait_for_room()
+            if tail.memtable.size >= tail.limit:
+                self._wait_for_room()
             self._lock.acquire()
-            partition.catch_up_to_write()
-            batch.pending.position = partition.position
+            tail.catch_up_to_write()
+            batch.part.position = tail.position
             for ticket in tickets:
                 request = ticket.request
                 try:
@@ -294,7 +265,7 @@ class GroupCommit:
                 except Exception as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
                     outcomes.append(error)
             if batch.records:
-                batch.pending.end, batch.pending.size = partition.journal.prepare(batch.records)
+                batch.part.end, batch.part.size = tail.journal.prepare(batch.records)
             batch.ready = True
         except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
             batch.error = self._reason(error)
@@ -303,7 +274,7 @@ class GroupCommit:
             if not batch.ready:
                 self._lock.release()
 
-    def _land(self) -> None:
+    def _finish(self) -> None:
         """Write the batch in flight, tell its waiters, and forget it.  Every step may be repeated."""
         batch = self._batch
         if batch is None or not batch.ready:
@@ -311,11 +282,11 @@ class GroupCommit:
         if batch.records and batch.error is None:
             try:
                 if not batch.durable:
-                    if self.poison is not None:
-                        self._refuse()
-                    self._partition.journal.put()
+                    if self._tail.poison is not None:
+                        self._tail.refuse()
+                    self._tail.journal.put()
                     batch.durable = True
-                self._partition.publish(batch.pending)
+                self._tail.publish(batch.part)
             except Exception as error:  # noqa: BLE001 - as above
                 batch.error = self._reason(error)
         self._lock.release()
@@ -334,16 +305,13 @@ class GroupCommit:
             wake(batch.tickets)
         self._batch = None
 
-    def _refuse(self) -> NoReturn:
-        raise self._partition.why_closed()
-
     def _reason(self, error: Exception) -> BaseException:
         """The outcome of the tickets of a batch that failed.
 
         The log is poisoned unless nothing was written.
         """
-        if self.poison is not None or self._partition.closed:
-            return self._partition.why_closed()
+        if self._tail.poison is not None or self._tail.closed:
+            return self._tail.why_closed()
         written = self._batch is not None and self._batch.durable
         if isinstance(error, BusyError | StorageError) and not written:
             return error
@@ -353,7 +321,7 @@ class GroupCommit:
         else:
             poison = PoisonedError(str(error) if known else f"the commit failed: {error!r}")
         self._refusal = self._refusal or poison
-        self.poison = poison
+        self._tail.poison = poison
         if known and not written and not isinstance(poison, PoisonedError):
             return error
         unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
@@ -394,7 +362,7 @@ class GroupCommit:
 
     def disown(self) -> None:
         """After a fork, in the child: nothing is written here."""
-        self._refusal = self.poison = ForkedProcessError(
+        self._refusal = self._tail.poison = ForkedProcessError(
             f"the log was opened before os.fork(); open it again in this process ({os.getpid()})"
         )
         self._leadership.release()

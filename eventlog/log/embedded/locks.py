@@ -49,11 +49,24 @@ class WriterLock:
 
         `release` must follow, also after an exception.
         """
+        deadline, pause = 0.0, _SHORTEST
         try:
-            flock(self._turn, LOCK_EX | LOCK_NB)
-            flock(self._lock, LOCK_EX | LOCK_NB)
-        except OSError:
-            self._poll()
+            while True:
+                try:
+                    flock(self._turn, LOCK_EX | LOCK_NB)
+                    flock(self._lock, LOCK_EX | LOCK_NB)
+                except BlockingIOError:
+                    deadline = deadline or time.monotonic() + self._timeout
+                    if time.monotonic() > deadline:
+                        raise BusyError(
+                            f"another process has held the writers' lock of {self._directory} for {self._timeout:g} s"
+                        ) from None
+                    time.sleep(pause)
+                    pause = min(pause * 1.5, _LONGEST)
+                else:
+                    return
+        except OSError as error:
+            raise BusyError(f"{self._directory} cannot be locked now: {error.strerror}") from error
         finally:
             flock(self._turn, LOCK_UN)
 
@@ -64,25 +77,6 @@ class WriterLock:
         for fd in fds:
             if fd >= 0:
                 os.close(fd)
-
-    def _poll(self) -> None:
-        deadline = time.monotonic() + self._timeout
-        pause = _SHORTEST
-        while True:
-            try:
-                flock(self._turn, LOCK_EX | LOCK_NB)
-                flock(self._lock, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise BusyError(
-                        f"another process has held the writers' lock of {self._directory} for {self._timeout:g} s"
-                    ) from None
-                time.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST)
-            except OSError as error:
-                raise BusyError(f"{self._directory} cannot be locked now: {error.strerror}") from error
-            else:
-                return
 
 
 def try_shared(directory: Path) -> int | None:

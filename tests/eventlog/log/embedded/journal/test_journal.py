@@ -335,7 +335,7 @@ def test_no_room_for_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition.tail._spare_at = log._partition.journal.middle  # the housekeeper keeps out
     io.faults = [("open", errno.ENOSPC)]
     with pytest.raises(BusyError):
         put(log, bytes(3000))
@@ -376,7 +376,7 @@ def test_a_refused_switch_fails_the_batch_only(
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition.tail._spare_at = log._partition.journal.middle  # the housekeeper keeps out
     if spare:
         log._partition.journal.make_spare()
     for tried in range(2):
@@ -647,7 +647,7 @@ def test_files_grow_as_needed(tmp_path: Path) -> None:
         log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
         if number % 5 == 0:
             log.sync()
-            log._partition._prepare()  # as the housekeeper does, who may be late on a busy machine
+            log._partition.make_spare_if_due()  # as the housekeeper does, who may be late on a busy machine
             log._partition.fold()
             for entry in (tmp_path / "s" / "journal").glob("*.log"):
                 sizes.add(entry.stat().st_size)
@@ -662,7 +662,7 @@ def filled(path: Path, io: JournalIO) -> EmbeddedLog:
     log = open_log(path, io=io, journal_bytes=1 << 20)
     for number in range(40):
         put(log, bytes(32_000) + b"%d" % number)
-    log._partition._prepare()
+    log._partition.make_spare_if_due()
     return log
 
 
@@ -725,8 +725,7 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
         path = tmp_path / step
         log = filled(path, JournalIO())
         partition = log._partition
-        assert partition._mark is not None
-        assert partition._renew_journal(partition._mark)
+        assert partition._renew_journal()
         if step == "folded":
             partition.fold()
         abandon(log)

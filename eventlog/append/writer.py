@@ -409,6 +409,8 @@ class SessionWriter:
         digest = b"" if request is None else content_digest(items)
         if request is not None and (known := self._known(request, digest)) is not None:
             return known
+        if expected is not None and self.is_ahead:
+            self.flush()  # another writer may be between what is committed and what is accepted
         terms = Terms(request, digest, expected, creates_at)
         accept = partial(self.accept, items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
         try:

@@ -28,7 +28,7 @@ LAYERS: dict[str, str] = {
     "eventlog.log": "contract ticket | merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
         filesystem locks worker | options watermark swap journal | memtable | segments | derived lookup directory
-        salvage | check bulk_writer tail | batch | group_commit | partition | engine
+        salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
         owner inputs | host liveness | lease | handle | text_stream context redact | tool_call | reply | session

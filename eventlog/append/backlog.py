@@ -1,9 +1,10 @@
-"""The commands that a session has accepted and not committed, and the append that is on its way.
+"""The commands a session has accepted and not committed, and the append on its way.
 
-The state is ahead of what is committed by both.  When an append fails, or finds that another writer came between, the
-state goes back to what is committed, and the remaining commands are decided anew, in their order.  A caller who waits
-for a command hears why it is not committed, and then it will not be.  What no caller waits for is tried again; an error
-that ends it is raised to the session's next caller.
+The state is ahead of what is committed by both. When an append fails, or finds that another writer
+came between, the state goes back to what is committed, and the remaining commands are decided anew,
+in their order. A caller who waits for a command hears why it is not committed, and then it will not
+be. What no caller waits for is tried again; an error that ends it is raised to the session's next
+caller.
 
 The session's writer uses it, under its lock.
 """
@@ -41,7 +42,9 @@ __all__ = ["MAX_RUN", "RECENT", "Backlog", "lease_lost", "lease_over"]
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas, and bytes of bodies, of one append; more of them go in several."""
 TRIES = 40
-"""How often a command is decided anew because other writers came between, before its caller hears of it."""
+"""How often a command is decided anew because other writers came between, before its caller hears
+of it.
+"""
 RECENT = 8
 """Appends that are retained decoded, so that a follower of the session need not read them back."""
 
@@ -83,7 +86,7 @@ class Backlog:
     def hand_over(self) -> None:
         """Submit the waiting commands, or as many as go into one append.
 
-        Whatever is raised is the outcome of that append, as if the log had refused it.
+        An error is the outcome of that append, as if the log had refused it.
         """
         commands, rest = self.commands, []
         if self.apart or self.weight > MAX_RUN:
@@ -100,7 +103,7 @@ class Backlog:
             last = committed.state.version - (sum([count_of(each.items) for each in rest]) if rest else 0)
             append = sent.prepare(committed, last, self.claim, record)
             sent.ticket = committed.log.submit(append)
-        except Exception as error:  # noqa: BLE001 - the outcome of these commands, whatever it is
+        except Exception as error:  # noqa: BLE001 - any error is the outcome of these commands
             sent.outcome = error
             return
         metrics.appends += 1
@@ -131,7 +134,7 @@ class Backlog:
             self.is_behind = False
 
     def resolve(self) -> None:
-        """Take in the outcome of the append on its way, if it is known, and repair what an interrupt broke off."""
+        """Take in the outcome of the append on its way, if it is known; repair after interrupts."""
         committed, sent = self.committed, self.sent
         if sent is None:
             if self.commands and not committed.loaded:
@@ -169,7 +172,8 @@ class Backlog:
     def recover(self) -> None:
         """Go back to what is committed, read on, and decide anew on what is accepted.
 
-        If the log cannot be read now, or the caller is interrupted, nothing is lost or doubled: the next look begins here.
+        If the log cannot be read now, or the caller is interrupted, nothing is lost or doubled: the
+        next look begins here.
         """
         committed = self.committed
         loaded, committed.loaded = committed.loaded, False
@@ -193,7 +197,7 @@ class Backlog:
         committed.loaded = loaded
 
     def refuse(self, command: AcceptedCommand, error: Exception) -> None:
-        """Give a command, and all of its pipeline, the reason why it is not committed, and will not be.
+        """Settle a command, and all of its pipeline, with the reason why it is not committed.
 
         The caller who waits for it hears of that, or, if none does, the session's next caller.
         """
@@ -249,7 +253,9 @@ class Backlog:
         return None
 
     def _fail(self, sent: PendingAppend, error: Exception) -> None:
-        """Settle the commands of a failed append that its error ends; the others are tried again."""
+        """Settle the commands of a failed append that its error ends; the others are tried
+        again.
+        """
         self._metrics.failures += 1
         logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
         claim = self.claim
@@ -280,7 +286,7 @@ class Backlog:
                     self.refuse(command, error)
 
     def _decide_anew(self) -> None:
-        """Accept each waiting command once more, whole, or not at all; those of one pipeline together."""
+        """Decide all waiting commands anew, each whole, and those of one pipeline together."""
         state = self.committed.state
         certain = state.version
         decided: list[AcceptedCommand] | None = None
@@ -323,7 +329,7 @@ class Backlog:
 
 
 def is_conflict(error: object) -> bool:
-    """Return whether another writer came between, so that what was decided is to be decided anew."""
+    """Return whether another writer came between: the commands are to be decided anew."""
     return isinstance(error, (ConflictError, AlreadyExistsError))
 
 
@@ -350,7 +356,8 @@ def _is_free(command: AcceptedCommand) -> bool:
 def _end_of_append(commands: Sequence[AcceptedCommand]) -> int:
     """Return how many of the commands go into the next append.
 
-    One with terms of its own goes alone; others together, while they are not much more than `MAX_RUN`.
+    One with terms of its own goes alone; others together, while they are not much more than
+    `MAX_RUN`.
     """
     ends = {id(command.unit): place for place, command in enumerate(commands) if command.unit is not None}
     weight = end = 0

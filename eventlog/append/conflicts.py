@@ -1,8 +1,8 @@
 """Whether a decision may stand behind the events that others committed since.
 
-The log calls the check inside the commit, so the check looks only at the events themselves. Two appends commute
-unless they introduce the same id, or one of them needs the lease and the other came without it, or both replace the
-session's catalog entry.
+The log calls the check inside the commit, so the check looks only at the events themselves. Two
+appends commute unless they introduce the same id, or one of them needs the lease and the other came
+without it, or both replace the session's catalog entry.
 """
 
 from __future__ import annotations

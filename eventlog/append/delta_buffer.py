@@ -1,7 +1,8 @@
 """Deltas that are accepted and not decided on yet: a session's flat list, and its bounds.
 
-Accepting a delta is one `extend` of the list, a single C call, so it needs no lock (`session/text_stream.py` writes it
-out).  The session's writer takes the deltas out again, under its lock.
+Accepting a delta is one `extend` of the list, a single C call, so it needs no lock
+(`session/text_stream.py` writes it out). The session's writer takes the deltas out again, under its
+lock.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NANOSECONDS = 1_000_000
 
 
 class BufferStatus(IntEnum):
-    """What a buffer does with a delta."""
+    """How a buffer treats a delta."""
 
     OPEN = auto()
     HELD = auto()
@@ -48,19 +49,22 @@ class DeltaBuffer:
         self.awake = False
         """Whether a flush is certain to come that takes out everything that is here now.
 
-        Cleared before deltas are taken out, and looked at after one went in, so that none is left behind.
+        Cleared before deltas are taken out, and looked at after one went in, so that none is left
+        behind.
         """
         self._weight = 0
         """Characters of the long deltas."""
         self._guard = Lock()
-        """Held to close the buffer, and to say that a flush comes: none comes for what gets in after that."""
+        """Held to close the buffer, and to say that a flush comes: none comes for what gets in
+        after that.
+        """
 
     def __len__(self) -> int:
         """Return how many slots are filled."""
         return len(self.flat)
 
     def weigh(self, characters: int) -> int:
-        """Count a long delta; returns the characters of all long ones, for they bound the list too."""
+        """Count a long delta; return the characters of all long ones, which bound the list too."""
         self._weight += characters
         return self._weight
 
@@ -95,13 +99,13 @@ class DeltaBuffer:
         self._set(BufferStatus.HELD)
 
     def ask(self) -> bool:
-        """Say that a flush is to come; False if the buffer is closed, and only its last flush comes."""
+        """Announce a flush; False if the buffer is closed, and only its last flush comes."""
         with self._guard:
             self.awake = self.status < BufferStatus.CLOSED
             return self.awake
 
     def close(self) -> None:
-        """Let no more deltas in.  One that a thread was just putting in may still come: see `refuse`."""
+        """Let no more deltas in; for one that a thread is just putting in, see `refuse`."""
         with self._guard:
             self._set(BufferStatus.CLOSED)
             self.awake = False
@@ -117,7 +121,7 @@ class DeltaBuffer:
         self.awake = False
 
     def refuse(self, key: Key, text: str) -> None:
-        """Delete a delta that came when the buffer was closed, and raise that; no error if it is being committed."""
+        """Delete a delta that came when the buffer was closed, and raise that."""
         flat = self.flat
         for place in range(len(flat) - 3, -1, -3):
             if flat[place] == key and flat[place + 1] is text:

@@ -1,7 +1,7 @@
-"""The one background thread of a store: it commits accepted deltas within the interval, and renews leases.
+"""The background thread of a store: it commits accepted deltas and renews leases.
 
-It is started when it is first needed and refers to its store only while it works, so that a forgotten store can go; a
-store with accepted deltas is kept alive until those are committed.
+It is started when it is first needed and refers to its store only while it works, so that a
+forgotten store can go; a store with accepted deltas is kept alive until those are committed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Flusher", "Leased"]
 
 SOON = 0.1
-"""Share of the interval after which a lease is written that was taken on what is known in memory."""
+"""Share of the interval after which a lease is written that was taken on what is known in
+memory.
+"""
 _UNFLUSHED: set[object] = set()
-"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets
+them.
+"""
 
 
 class Leased(Protocol):
@@ -45,7 +49,7 @@ class Leased(Protocol):
 
 
 class Flusher:
-    """The writers to be flushed and the leases to be renewed; `interval` in seconds, `lease_ttl` in milliseconds."""
+    """The writers to be flushed every `interval` seconds, and the leases to be renewed."""
 
     def __init__(
         self, store: object, clock: Callable[[], int], metrics: Metrics, *, interval: float, lease_ttl: int
@@ -58,11 +62,15 @@ class Flusher:
         self._lease_ttl = lease_ttl
         self._lock = RLock()
         self._dirty: dict[str, SessionWriter] = {}
-        """Writers with accepted deltas or events; each stays until a tick finds all of it committed."""
+        """Writers with accepted deltas or events; each stays until a tick finds all of it
+        committed.
+        """
         self._leased: dict[str, Leased] = {}
         self._bell = _bell()
         self._armed = False
-        """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
+        """Whether a tick is on its way already: the thread need not be woken for each turn of a
+        busy session.
+        """
         self._soon = False
         """Whether a lease waits to be written, so that other processes see it."""
         self._thread: Thread | None = None
@@ -115,7 +123,7 @@ class Flusher:
             return list(self._dirty.values())
 
     def fork_off(self) -> None:
-        """Give up what the parent is to flush: this is a child process, which does not have the thread."""
+        """Give up what the parent is to flush: this child process does not have the thread."""
         self._lock, self._bell = RLock(), _bell()
         self.stopped = True
         _UNFLUSHED.clear()
@@ -130,7 +138,10 @@ class Flusher:
         self._ring()
 
     def tick(self) -> float | None:
-        """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
+        """Commit accepted deltas and renew leases; return the seconds until the next tick.
+
+        None: the thread sleeps until it is woken.
+        """
         with self._lock:
             dirty, leased = list(self._dirty.values()), list(self._leased.values())
             self._armed = self._soon = False
@@ -154,14 +165,16 @@ class Flusher:
         for session in leased:
             try:
                 session.renew_if_due(now, self._lease_ttl)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
+            except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
                 logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
         if dirty:
             return self.interval
         return self._lease_ttl / 4000 if leased else None
 
     def _try(self, writer: SessionWriter, work: Callable[[], None]) -> bool:
-        """Do some of a writer's work, and return whether that succeeded; it is tried again unless the error is final."""
+        """Do some of a writer's work; False if it failed, and is tried again unless that is
+        final.
+        """
         try:
             work()
         except StopError:
@@ -169,7 +182,7 @@ class Flusher:
             with self._lock:
                 self._dirty.pop(writer.session, None)
             return False
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
+        except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
             logger().warning("session %s: a flush failed: %s", writer.session, type(error).__name__)
             return False
         return True
@@ -185,7 +198,7 @@ class Flusher:
             self._thread = thread
 
     def _ring(self) -> None:
-        """Wake the thread.  A plain lock is the bell: of an `Event` an interrupt may leave a lock held."""
+        """Wake the thread by a plain lock: of an `Event` an interrupt may leave a lock held."""
         with suppress(RuntimeError):  # it rings already
             self._bell.release()
 
@@ -213,7 +226,7 @@ def _run(flusher: weakref.ref[Flusher], bell: LockType) -> None:
                 return
         try:
             pause = living.tick()
-        except Exception as error:  # noqa: BLE001 - whatever it is, what is accepted must be committed
+        except Exception as error:  # noqa: BLE001 - what is accepted must be committed
             logger().warning("the thread that flushes goes on after a %s", type(error).__name__)
             pause = living.interval
         del living

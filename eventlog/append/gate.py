@@ -16,7 +16,7 @@ POLL = 0.002
 
 
 class Gate:
-    """A gate shut by the thread that makes it, until that thread opens it or the gate is forgotten.
+    """A gate that one thread shuts, until it opens the gate or forgets it.
 
     Other threads wait in front of it as for an append.
     """

@@ -1,4 +1,4 @@
-"""A session's lease, as its writer knows it: claimed, held, returned, or lost to another owner.
+"""A session's lease, as its writer knows it.
 
 CLAIMED   taken on what is known in memory; the next append writes the record, or finds it beaten
 HELD      the log has the record
@@ -37,4 +37,6 @@ class LeaseClaim(msgspec.Struct, eq=False):
     is_returning: bool = False
     """Whether the last append under the lease gives it back."""
     is_over: bool = False
-    """Whether its block has ended: it is given back also if the command that should do so is refused."""
+    """Whether its block has ended: it is given back also if the command that should do so is
+    refused.
+    """

@@ -1,6 +1,6 @@
-"""What a handle has accepted and committed itself, for those who follow the session.
+"""A handle's own accepted and newly committed events, for those who follow the session.
 
-Nothing is read back from the log for that, and nothing is handed over.
+Events are not read back from the log for that, and nothing is handed over.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ __all__ = ["recent", "uncommitted"]
 def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
     """Return what is accepted and not handed over, beyond version `after`.
 
-    Versions are those it has if nothing comes between; positions are 0.
-    Waits for a thread that is deciding right now, and takes nothing away.
+    Versions are those the events get if nothing comes between; positions are 0.
+    Waits for a thread that is deciding right now.
     """
     with writer.lock:
         committed, backlog = writer.committed, writer.backlog
@@ -42,7 +42,8 @@ def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
 def recent(writer: SessionWriter, after: int) -> list[Stretch] | None:
     """Return the appends beyond version `after`, if this writer made all of them not long ago.
 
-    None if they are to be read from the log, or if something is accepted, which a reader commits first.
+    None if they are to be read from the log, or if something is accepted, which a reader commits
+    first.
     """
     with writer.lock:
         backlog, committed = writer.backlog, writer.committed

@@ -54,7 +54,7 @@ _NO_TERMS = Terms()
 
 
 class AcceptedCommand(msgspec.Struct, eq=False):
-    """What one command appends, whole or not at all, under the lease epoch it was decided under."""
+    """The events of one command, appended whole or not at all."""
 
     items: list[Item]
     bodies: Mapping[bytes, bytes] | None
@@ -115,7 +115,7 @@ class PendingAppend(msgspec.Struct, eq=False):
     def prepare(
         self, committed: CommittedState, last: int, claim: LeaseClaim | None, record: LeaseState | None
     ) -> Append:
-        """Make one append of the commands, decided up to version `last`; `record` of a claim goes in with it."""
+        """Make one append of the commands, decided up to version `last`, with a lease record."""
         commands, certain, entry = self.commands, committed.certain, committed.entry
         first = commands[0].items[0]
         start = first.start if isinstance(first, DeltaRun) else first[0]

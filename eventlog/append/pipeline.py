@@ -14,10 +14,10 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """The commands of a `with session.pipeline()` block, committed at the end of the outermost block.
+    """The commands of a `with session.pipeline()` block, committed at the end of it.
 
-    All of them are one append, unless the block itself reads the session, which commits the earlier ones first.  Other
-    threads' commands for this session wait for the end of the block.
+    All of them are one append, unless the block itself reads the session, which commits the earlier
+    ones first. Other threads' commands for this session wait for the end of the block.
     """
 
     __slots__ = ("_depth", "_gate", "_outer", "_places", "_waits", "_writer", "commands")
@@ -65,7 +65,9 @@ class Pipeline:
                 self.commit()
 
     def commit(self) -> None:
-        """Block until all commands are durable; raises why they are not, and then none of them is."""
+        """Block until all commands are durable; raises why they are not, and then none of them
+        is.
+        """
         for command in self.commands[-1:]:
             self._writer.wait(command)
 

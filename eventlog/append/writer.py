@@ -1,8 +1,9 @@
 """One session's writer: decides commands against the state, and commits what they append.
 
-A command is decided at once, and the state takes it in.  The accepted commands go to the log in one append: when a caller
-waits for one of them, or with the store's next flush.  One append of a session is on its way at a time; commands accepted
-meanwhile go with the next.  `backlog.py` has what becomes of them.
+A command is decided at once, and the state takes it in. The accepted commands go to the log in one
+append: when a caller waits for one of them, or with the store's next flush. One append of a session
+is on its way at a time; commands accepted meanwhile go with the next. `backlog.py` has what becomes
+of them.
 """
 
 from __future__ import annotations
@@ -60,10 +61,14 @@ class SessionWriter:
         self.buffer = DeltaBuffer()
         self.backlog = Backlog(committed, self.buffer, metrics)
         self.gate: weakref.ref[Gate] | None = None
-        """The gate of the pipeline that is open: until it ends only its thread hands anything over."""
+        """The gate of the pipeline that is open: until it ends only its thread hands anything
+        over.
+        """
         self._wake = wake
         self._inside = False
-        """Whether the state is being changed: a signal handler of the same thread may come between."""
+        """Whether the state is being changed: a signal handler of the same thread may come
+        between.
+        """
 
     @property
     def is_ahead(self) -> bool:
@@ -79,11 +84,11 @@ class SessionWriter:
 
     @property
     def is_held_by_others(self) -> bool:
-        """Whether another thread's pipeline is open: only that thread hands anything over until it ends."""
+        """Whether another thread's pipeline is open: then only that thread hands anything over."""
         return self._gate_of_others() is not None
 
     def _guarded(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Work on the state, held still; what an interrupt leaves half changed is read again before it is used.
+        """Work on the state, held still; what an interrupt leaves half changed is read again.
 
         A refusal leaves nothing half changed: its `EventlogError` comes after all was put right.
         """
@@ -120,10 +125,11 @@ class SessionWriter:
     ) -> AcceptedCommand:
         """Decide on a command's events, with their times.
 
-        They are committed with what comes next, or when a caller waits for them; the commands in `unit`, which this one is
-        added to, go in together or not at all.  Raises, and takes nothing in, unless the state allows all of them.  `then` is
-        asked for more events, at the time of the last one, once the state has taken these in.  With `returns_lease` the
-        lease goes back in the append that this command goes in with.
+        They are committed with what comes next, or when a caller waits for them; the commands in
+        `unit`, which this one is added to, go in together or not at all. Raises, and takes nothing
+        in, unless the state allows all of them. `then` is asked for more events, at the time of the
+        last one, once the state has taken these in. With `returns_lease` the lease goes back in the
+        append that this command goes in with.
         """
         command = AcceptedCommand([], bodies, epoch, 0, owned, unit, terms, returns_lease)
         self._guarded(self._accept, command, items, then)
@@ -170,7 +176,8 @@ class SessionWriter:
     def wake(self, delta: tuple[Key, str] | None = None) -> None:
         """Have what was accepted flushed in time.
 
-        `delta` was put into the buffer, which may have been closed in that moment: `ClosedError` if it is still there.
+        `delta` was put into the buffer, which may have been closed in that moment: `ClosedError` if
+        it is still there.
         """
         if self.buffer.ask():
             self._wake(self)
@@ -181,7 +188,8 @@ class SessionWriter:
     def pressure(self) -> None:
         """Make room before a delta goes into a full buffer; raises what keeps it full.
 
-        Until that has worked every delta comes here first, so that what cannot be written does not pile up.
+        Until that has worked every delta comes here first, so that what cannot be written does not
+        pile up.
         """
         self.buffer.require_open()
         self.buffer.hold()
@@ -208,7 +216,8 @@ class SessionWriter:
     def _ready(self, epoch: int) -> None:
         """Catch up; raise what became of accepted things without a caller.
 
-        `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker to write it.
+        `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker to write
+        it.
         """
         backlog, committed = self.backlog, self.committed
         if self.buffer.status >= BufferStatus.SEALED:
@@ -295,7 +304,9 @@ class SessionWriter:
         return gate if gate is not None and gate.is_others() else None
 
     def _drop(self, epoch: int) -> None:
-        """Refuse what waits to be written under an epoch that is over; the next caller hears of it."""
+        """Refuse what waits to be written under a lease that is over; the next caller hears of
+        it.
+        """
         if self.buffer.drop():
             self.backlog.failure = self.backlog.failure or lease_over(self.session)
         self.backlog.drop(epoch)
@@ -334,8 +345,8 @@ class SessionWriter:
     def _next(self, command: AcceptedCommand, ended: PendingAppend | Gate | None) -> PendingAppend | Gate | None:
         """Return what to wait for before `command` has its outcome; None if it is durable.
 
-        Raises why the command is not durable.  `ended` is what was waited for before: if that append failed, and is tried
-        again later, a caller who only flushes is told so.
+        Raises why the command is not durable. `ended` is what was waited for before: if that append
+        failed, and is tried again later, a caller who only flushes is told so.
         """
         backlog = self.backlog
         if backlog.sent is not None or not self.committed.loaded:
@@ -359,8 +370,9 @@ class SessionWriter:
     def _break_off(self, command: AcceptedCommand, error: BaseException) -> None:
         """End the wait for a command whose outcome is not known.
 
-        After an interrupt it is flushed all the same, with those of its pipeline, and tried again if need be.  A caller
-        who hears of an error, as that the log cannot be read now, finds nothing of the command in the log later.
+        After an interrupt it is flushed all the same, with those of its pipeline, and tried again
+        if need be. A caller who hears of an error, as that the log cannot be read now, finds
+        nothing of the command in the log later.
         """
         if command.outcome is not None or not command.owned:
             return
@@ -404,7 +416,8 @@ class SessionWriter:
     ) -> Committed:
         """Commit a command in an append of its own; durable when it returns.
 
-        A request's content is its events without their times; one that was made before gives its first result.
+        A request's content is its events without their times; one that was made before gives its
+        first result.
         """
         digest = b"" if request is None else content_digest(items)
         if request is not None and (known := self._known(request, digest)) is not None:
@@ -461,7 +474,7 @@ class SessionWriter:
         return self.log.submit(append).wait()
 
     def _newest(self) -> AcceptedCommand | None:
-        """Return the newest command whose outcome is not known, after accepting the buffered deltas."""
+        """Accept the buffered deltas; return the newest command whose outcome is not known."""
         backlog, buffer = self.backlog, self.buffer
         buffer.awake = False
         if buffer.flat or not self.committed.loaded:
@@ -480,7 +493,7 @@ class SessionWriter:
         self._guarded(self.backlog.catch_up)
 
     def known_state(self) -> State:
-        """Return the facts as far as this handle has read them: what others append now may be missing."""
+        """Return the facts as far as this handle has read them; others' newest may be missing."""
         if self.backlog.is_behind or not self.committed.loaded:
             self.catch_up()
         return self.committed.state

@@ -1,15 +1,15 @@
 """The right to run a session: one owner at a time, by a side record with an epoch.
 
-No event says who has it.
-Taking a lease raises the epoch, which is written with every append of the owner; an append with an epoch that is over is
-refused inside the commit.  A lease ends by release, by expiry, or when its owner is seen to be dead: a process of this
-same machine, boot and process namespace that is gone.  The holder renews it in the background.
+No event says who has it. Taking a lease raises the epoch, which is written with every append of the
+owner; an append with an epoch that is over is refused inside the commit. A lease ends by release,
+by expiry, or when its owner is seen to be dead: a process of this same machine, boot and process
+namespace that is gone. The holder renews it in the background.
 
-Within its owner a lease belongs to one task: the right to use it travels in a context variable, so tasks and `to_thread` calls that
-its holder starts have it, and other tasks and threads do not.
+Within its owner a lease belongs to one task: the right to use it travels in a context variable, so
+tasks and `to_thread` calls that its holder starts have it, and other tasks and threads do not.
 
-A reply takes its lease *lazily*: on what is known in memory, written and checked with its first append.  It gives it back
-with its last one.
+A reply takes its lease *lazily*: on what is known in memory, written and checked with its first
+append. It gives it back with its last one.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 class Lease:
     """The right to run a session, until the `with` that took it ends.
 
-    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.  It does not prolong it: a
-    thread still in that block when the lease ends takes one of its own with its next command, or is refused.
+    `with lease:` in another thread, which did not inherit it, makes it that thread's as well. It
+    does not prolong it: a thread still in that block when the lease ends takes one of its own with
+    its next command, or is refused.
     """
 
     __slots__ = ("claim", "depth", "epoch", "live", "session")
@@ -86,7 +87,9 @@ class Lease:
             _HELD.set(tuple(reversed(held)))
 
     def require_live(self) -> None:
-        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to write it."""
+        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to write
+        it.
+        """
         if self.claim.status is LeaseStatus.LOST:
             raise LeaseHeldError(self.session, "another owner", 0)
         if not self.live:
@@ -198,8 +201,8 @@ class LeaseKeeper:
     def renew_if_due(self, now: int, ttl: int) -> None:
         """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
 
-        Called in the background.
-        A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
+        Called in the background. A handle that is just taking or giving back a lease is left for
+        the next time: the caller must not wait for it.
         """
         if not self.lock.acquire(blocking=False):
             return

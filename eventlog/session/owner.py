@@ -12,7 +12,9 @@ from eventlog.log.contract import LeaseState
 __all__ = ["LIVE", "Owner", "is_live", "owner_of"]
 
 LIVE: set[str] = set()
-"""The stores of this process that may hold leases: added when they are opened, taken away when they are closed or gone."""
+"""The stores of this process that may hold leases: added when they are opened, taken away when they
+are closed or gone.
+"""
 
 
 class Owner(msgspec.Struct, frozen=True):

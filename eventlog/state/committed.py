@@ -1,7 +1,7 @@
 """The state of a session: read from the log, and folded on with what comes there.
 
-From time to time it is kept as a checkpoint.
-A session's writer decides commands against it, and so takes it ahead of what is committed (`append/writer.py`).
+From time to time it is kept as a checkpoint. A session's writer decides commands against it, and so
+takes it ahead of what is committed (`append/writer.py`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from eventlog.state.state import State
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
 
 CHECKPOINT_EVENTS = 2_000
-"""Events after which the state of a session that is written is kept, so that opening it stays short."""
+"""Events after which the state of a session that is written is kept, so that opening it stays
+short.
+"""
 
 
 class CommittedState:
@@ -39,12 +41,14 @@ class CommittedState:
         """The version up to which everything is known to be committed."""
         self.loaded = False
         self.keep_at = checkpoint_events
-        """The version from which on a checkpoint is due: after the newest one that is known of, by any handle."""
+        """The version from which on a checkpoint is due: after the newest one that is known of, by
+        any handle.
+        """
         self._rests_on = 0
         """Version of the checkpoint that this state came from, or was kept as."""
 
     def begin(self, streams: list[Stream], state: State) -> None:
-        """Take over what a session that does not exist yet begins with: its ancestry and inherited facts."""
+        """Take over the ancestry and inherited facts of a session that does not exist yet."""
         self.streams = streams
         self.state = state
         self.certain = state.version
@@ -88,9 +92,10 @@ class CommittedState:
         self.state.settle(self.certain)
 
     def keep_if_due(self) -> None:
-        """Keep the state, all of which is committed, if `checkpoint_events` have come since it was kept last.
+        """Store the state, all of which is committed, if `checkpoint_events` came since the last.
 
-        Where another handle kept it last, its pieces are taken over: each handle adds one, none writes what is there already.
+        Where another handle kept it last, its pieces are taken over: each handle adds one, none
+        writes what is there already.
         """
         version = self.state.version
         if version < self.keep_at:

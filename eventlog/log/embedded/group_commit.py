@@ -2,17 +2,21 @@
 
 The appends of others are included.
 
-`put` queues a request.  Nothing is written until a caller waits: that caller tries to become the *leader*, without blocking, and
-commits batch by batch until its own ticket has its outcome.  A caller that finds a leader at work leaves a lock in its ticket, tries once
-more, and sleeps; a leader that ends wakes the first queued ticket that has a waiter.  For event loops, and for waits that may take only so
-long, a helper thread leads.  A batch takes the writers' lock, reads what other processes have appended, decides each request in turn
-(`batch.py`), writes one frame, flushes once, publishes, and tells the waiters.
+`put` queues a request. Nothing is written until a caller waits: that caller tries to become the
+*leader*, without blocking, and commits batch by batch until its own ticket has its outcome. A
+caller that finds a leader at work leaves a lock in its ticket, tries once more, and sleeps; a
+leader that ends wakes the first queued ticket that has a waiter. For event loops, and for waits
+that may take only so long, a helper thread leads. A batch takes the writers' lock, reads what other
+processes have appended, decides each request in turn (`batch.py`), writes one frame, flushes once,
+publishes, and tells the waiters.
 
-A request that is refused is refused alone.  If the frame cannot be written, every request of the batch fails: with `BusyError` or
-`StorageError` if nothing was written (no room, no file, no permission, the lock is held), and the next batch is tried; else with
-`UnknownOutcomeError`, and then the log is poisoned until it is opened again: it can be read, and nothing more is written.
+A request that is refused is refused alone. If the frame cannot be written, every request of the
+batch fails: with `BusyError` or `StorageError` if nothing was written (no room, no file, no
+permission, the lock is held), and the next batch is tried; else with `UnknownOutcomeError`, and
+then the log is poisoned until it is opened again: it can be read, and nothing more is written.
 
-An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses, doubles and hangs nothing:
+An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses,
+doubles and hangs nothing:
 
 * The batch is a field, and `ready` before its first side effect; it leaves the field after the last, and every step between may be
   repeated.  The leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the batch stays in
@@ -21,8 +25,9 @@ An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhe
   is taken by one C call that stores its result itself (`list.extend`), and given back by one C call at the beginning of a `finally`.
 * A waiter that was to be woken and was not, because the interrupt came just before, looks by itself after a second.
 
-The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check` that waits from inside a commit
-finds itself to be the leader, and is told so instead of waiting for itself.
+The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check`
+that waits from inside a commit finds itself to be the leader, and is told so instead of waiting for
+itself.
 """
 
 from __future__ import annotations
@@ -78,7 +83,9 @@ class GroupCommit:
         self._timeout = timeout
         self._limit = queue_bytes
         self._queue: deque[AnyTicket] = deque()
-        """What is not committed yet, in the order of submission; no lock: every change is one call."""
+        """What is not committed yet, in the order of submission; no lock: every change is one
+        call.
+        """
         self._bytes = 0
         """About how much that is: threads add unguarded, and each batch counts anew."""
         self._helper = Worker("eventlog-commit", partial(self._lead, None, blocking=True))
@@ -126,8 +133,8 @@ class GroupCommit:
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
         """Lead, or wait for the leader, until a ticket has its outcome.
 
-        `UnknownOutcomeError` after `timeout` seconds.
-        A wait that may take only so long leaves leading to the helper: how long the disk takes is not known before.
+        `UnknownOutcomeError` after `timeout` seconds. A wait that may take only so long leaves
+        leading to the helper: how long the disk takes is not known before.
         """
         if self._leader == get_ident():
             self._reentered(ticket)
@@ -262,7 +269,7 @@ class GroupCommit:
                         outcomes.append(batch.decide(request))
                     else:  # None only waits for what was queued before it
                         outcomes.append(batch.decide_lease(request) if isinstance(request, LeaseChange) else None)
-                except Exception as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
+                except Exception as error:  # noqa: BLE001 - an error of a check is its own request's outcome
                     outcomes.append(error)
             if batch.records:
                 batch.part.end, batch.part.size = tail.journal.prepare(batch.records)
@@ -275,7 +282,9 @@ class GroupCommit:
                 self._lock.release()
 
     def _finish(self) -> None:
-        """Write the batch in flight, tell its waiters, and forget it.  Every step may be repeated."""
+        """Write the batch in flight, tell its waiters, and forget it. Every step may be
+        repeated.
+        """
         batch = self._batch
         if batch is None or not batch.ready:
             return

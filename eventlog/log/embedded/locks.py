@@ -1,10 +1,12 @@
 """The locks of a store: who appends to the journal, and who has the store open.
 
-One process at a time appends.  Two `flock`s.  `turn` is taken before `lock` and given back once `lock` is held, so that a process that has just
-committed has to queue behind one that already waits: two busy processes alternate.  The kernel releases both
-when a process dies.  Waiting is polling, because a blocking `flock` cannot be bounded in time.
+One process at a time appends. Two `flock`s. `turn` is taken before `lock` and given back once
+`lock` is held, so that a process that has just committed has to queue behind one that already
+waits: two busy processes alternate. The kernel releases both when a process dies. Waiting is
+polling, because a blocking `flock` cannot be bounded in time.
 
-A process that has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
+A process that has the store open holds a shared lock on `open`, so that the first one knows that it
+is alone.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class WriterLock:
             os.close(self._turn)
             raise
         self.release: Callable[[], object] = partial(flock, self._lock, LOCK_UN)
-        """Give the lock back, if it is held.  One C call, so that no interrupt comes before it at the beginning of a `finally`."""
+        """Give the lock back, if it is held. One C call, so that no interrupt comes before it at
+        the beginning of a `finally`.
+        """
 
     def acquire(self) -> None:
         """Take the lock; `BusyError` after the timeout.
@@ -80,7 +84,7 @@ class WriterLock:
 
 
 def try_shared(directory: Path) -> int | None:
-    """A descriptor that keeps writers out until it is closed, or None if one is at work right now."""
+    """Return a descriptor that keeps writers out until it is closed; None if one is at work."""
     fd = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
     try:
         flock(fd, LOCK_SH | LOCK_NB)
@@ -126,8 +130,8 @@ class Presence:
     def alone_again(self) -> bool:
         """Whether no other has the store open at its end here: none can open it before `close`.
 
-        Under the writers' lock, so that of two that end neither misses the other: a lock that cannot be changed is lost, and
-        has to be taken again.
+        Under the writers' lock, so that of two that end neither misses the other: a lock that
+        cannot be changed is lost, and has to be taken again.
         """
         try:
             flock(self._fd, LOCK_EX | LOCK_NB)

@@ -1,8 +1,8 @@
-"""One store directory in this process: opening it, folding its tail into LMDB, forking, and closing it.
+"""One store directory in this process: opening, folding, forking and closing it.
 
-`tail.py` recovers the tail and keeps up with other processes; `group_commit.py` writes; `lookup.py` reads.  The tail's
-`guard` is held briefly around memtable and cursor, `_folding` around a fold, and the writers' lock between processes by
-the leader.
+`tail.py` recovers the tail and keeps up with other processes; `group_commit.py` writes; `lookup.py`
+reads. The tail's `guard` is held briefly around memtable and cursor, `_folding` around a fold, and
+the writers' lock between processes by the leader.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Partition:
                 raise BusyError(f"{self.path} may not be written, and is being written all the same")
 
     def _closed_in_order(self, mark: Watermark | None) -> bool:
-        """Return whether all was folded when the store was last closed, and nothing was done to it since."""
+        """Return whether all was folded at the last closing, and nothing was done since."""
         if mark is None or not (address := mark.get()) or address != mark.closed_at():
             return False
         self.journal.seek(address, -1)
@@ -129,11 +129,11 @@ class Partition:
 
     @property
     def commits_here(self) -> bool:
-        """Whether the calling thread is in the middle of a commit, so that it cannot wait for the end of one."""
+        """Whether the calling thread is in the middle of a commit, and cannot wait for its end."""
         return self.commits is not None and self.commits.leads
 
     def stands_at(self, path: Path) -> bool:
-        """Return whether what is open here is what lies at `path`: a deleted directory may have had the same number."""
+        """Return whether the directory that is open here is the one that lies at `path`."""
         return self._presence.stands_in(path)
 
     def close(self) -> None:
@@ -237,8 +237,8 @@ class Partition:
     def disown(self) -> None:
         """Close what was inherited, after a fork, in the child.
 
-        Above all the files of the writers' lock: they would keep it locked after the parent's death.  Where the child
-        comes back into a commit, that has nothing any more to write to.
+        Above all the files of the writers' lock: they would keep it locked after the parent's
+        death. Where the child comes back into a commit, that has nothing any more to write to.
         """
         self.tail.closed = True
         if self.commits is not None:
@@ -252,7 +252,7 @@ class Partition:
     # --- folding
 
     def fold(self, *, recycle: bool = True) -> None:
-        """Move everything committed so far into LMDB, and set journal files free, to be used again."""
+        """Move everything committed so far into LMDB, and free journal files for reuse."""
         with self._folding:
             with self.tail.guard:
                 generations = list(self.tail.memtable.freeze())
@@ -279,7 +279,7 @@ class Partition:
             self._worker.call()
 
     def wait_for_room(self) -> None:
-        """Wait while far more is unfolded than folding should leave; `BusyError` after the timeout, or why not."""
+        """Wait while far too much is unfolded; `BusyError` after the timeout."""
         deadline = time.monotonic() + self.options.busy_timeout
         while self.tail.memtable.size >= self.tail.limit:
             if not self._worker.call():
@@ -294,15 +294,15 @@ class Partition:
     def _fold_in_background(self) -> float | None:
         """Fold what is due, and fill a journal file ahead, so that the leader does not have to.
 
-        Nothing that fails ends the worker: the journal has everything until it is folded, so a failure is logged,
-        remembered, and tried again after a while.
+        Nothing that fails ends the worker: the journal has everything until it is folded, so a
+        failure is logged, remembered, and tried again after a while.
         """
         try:
             full = self.tail.memtable.size >= self.options.fold_bytes or self.derived.full
             if full and not self.finished:  # else the journal has it all, until it is opened again
                 self.fold()
             self._fold_error = None
-        except Exception as error:  # noqa: BLE001 - whatever it is, later folds must be tried
+        except Exception as error:  # noqa: BLE001 - later folds must be tried
             if repr(error) != repr(self._fold_error):  # once, not once a second
                 logger.warning("folding failed, and will be tried again: %r", error)
             self._fold_error = error

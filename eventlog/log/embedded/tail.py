@@ -1,12 +1,12 @@
-"""The tail of a log: what the journal holds beyond LMDB, and how this process keeps up with it.
+"""The tail of a log: the journal beyond LMDB, and how this process keeps up with it.
 
-At any moment the log is what is folded (LMDB), and behind it the journal, which is also in memory (`memtable.py`).
-Recovery replays the journal once, when the store is opened; from then on a look at the mark (`watermark.py`) tells
-whether others have appended.
+At any moment the log is what is folded (LMDB), and behind it the journal, which is also in memory
+(`memtable.py`). Recovery replays the journal once, when the store is opened; from then on a look at
+the mark (`watermark.py`) tells whether others have appended.
 
-An interrupt may come anywhere, and a signal handler may read while its own thread is catching up.  So each change of
-memtable and cursor says first that it begins.  What was broken off is read again, from where LMDB ends, by the next
-to come; a handler sees what was there before.
+An interrupt may come anywhere, and a signal handler may read while its own thread is catching up.
+So each change of memtable and cursor says first that it begins. What was broken off is read again,
+from where LMDB ends, by the next to come; a handler sees what was there before.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
 _SALTS = 64
-"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to another thread."""
+"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to
+another thread.
+"""
 
 
 class Tail:
-    """Journal, memtable and mark of one store directory; `grown` is called when there is something to fold."""
+    """Journal, memtable and mark of one store directory; `grown` is called to fold."""
 
     def __init__(
         self,
@@ -146,7 +148,7 @@ class Tail:
                 self.wake_watchers()
 
     def catch_up_to_write(self) -> None:
-        """Read everything there is, under the writers' lock: also frames whose writer died before it said so."""
+        """Read the journal to its very end, under the writers' lock."""
         mark = self.mark
         assert mark is not None
         with self.guard:  # also for a look: another thread may be in the middle of catching up
@@ -183,7 +185,7 @@ class Tail:
             self._grown()
 
     def end_at(self, address: int) -> bool:
-        """Let the tail end at an address without more events; returns whether a fold is needed to say so in LMDB."""
+        """Let the tail end at an address; return whether a fold is needed to say so in LMDB."""
         with self.guard:
             waiting = self.memtable.end_at(address)
             if self.mark is not None:
@@ -213,7 +215,7 @@ class Tail:
                 self.mark.close()
 
     def refuse(self) -> NoReturn:
-        """Refuse a write: the log is closed or poisoned, or the thread itself is reading, as from a signal handler."""
+        """Refuse a write: the log is closed or poisoned, or the thread itself is reading it."""
         if self.closed or self.poison is not None:
             raise self.why_closed()
         raise BusyError("called while the same thread reads what others have committed; nothing was written")
@@ -221,8 +223,9 @@ class Tail:
     def _change(self, mark: Watermark, *, to_the_end: bool) -> None:
         """Read the journal up to the mark, or, under the writers' lock, to its very end.
 
-        What fails, or is interrupted, is done again, from where LMDB ends, by the next thread to come.
-        Else one error would be reported once, and from then on what it hid would look as if it had never been there.
+        What fails, or is interrupted, is done again, from where LMDB ends, by the next thread to
+        come. Else one error would be reported once, and from then on what it hid would look as if
+        it had never been there.
         """
         again, self._unfinished = self._unfinished, True
         mark.forget()
@@ -256,7 +259,7 @@ class Tail:
         self._read_until(until)
 
     def _read_until(self, until: int) -> None:
-        """Apply the journal up to an address; if the place was recycled meanwhile, go on where LMDB ends."""
+        """Apply the journal up to an address, from where LMDB ends if the files were recycled."""
         while self.journal.address < until:
             for frame in self.journal.read(until):
                 self._apply(frame)

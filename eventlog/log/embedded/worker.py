@@ -1,13 +1,13 @@
 """A background thread that works when it is called.
 
-It starts when it is called for the first time.  A daemon, because the interpreter waits for other threads before the
-exit handler that closes the log.
+It starts when it is called for the first time. A daemon, because the interpreter waits for other
+threads before the exit handler that closes the log.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from threading import Lock, Thread
+from threading import Lock, RLock, Thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,15 +17,16 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """Does `work` when it is called; `work` returns the seconds after which it is done again uncalled, or None.
+    """Does `work` when it is called.
 
-    No caller could be told of an exception that is thrown into the thread, so the thread goes on after it.
+    `work` returns the seconds after which it is done again uncalled, or None. No caller could be
+    told of an exception that is thrown into the thread, so the thread goes on after it.
     """
 
     def __init__(self, name: str, work: Callable[[], float | None]) -> None:
         self._name = name
         self._work = work
-        self._starting = Lock()
+        self._starting = RLock()  # a signal handler may call in the middle of a call
         self._bell = Lock()
         self._ended = False
         self._thread: Thread | None = None

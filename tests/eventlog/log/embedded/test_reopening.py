@@ -15,7 +15,7 @@ import pytest
 
 from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
 from eventlog.log.contract import LeaseState
-from eventlog.log.embedded import engine
+from eventlog.log.embedded import registry
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.options import Options
@@ -234,7 +234,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
         monkeypatch.undo()
         raise BusyError("no descriptor is left")
 
-    monkeypatch.setattr(engine, "Partition", refuses)
+    monkeypatch.setattr(registry, "Partition", refuses)
     with pytest.raises(BusyError):
         log.exclusively(nothing)
     with pytest.raises(StopError):

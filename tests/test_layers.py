@@ -34,7 +34,7 @@ LAYERS: dict[str, str] = {
         owner inputs | host liveness | lease | handle | text_stream context redact | tool_call | reply | session
     """,
     "eventlog.state": "facts version_log | archive | stored | state | rules evolve | decide loader | committed",
-    "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | writer | pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | decider | writer | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,

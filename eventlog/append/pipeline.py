@@ -58,7 +58,7 @@ class Pipeline:
             if self._waits:
                 if kind is None:
                     self._own()
-                self._writer.gate = None
+                self._writer.open_gate()
             if kind is not None and self.commands:
                 self._writer.wake()  # no caller waits, so nothing else would have it flushed
             elif kind is None and self._waits:

@@ -1,9 +1,8 @@
-"""One session's writer: decides commands against the state, and commits what they append.
+"""One session's writer: commits what its commands append.
 
-A command is decided at once, and the state takes it in. The accepted commands go to the log in one
-append: when a caller waits for one of them, or with the store's next flush. One append of a session
-is on its way at a time; commands accepted meanwhile go with the next. `backlog.py` has what becomes
-of them.
+The accepted commands (`decider.py`) go to the log in one append: when a caller waits for one of them,
+or with the store's next flush.  One append of a session is on its way at a time; commands accepted
+meanwhile go with the next.  `backlog.py` has what becomes of them.
 """
 
 from __future__ import annotations
@@ -13,30 +12,25 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from eventlog import events as ev
-from eventlog.append.backlog import MAX_RUN, Backlog, lease_lost, lease_over
-from eventlog.append.delta_buffer import BufferStatus, DeltaBuffer
+from eventlog.append.backlog import MAX_RUN
+from eventlog.append.decider import Decider
 from eventlog.append.gate import Gate
-from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
+from eventlog.append.lease_claim import LeaseClaim
 from eventlog.append.metrics import Metrics
-from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest, limit_bodies
+from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest
 from eventlog.codec.deltas import Key
 from eventlog.errors import (
-    BusyError,
-    ConflictError,
     DataError,
     EventlogError,
-    FencedError,
-    RefusedError,
     StopError,
 )
 from eventlog.history.lineage import Stream
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Committed, Log
 from eventlog.state.committed import CommittedState
-from eventlog.state.decide import decide, needs_no_lease, still_admitted
 from eventlog.state.state import State
 
 __all__ = ["SessionWriter"]
@@ -56,19 +50,11 @@ class SessionWriter:
     def __init__(self, committed: CommittedState, wake: Callable[[SessionWriter], None], metrics: Metrics) -> None:
         self.log: Log = committed.log
         self.session = committed.session
-        self.lock = RLock()
         self.committed = committed
-        self.buffer = DeltaBuffer()
-        self.backlog = Backlog(committed, self.buffer, metrics)
-        self.gate: weakref.ref[Gate] | None = None
-        """The gate of the pipeline that is open: until it ends only its thread hands anything
-        over.
-        """
+        self._decider = decider = Decider(committed, metrics)
+        self.lock, self.buffer, self.backlog = decider.lock, decider.buffer, decider.backlog
+        self.accept, self._guarded = decider.accept, decider.guarded
         self._wake = wake
-        self._inside = False
-        """Whether the state is being changed: a signal handler of the same thread may come
-        between.
-        """
 
     @property
     def is_ahead(self) -> bool:
@@ -80,98 +66,16 @@ class SessionWriter:
     def is_crowded(self) -> bool:
         """Whether so much is accepted that a command no caller waits for has to wait."""
         backlog = self.backlog
-        return self.gate is None and (len(backlog.commands) >= MAX_ACCEPTED or backlog.weight > MAX_ACCEPTED_BYTES)
+        return self._decider.gate is None and (
+            len(backlog.commands) >= MAX_ACCEPTED or backlog.weight > MAX_ACCEPTED_BYTES
+        )
 
     @property
     def is_held_by_others(self) -> bool:
         """Whether another thread's pipeline is open: then only that thread hands anything over."""
-        return self._gate_of_others() is not None
+        return self._decider.gate_of_others() is not None
 
-    def _guarded(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Work on the state, held still; what an interrupt leaves half changed is read again.
-
-        A refusal leaves nothing half changed: its `EventlogError` comes after all was put right.
-        """
-        with self.lock:
-            if self._inside:
-                raise BusyError(
-                    f"session {self.session}: a command came from inside another of the same thread, as from a signal"
-                    " handler; nothing of it was accepted: give it from another thread"
-                )
-            self._inside = True
-            try:
-                return work(*args, **kwargs)
-            except EventlogError:
-                raise
-            except BaseException:
-                self.committed.loaded = False
-                raise
-            finally:
-                self._inside = False
-
-    # -- accepting ---------------------------------------------------------------------------
-
-    def accept(
-        self,
-        items: Sequence[tuple[int, ev.Event]],
-        bodies: Mapping[bytes, bytes] | None = None,
-        *,
-        epoch: int = 0,
-        owned: bool = False,
-        unit: list[AcceptedCommand] | None = None,
-        terms: Terms | None = None,
-        then: Callable[[State], Sequence[ev.Event]] | None = None,
-        returns_lease: bool = False,
-    ) -> AcceptedCommand:
-        """Decide on a command's events, with their times.
-
-        They are committed with what comes next, or when a caller waits for them; the commands in
-        `unit`, which this one is added to, go in together or not at all. Raises, and takes nothing
-        in, unless the state allows all of them. `then` is asked for more events, at the time of the
-        last one, once the state has taken these in. With `returns_lease` the lease goes back in the
-        append that this command goes in with.
-        """
-        command = AcceptedCommand([], bodies, epoch, 0, owned, unit, terms, returns_lease)
-        self._guarded(self._accept, command, items, then)
-        return command
-
-    def _accept(
-        self,
-        command: AcceptedCommand,
-        items: Sequence[tuple[int, ev.Event]],
-        then: Callable[[State], Sequence[ev.Event]] | None,
-    ) -> None:
-        epoch, terms = command.epoch, command.terms
-        if terms is None or terms.creates_at is None:
-            self._ready(epoch)
-        if self.buffer.flat:
-            self._collect()
-        backlog, state = self.backlog, self.committed.state
-        before = state.version
-        if terms is not None and terms.expected not in {None, before}:
-            raise ConflictError(self.session, terms.expected or 0, before)
-        if command.bodies:
-            command.weight = limit_bodies(command.bodies)
-        decided = command.items = decide(state, items)
-        try:
-            if not epoch and (terms is None or not terms.is_conditional):
-                needs_no_lease(items, self.session)
-            if then is not None and (more := then(state)):
-                decided += decide(state, [(items[-1][0], event) for event in more])
-        except BaseException:
-            state.retract(before)
-            raise
-        if not decided:
-            raise RefusedError("an append of no events", expected="at least one event", session=self.session)
-        backlog.commands.append(command)
-        backlog.weight += command.weight
-        backlog.apart += terms is not None
-        if command.unit is not None:
-            command.unit.append(command)
-        if command.returns_lease and backlog.claim is not None:
-            backlog.claim.is_returning = True
-        if command.owned and backlog.sent is None and not (self.gate is not None and self.is_held_by_others):
-            backlog.hand_over()  # its caller waits
+    # -- the buffer --------------------------------------------------------------------------
 
     def wake(self, delta: tuple[Key, str] | None = None) -> None:
         """Have what was accepted flushed in time.
@@ -193,7 +97,7 @@ class SessionWriter:
         """
         self.buffer.require_open()
         self.buffer.hold()
-        self._guarded(self._ready, self.backlog.epoch)
+        self._guarded(self._decider.ready, self.backlog.epoch)
         self._empty_buffer()
         self.buffer.open()
 
@@ -208,57 +112,10 @@ class SessionWriter:
 
     def _empty_buffer(self) -> None:
         """Commit what is in the buffer; inside a pipeline, accept it for the pipeline's append."""
-        if self.gate is None or self.gate() is None or self.is_held_by_others:
+        if self._decider.gate is None or self._decider.gate() is None or self.is_held_by_others:
             self.flush()
         else:
-            self._guarded(self._newest)
-
-    def _ready(self, epoch: int) -> None:
-        """Catch up; raise what became of accepted things without a caller.
-
-        `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker to write
-        it.
-        """
-        backlog, committed = self.backlog, self.committed
-        if self.buffer.status >= BufferStatus.SEALED:
-            self.buffer.require_open()
-        if backlog.sent is not None or not committed.loaded:
-            backlog.catch_up()
-        elif not backlog.commands:
-            committed.read_on()
-            backlog.is_behind = False
-        if epoch:
-            if committed.lease.epoch > epoch:
-                self._fence(epoch)
-            claim = backlog.claim
-            if claim is not None and claim.status is LeaseStatus.LOST and claim.state.epoch == epoch:
-                raise lease_lost(self.session)  # the other owner's lease has the same number
-        if backlog.failure is not None:
-            self._raise_failure()
-        if backlog.sent is None and not backlog.commands and committed.state.version >= committed.keep_at:
-            committed.keep_if_due()
-
-    def _raise_failure(self) -> None:
-        """Raise why something that no caller waits for is not committed."""
-        failure, self.backlog.failure = self.backlog.failure, None
-        if failure is not None:
-            raise failure
-
-    def _collect(self) -> None:
-        """Accept the buffered deltas, behind what was accepted before them.
-
-        Deltas of a part that takes none any more are left out, and the next caller hears of it.
-        """
-        streamed = self.buffer.drain()
-        if streamed is None:
-            return
-        state, backlog = self.committed.state, self.backlog
-        run, reason = still_admitted(state, streamed)
-        backlog.failure = backlog.failure or reason
-        for piece in run.pieces(MAX_RUN) if run is not None else ():
-            state.skip(piece.count)
-            backlog.commands.append(AcceptedCommand([piece], None, backlog.epoch, len(piece.text)))
-            backlog.weight += len(piece.text)
+            self._guarded(self._decider.newest)
 
     # -- the lease, and the gate of a pipeline ---------------------------------------------------
 
@@ -272,7 +129,7 @@ class SessionWriter:
         """Drop what was accepted under the lease, which is over, and is not handed over."""
         claim, self.backlog.claim = self.backlog.claim, None
         if claim is not None:
-            self._guarded(self._drop, claim.state.epoch)
+            self._guarded(self._decider.drop, claim.state.epoch)
 
     def retain(self, claim: LeaseClaim) -> bool:
         """Keep a lease that the next append is to give back; False if it is too late for that."""
@@ -287,36 +144,20 @@ class SessionWriter:
 
     def shut(self, gate: Gate) -> None:
         """Keep other threads from handing anything over, once none of their gates is shut."""
-        self._undisturbed(partial(setattr, self, "gate", weakref.ref(gate)))
+        self._undisturbed(partial(setattr, self._decider, "gate", weakref.ref(gate)))
+
+    def open_gate(self) -> None:
+        """Let other threads hand over again."""
+        self._decider.gate = None
 
     def _undisturbed(self, work: Callable[[], R]) -> R:
         """Do some work, under the lock, once no other thread's pipeline is open."""
         while True:
             with self.lock:
-                gate = self._gate_of_others()
+                gate = self._decider.gate_of_others()
                 if gate is None:
                     return work()
             gate.wait()
-
-    def _gate_of_others(self) -> Gate | None:
-        """Return the gate of another thread's pipeline, if one is open."""
-        gate = None if self.gate is None else self.gate()
-        return gate if gate is not None and gate.is_others() else None
-
-    def _drop(self, epoch: int) -> None:
-        """Refuse what waits to be written under a lease that is over; the next caller hears of
-        it.
-        """
-        if self.buffer.drop():
-            self.backlog.failure = self.backlog.failure or lease_over(self.session)
-        self.backlog.drop(epoch)
-
-    def _fence(self, epoch: int) -> NoReturn:
-        """Refuse what was accepted under a lease that another owner has taken, and raise that."""
-        self.buffer.hold()
-        self._drop(epoch)
-        self.backlog.failure = None  # it is about what is dropped
-        raise FencedError(self.session, epoch, self.committed.lease.epoch)
 
     # -- committing --------------------------------------------------------------------------
 
@@ -352,7 +193,7 @@ class SessionWriter:
         if backlog.sent is not None or not self.committed.loaded:
             backlog.resolve()
         if command.outcome is None and backlog.sent is None:
-            if self.gate is not None and (gate := self._gate_of_others()) is not None:
+            if self._decider.gate is not None and (gate := self._decider.gate_of_others()) is not None:
                 return gate
             if isinstance(ended, PendingAppend) and ended.is_retried_later and not command.owned:
                 assert isinstance(ended.outcome, Exception)
@@ -387,19 +228,19 @@ class SessionWriter:
 
     def flush(self) -> None:
         """Make everything accepted so far durable; raises the first failure of any of it."""
-        last = self._guarded(self._newest)
+        last = self._guarded(self._decider.newest)
         if last is not None:
             self.wait(last)
         if self.backlog.sent is not None:
             self.catch_up()
-        self._raise_failure()
+        self._decider.raise_failure()
 
     def hand_over(self) -> None:
         """Submit what is accepted unless an append is on its way.
 
         The caller sees to it that the log is waited for.
         """
-        last = self._guarded(self._newest)
+        last = self._guarded(self._decider.newest)
         if last is not None and not self.is_held_by_others:
             self._guarded(self._next, last, None)
 
@@ -473,19 +314,6 @@ class SessionWriter:
         append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
         return self.log.submit(append).wait()
 
-    def _newest(self) -> AcceptedCommand | None:
-        """Accept the buffered deltas; return the newest command whose outcome is not known."""
-        backlog, buffer = self.backlog, self.buffer
-        buffer.awake = False
-        if buffer.flat or not self.committed.loaded:
-            backlog.catch_up()
-            if backlog.epoch and self.committed.lease.epoch > backlog.epoch:
-                self._fence(backlog.epoch)
-            self._collect()
-        if backlog.commands:
-            return backlog.commands[-1]
-        return backlog.sent.commands[-1] if backlog.sent is not None else None
-
     # -- reading -----------------------------------------------------------------------------
 
     def catch_up(self) -> None:
@@ -522,5 +350,5 @@ class SessionWriter:
 
     def fork_off(self) -> None:
         """Give up what the parent accepted: this is a child process."""
-        self.lock = RLock()  # another thread of the parent may have held the old one
+        self.lock = self._decider.lock = RLock()  # another thread of the parent may have held the old one
         self.buffer.fork_off()

@@ -233,10 +233,14 @@ class LeaseKeeper:
     def _take(self, *, lazily: bool) -> Lease:
         """Take the lease from the log, or lazily: its record goes in with the first append."""
         host, writer, ended = self._host, self._writer, self._ended
-        if ended is not None and ended.is_returning and ended.status is not LeaseStatus.RETURNED:
-            if writer.retain(ended):  # two replies in one pipeline
-                host.keep(self)
-                return Lease(self.id, ended)
+        if (
+            ended is not None
+            and ended.is_returning
+            and ended.status is not LeaseStatus.RETURNED
+            and writer.retain(ended)
+        ):  # two replies in one pipeline
+            host.keep(self)
+            return Lease(self.id, ended)
         writer.catch_up()
         held, now = writer.committed.lease, host.clock()
         lazily = lazily and not is_live(held, now) and not writer.committed.state.closing("")

@@ -123,6 +123,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
     """Promise 4: more deltas than the buffer holds are part of the pipeline's one append, in their place."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     if bound == "deltas":
@@ -230,6 +231,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: a delta over what the buffer may hold is refused before it is taken, not after."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     with session.assistant() as reply:

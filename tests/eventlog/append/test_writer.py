@@ -319,6 +319,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Promise 1: deltas of a run that goes in several appends all come, in order, when one of these was refused first."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 10)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 10)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 10)
     session.user("go")

@@ -135,8 +135,7 @@ class Decider:
     def ready(self, epoch: int) -> None:
         """Catch up; raise what became of accepted things without a caller.
 
-        `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker to write
-        it.
+        `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker.
         """
         backlog, committed = self.backlog, self.committed
         if self.buffer.status >= BufferStatus.SEALED:
@@ -180,9 +179,7 @@ class Decider:
             backlog.weight += len(piece.text)
 
     def drop(self, epoch: int) -> None:
-        """Refuse what waits to be written under a lease that is over; the next caller hears of
-        it.
-        """
+        """Refuse what waits to be written under a lease that is over; the next caller hears it."""
         if self.buffer.drop():
             self.backlog.failure = self.backlog.failure or lease_over(self.session)
         self.backlog.drop(epoch)

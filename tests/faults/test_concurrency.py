@@ -159,23 +159,3 @@ def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypa
     second.join(30)
     assert seen == [1, 1]
     reader.close()
-
-
-@pytest.mark.promise(2)
-def test_an_append_comes_behind_what_another_process_commits_meanwhile(tmp_path: Path) -> None:
-    """Promise 2: what another process commits while an append waits in the queue goes before it: no position is given twice."""
-    path = tmp_path / "store"
-    log = open_log(path, **OPTIONS)
-    log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0)).wait()
-    ticket = log.submit(Append(session="s", payload=b"x", count=1, time=1))
-    write = (
-        "import sys; from eventlog.log.contract import Append; from eventlog.log.embedded.engine import open_log\n"
-        "log = open_log(sys.argv[1])\n"
-        "log.submit(Append(session='s', payload=b'x', count=5, time=1)).wait(30)\n"
-        "log.close()\n"
-    )
-    subprocess.run([sys.executable, "-c", write, str(path)], cwd=ROOT, check=True, timeout=60)
-    committed = ticket.wait()
-    assert (committed.first, committed.position) == (7, 7)
-    assert log.check() == []
-    log.close()

@@ -27,11 +27,39 @@ def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
     )
 
 
+def line_of(process: subprocess.Popen[bytes]) -> str:
+    """Return the next line that a worker prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
+
+
+def require_ready(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a worker has opened the store."""
+    assert line_of(process) == "ready"
+
+
+def go(process: subprocess.Popen[bytes]) -> None:
+    """Let a worker go on."""
+    assert process.stdin is not None
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
+
+
 def output(process: subprocess.Popen[bytes]) -> list[str]:
-    """Everything a worker said, once it has ended."""
-    told, _ = process.communicate(timeout=120)
-    lines = told.decode().split("\n")
+    """Return all lines that a worker printed, once it has ended."""
+    printed, _ = process.communicate(timeout=120)
+    lines = printed.decode().split("\n")
     return [line for line in lines[:-1] if line]
+
+
+def race(task: str, path: Path, rounds: int) -> list[list[str]]:
+    """Let two workers, a and b, go off at once; return what each printed."""
+    workers = [start(task, path, name, rounds) for name in ("a", "b")]
+    for worker in workers:
+        require_ready(worker)
+    for worker in workers:
+        go(worker)
+    return [output(worker) for worker in workers]
 
 
 @pytest.mark.promise(1)
@@ -64,8 +92,7 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
     acknowledged: list[str] = []
     for _ in range(6):
         victim = start("stream", path, "victim")
-        assert victim.stdout is not None
-        acknowledged.append(victim.stdout.readline().decode().strip())
+        acknowledged.append(line_of(victim))
         time.sleep(chance.uniform(0.0, 0.15))
         victim.kill()
         acknowledged += output(victim)
@@ -89,15 +116,7 @@ def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"", count=1, time=1, creates_at=0)).wait(30)
     rounds = 300
-    workers = [start("contend", path, name, rounds) for name in ("a", "b")]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    lines = [output(worker) for worker in workers]
+    lines = race("contend", path, rounds)
     won = [[int(line.split()[1]) for line in said if line.startswith("won")] for said in lines]
     assert sorted(won[0] + won[1]) == list(range(2, 2 * rounds + 2))
     for name, versions in zip((b"a", b"b"), won, strict=True):
@@ -112,16 +131,11 @@ def test_two_processes_append_in_turn(tmp_path: Path) -> None:
     path = tmp_path / "store"
     workers = {name: start("alternate", path, name) for name in ("a", "b")}
     for worker in workers.values():
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
+        require_ready(worker)
     positions: list[int] = []
     for name in "abaabbab" * 4:
-        worker = workers[name]
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-        positions.append(int(worker.stdout.readline()))
+        go(workers[name])
+        positions.append(int(line_of(workers[name])))
     for worker in workers.values():
         assert output(worker) == []
     log = open_log(path, **SMALL)
@@ -137,15 +151,7 @@ def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"begin", count=1, time=1, creates_at=0)).wait(30)
     rounds = 60
-    workers = [start("hold", path, name, rounds) for name in ("a", "b")]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    lines = [output(worker) for worker in workers]
+    lines = race("hold", path, rounds)
     assert sorted(lines[0] + lines[1]) == sorted(f"held {epoch}" for epoch in range(1, 2 * rounds + 1))
     written = [c.payload.decode().split() for c in log.read("shared", 1)]
     assert [(int(epoch), int(step)) for _, epoch, step in written] == [

@@ -1,4 +1,4 @@
-"""Processes and threads contend for a few sessions, are killed and stopped; what they saw is one log that does one thing at a time."""
+"""Processes contend for sessions, are killed and stopped: the log is linearizable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WANTED = {
 
 
 def said(one: Operation) -> str:
-    """What kind of call it was, and what came of it."""
+    """Return the kind of a call and its outcome."""
     return f"{'taking ' * one.takes}{one.kind} {one.outcome}"
 
 
@@ -89,7 +89,7 @@ class Crowd:
 @pytest.mark.promise(2, 4, 5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str) -> None:
-    """Promises 2, 4, 5: versions are given once and in real time's order, each refusal was true then, no fenced writer gets in."""
+    """Promises 2, 4, 5: versions follow real time, refusals are true, fenced writers stay out."""
     crowd = Crowd(tmp_path, kind)
     log = open_log_module.open_log(crowd.store, keys=crowd.keys, **OPTIONS)
     begun: list[Operation] = []
@@ -127,7 +127,7 @@ def test_what_everybody_saw_is_one_thing_after_another(tmp_path: Path, kind: str
 
 @pytest.mark.promise(2)
 def test_a_read_beside_one_that_catches_up_sees_as_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 2: while one thread takes in what another process committed, no other thread takes what was there before for all there is."""
+    """Promise 2: a read beside a thread that catches up sees as much as that thread."""
     path = tmp_path / "store"
     open_log(path, **OPTIONS).close()
     reader = open_log(path, read_only=True)

@@ -1,4 +1,4 @@
-"""What is accepted and not yet written: it goes in whole, under its own lease, and the right caller hears of its end."""
+"""Accepted events go in whole, under their own lease, or the right caller hears of it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def second(engine: Engine) -> Store:
 
 @pytest.mark.promise(4)
 def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store, second: Store) -> None:
-    """Promise 4: deltas and events that a lost lease covered never get in behind the settling of the next owner."""
+    """Promise 4: nothing accepted under a lost lease gets in behind the next owner's events."""
     session = first.create_session()
     session.acquire()
     reply = session.assistant()
@@ -82,7 +82,7 @@ def test_what_was_accepted_under_a_lease_is_not_written_without_it(first: Store,
 
 @pytest.mark.promise(3)
 def test_a_command_goes_in_whole_or_not_at_all(first: Store, second: Store) -> None:
-    """Promise 3: a command whose message id another program took leaves no part of itself in that program's message."""
+    """Promise 3: a command whose message id is taken leaves no part in the other's message."""
     session = first.create_session()
     other = second.session(session.id)
 
@@ -100,7 +100,7 @@ def test_a_command_goes_in_whole_or_not_at_all(first: Store, second: Store) -> N
 
 @pytest.mark.promise(4)
 def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: Store) -> None:
-    """Promise 4: of three tasks that append at once the one with a taken id fails, and the others' messages are there once."""
+    """Promise 4: of three tasks that append at once, only the one with a taken id fails."""
     session = first.create_session()
     chat = AsyncSession(session)
 
@@ -122,7 +122,7 @@ def test_only_the_caller_whose_command_failed_hears_of_it(first: Store, second: 
 
 @pytest.mark.promise(1)
 def test_a_value_of_another_type_takes_nothing_with_it(first: Store) -> None:
-    """Promise 1: a refused command loses no accepted delta, and the message can be finished as if it had not been."""
+    """Promise 1: a refused command loses no accepted delta, and the message can be finished."""
     session = first.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -151,7 +151,7 @@ def test_times_are_whole_milliseconds(first: Store, time: Any) -> None:
 
 @pytest.mark.promise(4)
 def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
-    """Promise 4: once another owner has taken over, the next deltas raise instead of vanishing."""
+    """Promise 4: after another owner has taken over, deltas raise instead of vanishing."""
     session = first.create_session()
     session.acquire()
     reply = session.assistant()
@@ -179,7 +179,7 @@ def test_a_fenced_stream_says_so(first: Store, second: Store) -> None:
 
 @pytest.mark.promise(5)
 def test_a_retry_is_answered_whoever_runs_the_session(first: Store, second: Store) -> None:
-    """Promise 5: a request id is looked up before the lease, so a repeated append gets its first result."""
+    """Promise 5: a request id is looked up before the lease: a repeat gets its first result."""
     session = first.create_session()
     done = session.append([(5, ev.SessionRenamed("t"))], request_id="r")
     with second.session(session.id).lease():
@@ -190,7 +190,7 @@ def test_a_retry_is_answered_whoever_runs_the_session(first: Store, second: Stor
 
 @pytest.mark.promise(1)
 def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
-    """Promise 1: long deltas are committed when they are many characters, long before they are many."""
+    """Promise 1: long deltas are committed once they are many characters, however few."""
     session = first.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -205,7 +205,7 @@ def test_the_buffer_is_bounded_in_characters_too(first: Store) -> None:
 
 
 def test_a_forgotten_store_leaves_its_lease(engine: Engine) -> None:
-    """Spec §8: a lease of this process whose store is gone is a dead owner's, and is taken over at once."""
+    """A lease of a store of this process that is gone is taken over at once."""
     gone = engine.open(flush_interval=SLOW)
     session = gone.create_session(id="s")
     session.acquire()
@@ -238,7 +238,7 @@ def test_a_rollback_names_all_file_states_it_hides(first: Store) -> None:
 
 
 def test_many_programs_rename_at_once(engine: Engine) -> None:
-    """Spec §2.4: commands that need no lease come through whatever the others do."""
+    """Commands that need no lease come through while other programs append."""
     stores = [engine.open(flush_interval=SLOW) for _ in range(6)]
     name = stores[0].create_session().id
 
@@ -262,7 +262,7 @@ def test_options_are_looked_at_when_a_store_is_opened(engine: Engine, option: st
 
 
 def test_a_child_process_may_not_use_the_store(first: Store) -> None:
-    """Spec §16: after a fork every handle of the parent's refuses in the child, without waiting for a lock."""
+    """After a fork every handle of the parent's refuses in the child, without waiting."""
     session = first.create_session()
     session.acquire()
     reply = session.assistant()
@@ -307,7 +307,7 @@ def test_a_refused_finish_can_be_repeated(first: Store) -> None:
 
 @pytest.mark.promise(8)
 def test_a_long_run_keeps_checkpoints_of_its_state(engine: Engine) -> None:
-    """Promise 8: a session that is run for long and then killed is opened from a checkpoint, not from its first event."""
+    """Promise 8: a long session that was killed is opened from a checkpoint."""
     store = engine.open(flush_interval=SLOW, checkpoint_events=50)
     session = store.create_session()
     with session.lease():

@@ -1,4 +1,4 @@
-"""The thread that flushes outlives whatever it meets: what is accepted is committed within the interval, or somebody is told."""
+"""The flusher's thread outlives every error: accepted deltas are committed in time."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def opened(store: Store, name: str) -> TextStream:
 
 
 def stored(log: FaultyLog, name: str) -> dict[str, str]:
-    """What another program sees of a session."""
+    """Return the texts that another program sees in a session."""
     return said(Store(log, flush_interval=1000.0).session(name))
 
 
 def unforeseen(*_: object) -> NoReturn:
-    """Fail as nobody thought of."""
+    """Fail with an error that the flusher does not expect."""
     raise ZeroDivisionError
 
 
@@ -43,7 +43,7 @@ def unforeseen(*_: object) -> NoReturn:
 def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Promise 1: the deltas of other sessions are committed all the same, and its own once that is over."""
+    """Promise 1: one session's unforeseen error stops no other session's deltas."""
     log = FaultyLog()
     store = Store(log, flush_interval=0.005)
     broken, sound = opened(store, "broken"), opened(store, "sound")
@@ -62,7 +62,7 @@ def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
 
 
 def test_a_clock_that_fails_does_not_end_the_thread() -> None:
-    """Spec §16: a clock is the embedder's, and may raise: deltas that come later are committed as ever."""
+    """A clock may raise: deltas that come later are committed as ever."""
     log = FaultyLog()
     ticking = [True]
 
@@ -89,7 +89,7 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
 
 @pytest.mark.promise(1)
 def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 1: what a tick had taken up when it met something unforeseen is taken up by the next."""
+    """Promise 1: the next tick takes up all that a tick left when it met an error."""
     log = FaultyLog()
     store = Store(log, flush_interval=1000.0)
     text = opened(store, "s")
@@ -105,7 +105,7 @@ def test_a_tick_that_broke_off_leaves_nothing_behind(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.promise(1)
 def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 1: where no thread is to be had a delta is accepted all the same, and the next one tries again."""
+    """Promise 1: without a thread a delta is accepted all the same, and the next tries again."""
     log = FaultyLog()
     store = Store(log, flush_interval=0.005)
     start = Thread.start
@@ -141,7 +141,7 @@ class CountingIO(JournalIO):
 
 @pytest.mark.promise(1)
 def test_one_tick_commits_what_all_sessions_accepted_at_once(tmp_path: Path) -> None:
-    """Deltas that no caller waits for are on disk after the tick, however many sessions have some: with one flush of the disk."""
+    """Deltas of many sessions are on disk after one tick, with one flush of the disk."""
     io = CountingIO()
     store = Store(open_log(tmp_path / "store", io=io), flush_interval=1000.0)
     texts: list[TextStream] = []

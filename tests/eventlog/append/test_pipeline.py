@@ -1,4 +1,4 @@
-"""Commands that are waited for together: accepted one by one, durable at the end of the outermost pipeline."""
+"""Pipelines: commands accepted one by one, durable at the end of the outermost block."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def committed(session: Session) -> int:
 
 
 def test_a_pipeline_inside_another_is_the_other(engine: Engine) -> None:
-    """What the inner one has accepted goes in with the outer's, in one append, when that ends."""
+    """The inner pipeline's commands go in with the outer's, in one append."""
     store = engine.open(flush_interval=SLOW)
     session = store.create_session()
     appends = store.metrics().appends
@@ -36,7 +36,7 @@ def test_a_pipeline_inside_another_is_the_other(engine: Engine) -> None:
 
 
 def test_a_pipeline_left_by_an_error_waits_for_nothing(engine: Engine) -> None:
-    """The error is the caller's at once; what was accepted before it is kept, and committed with what comes next."""
+    """The error is the caller's at once; earlier commands are committed with the next."""
     store = engine.open(flush_interval=SLOW)
     session = store.create_session()
 
@@ -55,7 +55,7 @@ def test_a_pipeline_left_by_an_error_waits_for_nothing(engine: Engine) -> None:
 
 @pytest.mark.promise(1)
 def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
-    """Promise 1: a command that is collected, and then left by an error, is committed within the flush interval."""
+    """Promise 1: commands of a block that an error ends are committed within the interval."""
     store, other = engine.open(flush_interval=0.01), engine.open(flush_interval=SLOW)
     session = store.create_session()
     position = other.log.last_position()
@@ -72,7 +72,7 @@ def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
 
 
 def test_a_collecting_caller_is_in_no_other_pipeline(engine: Engine) -> None:
-    """For asyncio: what is collected is its caller's to await, and the pipeline around it goes on."""
+    """For asyncio: the caller awaits collected commands, and the pipeline around goes on."""
     session = engine.open(flush_interval=SLOW).create_session()
     with session.pipeline():
         with session.collecting() as collected:
@@ -86,7 +86,7 @@ def test_a_collecting_caller_is_in_no_other_pipeline(engine: Engine) -> None:
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("begun", ["inside", "before"])
 def test_a_refused_pipeline_leaves_no_lease_behind(log: FaultyLog, session: Session, begun: str) -> None:
-    """Promise 4: the lease that a refused pipeline's reply had ended with is nobody's after the next append."""
+    """Promise 4: the lease of a refused pipeline's reply is free after the next append."""
     reply = session.assistant()
     if begun == "before":
         reply.__enter__()

@@ -1,4 +1,4 @@
-"""What a handle committed itself is taken in by its followers without being read back, and is what would have been read."""
+"""Followers get a handle's own appends without reading, as the log would give them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def said(session: Session, text: str) -> None:
 
 @pytest.mark.promise(7)
 def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
-    """Promise 7: the appends that followers are given are those of the log: events, versions, times, positions, epochs."""
+    """Promise 7: the appends that followers are given are those of the log, in every field."""
     session = store.create_session()
     told = 0
     for text in ("plain", "x\ud83dy 😀", "more"):
@@ -57,7 +57,7 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
 
 
 def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> None:
-    """A session that nobody follows keeps no append decoded; the first look reads, and the next ones need not."""
+    """Appends are retained from the first follower on: the first look reads, the next do not."""
     session = store.create_session()
     told: list[list[Stretch] | None] = []
     for number in range(3):
@@ -92,7 +92,7 @@ def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytes
 
 
 def test_what_others_append_is_seen(tmp_path: Path) -> None:
-    """Spec §2.2: a follower misses nothing that another handle of the session appends, before, between and after its own."""
+    """A follower misses nothing that another handle of the session appends."""
     with eventlog.open(tmp_path / "s") as one, eventlog.open(tmp_path / "s") as two:
         session = one.create_session(id="a")
         other = two.session("a")
@@ -114,7 +114,7 @@ def test_what_others_append_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
-    """Only the newest appends are kept; whoever is behind them, and what is large, is read from the log."""
+    """Only the newest and small appends are retained; others are read from the log."""
     session = store.create_session()
     live = LiveView(session)
     for number in range(2 * RECENT):
@@ -132,7 +132,7 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
 
 @pytest.mark.promise(9)
 def test_rollbacks_and_undos_of_ones_own_count(store: eventlog.Store) -> None:
-    """Promise 9: a rollback that this handle made reaches its followers, who cannot un-apply, as a fresh view shows it."""
+    """Promise 9: a rollback of this handle reaches its followers as a fresh view shows it."""
     session = store.create_session()
     live = LiveView(session)
     for number in range(3):
@@ -149,7 +149,7 @@ def test_rollbacks_and_undos_of_ones_own_count(store: eventlog.Store) -> None:
 
 
 def test_what_failed_or_came_later_is_not_shown() -> None:
-    """An append of this handle that failed, or that another one came before, is shown as the log has it, or not at all."""
+    """An own append that failed, or came behind another, is shown as the log has it."""
     log = FaultyLog()
     session = Store(log, flush_interval=1000.0).create_session(id="s")
     other = Store(log).session("s")
@@ -169,7 +169,7 @@ def test_what_failed_or_came_later_is_not_shown() -> None:
 
 @pytest.mark.promise(7)
 def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 7: a live view whose reading failed half way through shows afterwards what a replay shows."""
+    """Promise 7: a live view whose reading failed half way shows what a replay shows."""
     session = store.create_session()
     live = LiveView(session)
     session.user("go")

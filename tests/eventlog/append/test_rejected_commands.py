@@ -1,4 +1,4 @@
-"""Who is told that a command was refused can trust that it is not in the log, and never will be."""
+"""A command that was refused is not in the log, and never will be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def users(log: FaultyLog) -> list[str]:
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_refused_pipeline_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 4: when a pipeline is told "no room", none of its commands is in the log, nor comes there with what is written next."""
+    """Promise 4: when a pipeline has no room, none of its commands is ever in the log."""
     setattr(log, way, 1)
     with pytest.raises(BusyError):
         together(session, lambda: session.user("a", id="a"), lambda: session.user("b", id="b"))
@@ -58,7 +58,7 @@ def test_a_refused_command_of_asyncio_is_not_committed_later(log: FaultyLog, ses
 
 
 def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
-    """Spec §16: what nobody awaits any more is tried again in the background when it failed, and not left lying."""
+    """A command whose await was cancelled is tried again in the background when it failed."""
     session = Store(log, flush_interval=0.005).create_session(id="s")
     chat = AsyncSession(session)
 
@@ -81,7 +81,7 @@ def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 1: only the caller's own commands are taken back; deltas and events that nobody waits for go in with what comes next."""
+    """Promise 1: only the caller's own commands are refused; other accepted events go in next."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -99,7 +99,7 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
 def test_a_long_pipeline_goes_in_whole_or_not_at_all(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Promise 4: a pipeline of more commands or bytes than are collected otherwise is one append all the same."""
+    """Promise 4: a pipeline of very many commands or bytes is one append all the same."""
     monkeypatch.setattr(f"eventlog.append.{place}", 2)
 
     def commands() -> None:
@@ -122,7 +122,7 @@ def test_a_long_pipeline_goes_in_whole_or_not_at_all(
 def test_a_pipeline_with_much_text_goes_in_whole(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    """Promise 4: more deltas than the buffer holds are part of the pipeline's one append, in their place."""
+    """Promise 4: more deltas than the buffer holds are part of the pipeline's one append."""
     monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
@@ -145,7 +145,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
 
 @pytest.mark.promise(4)
 def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a pipeline whose commands the block itself committed hears nothing of what cannot be written now."""
+    """Promise 4: a pipeline that its block has committed hears of no later failure."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         with session.pipeline():
@@ -161,7 +161,7 @@ def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Sessi
 
 @pytest.mark.promise(1)
 def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session: Session) -> None:
-    """Promise 1: `flush` returns when all is durable, also if that failed and another thread was the quicker to try again."""
+    """Promise 1: `flush` returns when all is durable, also if another thread tried again."""
     with session.assistant() as reply:
         reply.stream_text(id="p").append("a")
         log.fail = 1
@@ -173,7 +173,7 @@ def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session
 
 @pytest.mark.promise(4)
 def test_a_failure_that_others_hear_of_first_is_the_callers(log: FaultyLog, session: Session) -> None:
-    """Promise 4: when another thread learns first that a pipeline failed, nothing of it goes in with what that one writes."""
+    """Promise 4: a failed pipeline stays out when another thread learns of the failure first."""
 
     def others() -> None:
         with suppress(BusyError):
@@ -191,7 +191,7 @@ def test_a_failure_that_others_hear_of_first_is_the_callers(log: FaultyLog, sess
 
 @pytest.mark.promise(4)
 def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session) -> None:
-    """Promise 4: who cannot be told whether it went in is told that, and it is not tried again behind the caller's back."""
+    """Promise 4: an unknown outcome is raised as such, and the command is not tried again."""
     log.fail, log.error = 1, UnknownOutcomeError("gone")
     with pytest.raises(UnknownOutcomeError):
         together(session, lambda: session.user("a", id="a"))
@@ -203,7 +203,7 @@ def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session) ->
 def test_what_was_accepted_outlives_a_look_that_failed(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 12: an append failed, and then the log could not be read: what was accepted is still there for the next try."""
+    """Promise 12: accepted events outlive a failed append and a log that cannot be read."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -230,7 +230,7 @@ def _busy(_: object) -> None:
 def test_a_long_delta_that_was_refused_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: a delta over what the buffer may hold is refused before it is taken, not after."""
+    """Promise 1: a delta over the bound of the buffer is refused before it is accepted."""
     monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
@@ -250,7 +250,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
 def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: a command that is committed says so, whatever becomes of the lease that it took for itself."""
+    """Promise 4: a committed command says so, also if its own lease cannot be given back."""
     give_back = log.set_lease
 
     def busy_at_the_end(session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
@@ -272,7 +272,7 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
 def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: the same when what others accepted meanwhile could not be flushed with the end of the lease."""
+    """Promise 4: a committed command says so, also if other events could not be flushed."""
     monkeypatch.setattr(session, "flush", lambda: _busy(None))
     session.set_todos([])
     assert not session.holds_lease
@@ -281,7 +281,7 @@ def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
 
 @pytest.mark.promise(4)
 def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: the same of a command that waits where its lease ends, which is before its pipeline does."""
+    """Promise 4: a refused command in a pipeline hears of it, also if its lease ends before."""
     log.fail = 1
     with pytest.raises(BusyError):
         together(session, lambda: session.set_todos([]))
@@ -293,7 +293,7 @@ def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log:
 def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: a caller who gives up because others were always faster is told of a conflict; nothing of it is written."""
+    """Promise 4: a caller who is always too late hears of a conflict; nothing is written."""
     monkeypatch.setattr("eventlog.append.backlog.TRIES", 3)
     log.fail, log.error = 4, ConflictError("s", 1, 2)
     with pytest.raises(ConflictError):

@@ -1,4 +1,4 @@
-"""What threads of one process do to each other's commands in one session: nothing but wait."""
+"""Threads of one process wait for each other's commands, and do nothing else to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def started(command: Callable[[], object]) -> threading.Thread:
 
 
 def test_a_request_of_another_thread_comes_behind_a_pipeline(session: Session, log: FaultyLog) -> None:
-    """It has an append of its own, which must not part the pipeline's."""
+    """A request has an append of its own, which must not part the pipeline's."""
     before = session.version
     with session.pipeline():
         session.rename("one")
@@ -93,7 +93,7 @@ def test_who_waits_for_a_lease_holds_up_no_other_thread(session: Session, log: F
 
 
 def test_a_pipeline_that_another_thread_closes_is_over(session: Session, log: FaultyLog) -> None:
-    """What the thread that opened it says next is durable when it returns."""
+    """The next command of the thread that opened the pipeline is durable when it returns."""
 
     def opened() -> Generator[None]:
         with session.pipeline():

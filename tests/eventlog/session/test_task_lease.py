@@ -1,4 +1,4 @@
-"""Within its owner a lease belongs to one task, and to what that starts; another task waits for it, or is refused."""
+"""Within its owner a lease belongs to one task, and to the tasks and threads it starts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_another_thread_is_refused_until_it_is_handed_the_lease(store: Store) ->
 
 @pytest.mark.promise(4)
 def test_a_child_that_outlives_the_lease_is_fenced(store: Store) -> None:
-    """Promise 4: what a task started under the lease writes nothing that needs it once that is over, until it takes one."""
+    """Promise 4: a task that outlives the lease writes nothing until it takes one."""
     session = store.create_session()
 
     def anew() -> None:
@@ -78,7 +78,7 @@ def test_a_child_that_outlives_the_lease_is_fenced(store: Store) -> None:
 
 
 def test_a_lease_left_in_a_store_that_is_gone_stops_no_other(engine: Engine) -> None:
-    """A lease that was never given back ends with its store: a new store's session of the name is another."""
+    """A lease that was never given back ends with its store."""
     with engine.open() as gone:
         gone.create_session(id="s").acquire()
     with engine.open() as store:
@@ -102,7 +102,7 @@ def test_a_reply_gives_back_only_a_lease_of_its_own(store: Store) -> None:
 
 @pytest.mark.promise(4)
 def test_what_another_owner_was_quicker_to_take_is_not_written_under(log: FaultyLog, session: Session) -> None:
-    """Promise 4: nothing goes in under a lost claim, though the other owner's lease has the same epoch."""
+    """Promise 4: nothing goes in under a lost claim, also if both leases have one epoch."""
     other = Store(log, flush_interval=1000.0).session("s")
 
     def lose() -> None:

@@ -1,4 +1,4 @@
-"""What is left when processes die, and how processes share a log (spec promises 1, 3, 4, 5)."""
+"""The log after processes died, and between processes that share it (promises 1, 3, 4, 5)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def race(task: str, path: Path, rounds: int) -> list[list[str]]:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
 def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
-    """Killed at any call of the journal's I/O, or torn by a power failure there: what was acknowledged is there.
+    """Killed at any call of the journal's I/O, the log keeps all that was acknowledged.
 
     The recovered log is a prefix of what was submitted, checks as whole, and a retry with the same request ids
     completes it without a duplicate (promises 1, 3 and 5).
@@ -84,7 +84,7 @@ def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step
 
 @pytest.mark.promise(1)
 def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
-    """`kill -9` of one writer at random moments loses nothing it acknowledged and stops nobody else (promise 1)."""
+    """`kill -9` of one writer loses nothing it acknowledged and stops no other (promise 1)."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     chance = random.Random(11)
@@ -111,7 +111,7 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.promise(4)
 def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
-    """Of two processes with expected versions exactly one wins each version, and both come to an end: no livelock."""
+    """Of two processes with expected versions one wins each version, without a livelock."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"", count=1, time=1, creates_at=0)).wait(30)
@@ -127,7 +127,7 @@ def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_two_processes_append_in_turn(tmp_path: Path) -> None:
-    """Promise 2: a process counts positions on from what another has committed since it looked last; nothing is lost."""
+    """Promise 2: a process counts positions on from what another has committed."""
     path = tmp_path / "store"
     workers = {name: start("alternate", path, name) for name in ("a", "b")}
     for worker in workers.values():
@@ -146,7 +146,7 @@ def test_two_processes_append_in_turn(tmp_path: Path) -> None:
 
 
 def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
-    """A lease goes to one process at a time; what is written under it is together, and the old epoch is fenced."""
+    """A lease goes to one process at a time, and the old epoch is fenced."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"begin", count=1, time=1, creates_at=0)).wait(30)
@@ -161,7 +161,7 @@ def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
 
 
 def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
-    """What was submitted and never waited for is on disk after the interpreter's exit (spec §16)."""
+    """Appends that no caller waited for are on disk after the interpreter's exit."""
     path = tmp_path / "store"
     worker = start("forgetful", path, "s")
     assert output(worker) == []
@@ -173,7 +173,7 @@ def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_a_reader_follows_another_process(tmp_path: Path) -> None:
-    """A read-only log in another process sees commits in order, without a gap, while files are folded and recycled."""
+    """A read-only log in another process sees commits in order, without a gap."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     log = open_log(path, read_only=True)

@@ -1,4 +1,4 @@
-"""Opening a path again whose partition in this process can do nothing more: poisoned, closed, or of a directory that is gone."""
+"""Opening a path again whose partition here is poisoned, closed, or deleted."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ class FailsOnce(JournalIO):
 
 
 def nothing(path: Path, options: Options) -> None:
-    """What to do to a directory while nobody has it open."""
+    """Change a directory while no process has it open."""
     assert (path / "format").exists()
     assert not options.read_only
 
 
 def held(log: EmbeddedLog) -> list[bytes]:
-    """What a log holds."""
+    """Return the payloads of a log."""
     return [commit.payload for commit in log.read("s")]
 
 
 def elsewhere(path: Path) -> list[bytes]:
-    """What another process finds there."""
+    """Return the payloads that another process finds there."""
     code = (
         "import sys; from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1], read_only=True)\n"
@@ -96,7 +96,7 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
-    """Promise 1: after a failed write the path opens again at once, with the old handle still held, and loses nothing."""
+    """Promise 1: after a failed write the path opens again at once, and loses nothing."""
     path = tmp_path / "s"
     old = poisoned(path, call)
     assert old.stopped
@@ -122,7 +122,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
 
 @pytest.mark.promise(12)
 def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
-    """Promise 12: until it is opened again a poisoned log still gives all that was committed, folded or not, by anyone."""
+    """Promise 12: a poisoned log still gives all that was committed, until it is reopened."""
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
     assert [commit.payload for commit in log.follow(0)] == [b"one", b"two", b"three"]
@@ -132,7 +132,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
 
 
 def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
-    """Spec §16: however many threads open a poisoned path again at once, they get one log, and no two that write apart."""
+    """Threads that open a poisoned path again at once get one log."""
     old = poisoned(tmp_path / "s", "pwrite")
     barrier = Barrier(8)
 
@@ -153,7 +153,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
-    """Spec §9: opened again, a session whose owner's disk failed is taken over at once, settled, and goes on."""
+    """A session whose owner's disk failed is taken over at once when it is opened again."""
     path = tmp_path / "s"
     io = FailsOnce(call, errno.EIO)
     old = Store(open_log(path, io=io), flush_interval=30)
@@ -190,7 +190,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
 
 @pytest.mark.promise(12)
 def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
-    """Promise 12: what is written to a store made anew at the path of a deleted one goes there, not into deleted files."""
+    """Promise 12: appends to a store made anew at a deleted path go into the new files."""
     path = tmp_path / "s"
     old = open_log(path)
     put(old, b"lost")
@@ -207,7 +207,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: a store opened by a relative path is the same one after the working directory has changed."""
+    """A store opened by a relative path stays the same when the working directory changes."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
@@ -225,7 +225,7 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spec §16: if a store cannot be opened again after a rewrite, its handle says so, and opening it later works."""
+    """A handle says that its store could not be opened again after a rewrite."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -248,7 +248,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
 
 @pytest.mark.promise(1, 4)
 def test_a_lease_that_came_with_an_append_outlives_a_crash(tmp_path: Path) -> None:
-    """Another process sees it at once, and so does the next opening of a journal that nobody folded."""
+    """Another process and the next opening see a journal that was not folded."""
     log = open_log(tmp_path / "store")
     put(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())

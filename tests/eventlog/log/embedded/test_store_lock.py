@@ -8,7 +8,7 @@ from eventlog.log.embedded.locks import Presence
 
 
 def test_a_refused_look_whether_it_is_alone_keeps_the_lock(tmp_path: Path) -> None:
-    """Spec §16: who asks whether it is the last, and is not, still has the store open for whoever comes next to see.
+    """A process that asks whether it is the last, and is not, still has the store open.
 
     A shared lock that is to become an exclusive one, and cannot, is lost.
     """

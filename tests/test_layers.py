@@ -31,7 +31,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs | host liveness | lease | handle | text_stream context redact | tool_call | reply | session
+        owner inputs | host liveness lease_record | lease | handle | text_stream context redact | tool_call | reply | session
     """,
     "eventlog.state": "facts version_log | archive | stored | state | rules evolve | decide loader | committed",
     "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | decider | writer | pipeline flusher own_appends",

@@ -98,10 +98,14 @@ class Backlog:
         else:
             self.commands, self.weight, self.apart = [], 0, 0
         committed, metrics = self.committed, self._metrics
-        record = None if self.claim is None else self._lease_record(self.claim, rest)
+        claim = self.claim
+        if claim is None or (claim.status is LeaseStatus.HELD and not claim.is_returning):
+            record = None
+        else:
+            record = self._lease_record(claim, rest)
         try:
             last = committed.state.version - (sum([count_of(each.items) for each in rest]) if rest else 0)
-            append = sent.prepare(committed, last, self.claim, record)
+            append = sent.prepare(committed, last, claim, record)
             sent.ticket = committed.log.submit(append)
         except Exception as error:  # noqa: BLE001 - any error is the outcome of these commands
             sent.outcome = error

@@ -18,7 +18,7 @@ from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.open_log import forget_keys
-from eventlog.session.lease import release_lease, take_lease
+from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.owner import is_live
 from eventlog.validation import require
 

@@ -14,6 +14,7 @@ from threading import local
 from typing import TYPE_CHECKING
 
 from eventlog import events as ev
+from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.own_appends import recent
 from eventlog.append.pipeline import Pipeline
 from eventlog.append.writer import SessionWriter
@@ -259,7 +260,8 @@ class Handle:
         items = list(zip(repeat(host.clock()), events))
         epoch = 0
         if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
-            lease.require_live()
+            if not lease.live or lease.claim.status is LeaseStatus.LOST:
+                lease.require_live()
             epoch = lease.epoch
         if request_id is not None:
             writer.commit(items, bodies, epoch=epoch, request=request_id)

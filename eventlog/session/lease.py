@@ -1,9 +1,9 @@
 """The right to run a session: one owner at a time, by a side record with an epoch.
 
-No event says who has it. Taking a lease raises the epoch, which is written with every append of the
-owner; an append with an epoch that is over is refused inside the commit. A lease ends by release,
-by expiry, or when its owner is seen to be dead: a process of this same machine, boot and process
-namespace that is gone. The holder renews it in the background.
+No event says who has it; the record is in `lease_record.py`. Taking a lease raises the epoch, which
+is written with every append of the owner; an append with an epoch that is over is refused inside
+the commit. A lease ends by release, by expiry, or when its owner is seen to be dead: a process of
+this same machine, boot and process namespace that is gone. The holder renews it in the background.
 
 Within its owner a lease belongs to one task: the right to use it travels in a context variable, so
 tasks and `to_thread` calls that its holder starts have it, and other tasks and threads do not.
@@ -15,7 +15,6 @@ append. It gives it back with its last one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextvars import ContextVar
 from threading import RLock
 from types import TracebackType
@@ -23,17 +22,18 @@ from typing import TYPE_CHECKING, Self
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
-from eventlog.errors import FencedError, LeaseHeldError, NotFoundError, RetryError
-from eventlog.log.contract import LeaseState, Log
+from eventlog.errors import FencedError, LeaseHeldError
+from eventlog.log.contract import LeaseState
 from eventlog.logger import logger
-from eventlog.session.owner import Owner, is_live, owner_of
+from eventlog.session.lease_record import release_lease, renew_lease, take_lease
+from eventlog.session.owner import is_live
 from eventlog.validation import require_wait
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
+__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper"]
 
 A_LEASE = "a lease is what `acquire` gives"
 POLL = 0.02
@@ -87,9 +87,7 @@ class Lease:
             _HELD.set(tuple(reversed(held)))
 
     def require_live(self) -> None:
-        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to write
-        it.
-        """
+        """Raise `FencedError` if it is over, `LeaseHeldError` if another owner was quicker."""
         if self.claim.status is LeaseStatus.LOST:
             raise LeaseHeldError(self.session, "another owner", 0)
         if not self.live:
@@ -102,10 +100,7 @@ class Lease:
 
 
 class LeaseKeeper:
-    """A handle's lease: taken, nested, renewed in the background, given back.
-
-    Safe across threads.
-    """
+    """A handle's lease: taken, nested, renewed, given back.  Safe across threads."""
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session
@@ -227,7 +222,7 @@ class LeaseKeeper:
                 self._close(self.current)
 
     def fork_off(self) -> None:
-        """This is a child process; another thread of the parent may have held the lock."""
+        """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
     def _take(self, *, lazily: bool) -> Lease:
@@ -286,39 +281,3 @@ class LeaseKeeper:
         lease.live = False
         self.current, self._ended = None, lease.claim
         self._host.forget(self)
-
-
-def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, clock: Callable[[], int]) -> LeaseState:
-    """Take the session's lease for `ttl` milliseconds, with a new epoch.
-
-    `LeaseHeldError` if another owner holds it.
-    """
-    while True:
-        head = log.head(session)
-        if head is None:
-            raise NotFoundError("session", session)
-        held = head.lease
-        now = clock()
-        if is_live(held, now) and held.owner != owner.encode():
-            other = owner_of(held)
-            raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
-        taken = LeaseState(held.epoch + 1, owner.encode(), now + ttl)
-        if log.set_lease(session, taken, replaces=held):
-            return taken
-
-
-def renew_lease(log: Log, session: str, state: LeaseState, until: int) -> LeaseState | None:
-    """Return the same lease until `until`, or None if it is another owner's by now."""
-    renewed = LeaseState(state.epoch, state.owner, until)
-    return renewed if log.set_lease(session, renewed, replaces=state) else None
-
-
-def release_lease(log: Log, session: str, state: LeaseState) -> None:
-    """Give the lease back; harmless if it is another owner's by now.
-
-    If the log has no room for that, it runs out by itself.
-    """
-    try:
-        log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
-    except RetryError as error:
-        logger().warning("session %s: the lease was not given back: %s", session, type(error).__name__)

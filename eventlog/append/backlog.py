@@ -42,9 +42,7 @@ __all__ = ["MAX_RUN", "RECENT", "Backlog", "lease_lost", "lease_over"]
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas, and bytes of bodies, of one append; more of them go in several."""
 TRIES = 40
-"""How often a command is decided anew because other writers came between, before its caller hears
-of it.
-"""
+"""How often a command is decided anew because other writers came between."""
 RECENT = 8
 """Appends that are retained decoded, so that a follower of the session need not read them back."""
 
@@ -257,12 +255,10 @@ class Backlog:
         return None
 
     def _fail(self, sent: PendingAppend, error: Exception) -> None:
-        """Settle the commands of a failed append that its error ends; the others are tried
-        again.
-        """
+        """Settle the commands that the error of an append ends; others are tried again."""
         self._metrics.failures += 1
         logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
-        claim = self.claim
+        claim = sent.claim
         if isinstance(error, FencedError) and claim is not None and claim.status is LeaseStatus.CLAIMED:
             claim.status, claim.is_returning = LeaseStatus.LOST, False  # another owner has taken it meanwhile
             error = lease_lost(self.session)

@@ -55,9 +55,7 @@ class DeltaBuffer:
         self._weight = 0
         """Characters of the long deltas."""
         self._guard = Lock()
-        """Held to close the buffer, and to say that a flush comes: none comes for what gets in
-        after that.
-        """
+        """Held to close the buffer and to announce a flush: none comes for later deltas."""
 
     def __len__(self) -> int:
         """Return how many slots are filled."""

@@ -25,13 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["Flusher", "Leased"]
 
 SOON = 0.1
-"""Share of the interval after which a lease is written that was taken on what is known in
-memory.
-"""
+"""Share of the interval after which a lazily taken lease is written."""
 _UNFLUSHED: set[object] = set()
-"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets
-them.
-"""
+"""Stores with accepted deltas: kept alive until those are committed."""
 
 
 class Leased(Protocol):
@@ -62,15 +58,11 @@ class Flusher:
         self._lease_ttl = lease_ttl
         self._lock = RLock()
         self._dirty: dict[str, SessionWriter] = {}
-        """Writers with accepted deltas or events; each stays until a tick finds all of it
-        committed.
-        """
+        """Writers with accepted events; each stays until a tick finds all of them committed."""
         self._leased: dict[str, Leased] = {}
         self._bell = _bell()
         self._armed = False
-        """Whether a tick is on its way already: the thread need not be woken for each turn of a
-        busy session.
-        """
+        """Whether a tick is on its way: a busy session need not wake the thread each turn."""
         self._soon = False
         """Whether a lease waits to be written, so that other processes see it."""
         self._thread: Thread | None = None
@@ -172,9 +164,7 @@ class Flusher:
         return self._lease_ttl / 4000 if leased else None
 
     def _try(self, writer: SessionWriter, work: Callable[[], None]) -> bool:
-        """Do some of a writer's work; False if it failed, and is tried again unless that is
-        final.
-        """
+        """Do some of a writer's work; False if it failed, to be tried again unless it is final."""
         try:
             work()
         except StopError:

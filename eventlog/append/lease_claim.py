@@ -37,6 +37,4 @@ class LeaseClaim(msgspec.Struct, eq=False):
     is_returning: bool = False
     """Whether the last append under the lease gives it back."""
     is_over: bool = False
-    """Whether its block has ended: it is given back also if the command that should do so is
-    refused.
-    """
+    """Whether its block has ended: then it is given back also if its last command is refused."""

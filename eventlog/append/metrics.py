@@ -27,8 +27,6 @@ class Metrics(msgspec.Struct):
     settled: int = 0
     """Sessions whose open work a dead owner had left, closed here."""
     resyncs: int = 0
-    """Times a session's state was read again because another writer came between, or an append
-    failed.
-    """
+    """Times a session's state was read again, behind another writer or a failure."""
     failures: int = 0
     """Appends that failed."""

@@ -65,9 +65,7 @@ class Pipeline:
                 self.commit()
 
     def commit(self) -> None:
-        """Block until all commands are durable; raises why they are not, and then none of them
-        is.
-        """
+        """Block until all commands are durable; raises why none of them is."""
         for command in self.commands[-1:]:
             self._writer.wait(command)
 

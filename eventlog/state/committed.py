@@ -1,4 +1,4 @@
-"""The state of a session: read from the log, and folded on with what comes there.
+"""The state of a session: read from the log, and kept up with what others append there.
 
 From time to time it is kept as a checkpoint. A session's writer decides commands against it, and so
 takes it ahead of what is committed (`append/writer.py`).
@@ -17,15 +17,13 @@ from eventlog.state.state import State
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
 
 CHECKPOINT_EVENTS = 2_000
-"""Events after which the state of a session that is written is kept, so that opening it stays
-short.
-"""
+"""Events after which the state is stored, so that opening a session stays short."""
 
 
 class CommittedState:
     """A session's state and catalog entry, and the version up to which they are certain.
 
-    Its user has the lock.
+    Its caller has the session's lock.
     """
 
     def __init__(self, log: Log, session: str, checkpoint_events: int) -> None:
@@ -41,11 +39,9 @@ class CommittedState:
         """The version up to which everything is known to be committed."""
         self.loaded = False
         self.keep_at = checkpoint_events
-        """The version from which on a checkpoint is due: after the newest one that is known of, by
-        any handle.
-        """
+        """The version from which on a checkpoint is due, after the newest of any handle."""
         self._rests_on = 0
-        """Version of the checkpoint that this state came from, or was kept as."""
+        """Version of the checkpoint that this state came from, or was stored as."""
 
     def begin(self, streams: list[Stream], state: State) -> None:
         """Take over the ancestry and inherited facts of a session that does not exist yet."""
@@ -55,7 +51,7 @@ class CommittedState:
         self.loaded = True
 
     def ancestry(self) -> list[Stream]:
-        """The streams of the session's history, which never change."""
+        """Return the streams of the session's history, which never change."""
         if not self.streams:
             self.streams = ancestry(self.log, self.session)
         return self.streams
@@ -67,11 +63,11 @@ class CommittedState:
         head = head_of(self.log, self.session)
         self.state, self._rests_on = restore(self.log, streams, head.version)
         self.keep_at = self._rests_on + self.checkpoint_events
-        self._took_in(head)
+        self._note(head)
         self.loaded = True
 
     def read_on(self) -> bool:
-        """Take in what the log has beyond the state, and is certain; whether there was anything."""
+        """Apply what the log has beyond the state; return whether there was anything."""
         head = self.log.head(self.session)
         if head is None:
             return False
@@ -82,10 +78,11 @@ class CommittedState:
         if self.entry.erased:
             raise ErasedError(self.session)
         fold_spans(self.log, self.streams, self.state, head.version)
-        self._took_in(head)
+        self._note(head)
         return True
 
-    def _took_in(self, head: Head) -> None:
+    def _note(self, head: Head) -> None:
+        """Note that the state is at the session's head."""
         self.entry = entry_of(head)
         self.lease = head.lease
         self.certain = self.state.version

@@ -53,7 +53,7 @@ class Batch:
         """The outcome of every ticket, in place of its own."""
 
     def decide(self, append: Append) -> Committed:
-        """The outcome of an append if the commit succeeds."""
+        """Decide an append; return its outcome if the commit succeeds."""
         session, part, tail = append.session, self.part, self._tail
         head = admit(self, append, part.heads.get(session) or tail.lookup.head_of(session))
         if isinstance(head, Committed):
@@ -76,12 +76,12 @@ class Batch:
         return Committed(session, first, first + count - 1, position)
 
     def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Those that are not stored yet."""
-        known: Callable[[bytes], bool] = self._tail.lookup.has_body
-        return [pair for pair in bodies if pair[0] not in self.part.bodies and not known(pair[0])]
+        """Return the bodies that are not stored yet."""
+        is_stored: Callable[[bytes], bool] = self._tail.lookup.has_body
+        return [pair for pair in bodies if pair[0] not in self.part.bodies and not is_stored(pair[0])]
 
     def decide_lease(self, change: LeaseChange) -> bool:
-        """The outcome of a lease record."""
+        """Decide a lease record; return its outcome if the commit succeeds."""
         session = change.session
         head = self.part.heads.get(session) or self._tail.lookup.head_of(session)
         head = may_replace_lease(session, head, change.replaces)
@@ -97,5 +97,5 @@ class Batch:
 
     def commits_after(self, session: str, version: int) -> Sequence[Commit]:
         """See `rules.Past`."""
-        found = list(self._tail.lookup.commits_after(session, version))
-        return found + [commit for commit in self.part.commits.get(session, ()) if commit.last > version]
+        committed = list(self._tail.lookup.commits_after(session, version))
+        return committed + [commit for commit in self.part.commits.get(session, ()) if commit.last > version]

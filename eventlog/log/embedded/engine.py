@@ -64,7 +64,7 @@ class EmbeddedLog(Undivided):
         self._leave.atexit = False
 
     def _use(self) -> Partition:
-        """The partition, if this handle may still be used."""
+        """Return the partition, if this handle may still be used."""
         if self._closed:
             raise BusyError("the store is being rewritten") if self._rewriting else ClosedError("the store is closed")
         if self._pid != os.getpid():
@@ -72,7 +72,7 @@ class EmbeddedLog(Undivided):
         return self._partition
 
     def _fresh(self) -> Partition:
-        """The partition, up to date with what others have committed."""
+        """Return the partition, up to date with what others have committed."""
         partition = self._partition
         if self._closed or self._pid != os.getpid():
             self._use()  # which says why not
@@ -124,14 +124,12 @@ class EmbeddedLog(Undivided):
         return self._fresh().lookup.heads(after)
 
     def follow(self, after: int, limit: int = 1000) -> list[Commit]:
-        """Commits whose last position is greater than `after`, in position order, at most
-        `limit`.
-        """
+        """Return at most `limit` commits beyond position `after`, in their order."""
         partition = self._fresh()
         return partition.lookup.follow(after, limit) if after < partition.tail.position and limit > 0 else []
 
     def last_position(self) -> int:
-        """Position of the newest committed event, 0 if there is none."""
+        """Return the position of the newest committed event, 0 if there is none."""
         return self._fresh().tail.position
 
     def wait_beyond(self, position: int, timeout: float) -> bool:
@@ -166,13 +164,11 @@ class EmbeddedLog(Undivided):
         return written
 
     def get_derived(self, key: bytes) -> bytes | None:
-        """A derived value, or None."""
+        """Return a derived value, or None."""
         return self._use().derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
-        """Store derived values: on disk after the next fold, and lost if the process dies
-        before.
-        """
+        """Store derived values: on disk after the next fold, lost if the process dies before."""
         validate_derived_keys(items)
         partition = self._use()
         if self._read_only:
@@ -216,7 +212,7 @@ class EmbeddedLog(Undivided):
         """Do something to the directory while no other has it open, not even this handle.
 
         Callers get `BusyError` meanwhile.
-        `BusyError` if anybody else has it open.
+        `BusyError` if another handle or process has it open.
         """
         self._use()
         if self._read_only:

@@ -83,9 +83,7 @@ class GroupCommit:
         self._timeout = timeout
         self._limit = queue_bytes
         self._queue: deque[AnyTicket] = deque()
-        """What is not committed yet, in the order of submission; no lock: every change is one
-        call.
-        """
+        """The requests to commit, in their order; no lock: every change is one call."""
         self._bytes = 0
         """About how much that is: threads add unguarded, and each batch counts anew."""
         self._helper = Worker("eventlog-commit", partial(self._lead, None, blocking=True))
@@ -152,7 +150,7 @@ class GroupCommit:
             )
 
     def _settled_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
-        """Whether a ticket has its outcome before the deadline."""
+        """Wait for a ticket's outcome; return whether it came before the deadline."""
         while not ticket.settled:
             bell = Lock()
             bell.acquire()
@@ -180,10 +178,7 @@ class GroupCommit:
 
     @property
     def leads(self) -> bool:
-        """Whether this very thread is in the middle of a commit.
-
-        So it is in a signal handler, a finalizer or a check.
-        """
+        """Whether this thread leads, and so runs a signal handler, a finalizer or a check."""
         return self._leader == get_ident()
 
     def _reentered(self, ticket: AnyTicket) -> NoReturn:
@@ -282,9 +277,7 @@ class GroupCommit:
                 self._lock.release()
 
     def _finish(self) -> None:
-        """Write the batch in flight, tell its waiters, and forget it. Every step may be
-        repeated.
-        """
+        """Write the batch in flight, and wake its waiters.  Every step may be repeated."""
         batch = self._batch
         if batch is None or not batch.ready:
             return
@@ -315,7 +308,7 @@ class GroupCommit:
         self._batch = None
 
     def _reason(self, error: Exception) -> BaseException:
-        """The outcome of the tickets of a batch that failed.
+        """Return the outcome of the tickets of a batch that failed.
 
         The log is poisoned unless nothing was written.
         """
@@ -351,7 +344,7 @@ class GroupCommit:
 
     @property
     def refuses(self) -> bool:
-        """Whether nothing more is taken: it is closed, or being closed, or poisoned."""
+        """Whether no more requests are queued: it is closed, being closed, or poisoned."""
         return self._refusal is not None
 
     # --- forking
@@ -365,12 +358,12 @@ class GroupCommit:
         return self.leads
 
     def move_on(self) -> None:
-        """After a fork, in the parent."""
+        """Go on after a fork, in the parent."""
         self._leadership.release()
         self._call_next()
 
     def disown(self) -> None:
-        """After a fork, in the child: nothing is written here."""
+        """Refuse everything after a fork, in the child."""
         self._refusal = self._tail.poison = ForkedProcessError(
             f"the log was opened before os.fork(); open it again in this process ({os.getpid()})"
         )
@@ -378,7 +371,7 @@ class GroupCommit:
 
 
 def _cut(tickets: list[AnyTicket]) -> None:
-    """Leave as many as one batch may hold, at least one."""
+    """Drop the tickets that one batch may not hold; at least one stays."""
     size = 0
     for number, ticket in enumerate(tickets):
         size += ticket.size

@@ -44,9 +44,7 @@ class WriterLock:
             os.close(self._turn)
             raise
         self.release: Callable[[], object] = partial(flock, self._lock, LOCK_UN)
-        """Give the lock back, if it is held. One C call, so that no interrupt comes before it at
-        the beginning of a `finally`.
-        """
+        """Give back the lock if it is held: one C call, safe at the beginning of a `finally`."""
 
     def acquire(self) -> None:
         """Take the lock; `BusyError` after the timeout.
@@ -98,7 +96,7 @@ def try_shared(directory: Path) -> int | None:
 
 
 class Presence:
-    """That this process has the store open, for others to see, until it is closed."""
+    """A lock that shows other processes that this one has the store open, until it is closed."""
 
     def __init__(self, directory: Path, *, read_only: bool) -> None:
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
@@ -128,7 +126,7 @@ class Presence:
             flock(self._fd, LOCK_SH)
 
     def alone_again(self) -> bool:
-        """Whether no other has the store open at its end here: none can open it before `close`.
+        """Return whether no other has the store open at its end: none can open it before `close`.
 
         Under the writers' lock, so that of two that end neither misses the other: a lock that
         cannot be changed is lost, and has to be taken again.
@@ -142,7 +140,7 @@ class Presence:
         return True
 
     def stands_in(self, directory: Path) -> bool:
-        """Whether the file that is held still lies in this directory, or one that is the same."""
+        """Return whether the locked file still lies in this directory, or one that is the same."""
         held = os.fstat(self._fd)
         for name in ("open", "format"):
             with suppress(OSError):
@@ -151,7 +149,7 @@ class Presence:
         return False
 
     def close(self) -> None:
-        """This process has the store open no more."""
+        """Show that this process has the store open no more."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -50,7 +50,7 @@ class Registry:
         self.open: dict[_Key, Shared] = {}
 
     def join(self, path: Path, options: Options) -> Shared:
-        """Give a handle a partition."""
+        """Return the partition of a path for one more handle."""
         try:
             return self._join(path, options)
         except OSError as error:
@@ -125,9 +125,7 @@ class Registry:
             return result
 
     def leave_later(self, shared: Shared, pid: int) -> None:
-        """`leave` for a handle that was collected: not in the thread that happened to collect
-        it.
-        """
+        """Do `leave` for a handle that was collected, in a thread of its own."""
         if pid == os.getpid():
             with suppress(RuntimeError):  # the interpreter is exiting: `close_all` has done it
                 Thread(target=self._leave_quietly, args=(shared,), name="eventlog-close", daemon=True).start()
@@ -151,7 +149,7 @@ class Registry:
         self.lock.release()
 
     def after_fork_in_child(self) -> None:
-        """Nothing that is open is the child's."""
+        """Disown everything: nothing that is open is the child's."""
         for shared in self.open.values():
             shared.partition.disown()
         self.lock = RLock()

@@ -43,9 +43,7 @@ _GENERATIONS = 4
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
 _SALTS = 64
-"""How many are asked for at a time: asking takes longer than hashing, and hands the interpreter to
-another thread.
-"""
+"""How many are drawn at a time: drawing hands the interpreter to another thread."""
 
 
 class Tail:

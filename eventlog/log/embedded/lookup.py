@@ -2,7 +2,7 @@
 
 What is in memory is looked at first, LMDB second: folding moves data from the one to the other, and never the other
 way, so nothing is missed between them.  The writer has caught up when it asks; readers refresh the partition first.
-Made by `partition.py`, which guards the tail.
+Made by `tail.py`, which guards the tail.
 """
 
 from __future__ import annotations

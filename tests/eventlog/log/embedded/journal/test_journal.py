@@ -335,7 +335,7 @@ def test_no_room_for_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition.tail._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
     io.faults = [("open", errno.ENOSPC)]
     with pytest.raises(BusyError):
         put(log, bytes(3000))
@@ -376,7 +376,7 @@ def test_a_refused_switch_fails_the_batch_only(
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition.tail._spare_at = log._partition.journal.middle  # the housekeeper keeps out
+    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
     if spare:
         log._partition.journal.make_spare()
     for tried in range(2):
@@ -647,7 +647,7 @@ def test_files_grow_as_needed(tmp_path: Path) -> None:
         log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
         if number % 5 == 0:
             log.sync()
-            log._partition.make_spare_if_due()  # as the housekeeper does, who may be late on a busy machine
+            log._partition.make_spare_if_due()  # as the fold worker does, which may be late on a busy machine
             log._partition.fold()
             for entry in (tmp_path / "s" / "journal").glob("*.log"):
                 sizes.add(entry.stat().st_size)

@@ -10,7 +10,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import BusyError, ConflictError, UnknownOutcomeError
+from eventlog.errors import BusyError, ConflictError, FencedError, UnknownOutcomeError
 from eventlog.log.contract import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -157,6 +157,39 @@ def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Sessi
         log.refuse = 0
         reply.finish()
     assert said(session) == {"p": "a"}
+
+
+@pytest.mark.promise(4)
+def test_a_pipeline_whose_flush_failed_is_committed_whole(log: FaultyLog, session: Session) -> None:
+    """Promise 4: a flush that fails inside a pipeline takes none of its commands away."""
+    with session.pipeline():
+        session.user("a", id="a")
+        log.fail = 1
+        with pytest.raises(BusyError):
+            session.flush()
+        session.user("b", id="b")
+    assert users(log) == ["a", "b"]
+    assert [commit.count for commit in log.read("s")] == [1, 4]
+
+
+@pytest.mark.promise(4)
+def test_a_fenced_pipeline_is_refused_whole(log: FaultyLog, session: Session) -> None:
+    """Promise 4: of a pipeline under a lost lease not even a user message is committed."""
+
+    def commands() -> None:
+        with session.pipeline():
+            session.user("a", id="a")
+            session.set_todos([])
+            head = log.head("s")
+            assert head is not None
+            stolen = LeaseState(head.lease.epoch + 1, b"thief", head.lease.until)
+            assert log.set_lease("s", stolen, replaces=head.lease)
+
+    with session.lease(), pytest.raises(FencedError):
+        commands()
+    session.rename("later")
+    session.store.flush()
+    assert users(log) == []
 
 
 @pytest.mark.promise(1)

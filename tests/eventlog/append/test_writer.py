@@ -241,6 +241,17 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
     ]
 
 
+@pytest.mark.promise(4)
+def test_a_conflict_names_the_version_behind_what_was_accepted(log: FaultyLog, session: Session) -> None:
+    """Promise 4: a conflict names the committed version, this handle's accepted events included."""
+    with session.assistant() as reply:
+        other(log).rename("theirs")
+        with pytest.raises(ConflictError) as caught:
+            session.append([(1, ev.Custom("n", "{}"))], expected_version=1)
+        assert (caught.value.expected, caught.value.actual) == (1, 3)
+        reply.finish()
+
+
 @pytest.mark.promise(5)
 def test_a_request_in_flight_is_not_made_twice(log: FaultyLog, session: Session) -> None:
     """Promise 5: a request repeated before its outcome is known is the same append."""

@@ -28,8 +28,8 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.log": "contract ticket | merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
-        filesystem locks fold_worker commit_helper | options watermark swap journal | memtable | segments | derived lookup directory
-        salvage | check bulk_writer batch | group_commit | partition | engine
+        filesystem locks worker | options watermark swap journal | memtable | segments | derived lookup directory
+        salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
         owner inputs | host | liveness lease reader | executor | text_stream context redact rollback | tool_call | reply | session

@@ -1,18 +1,19 @@
 """Deltas that are accepted and not decided on yet: a session's flat list, and its bounds.
 
-Accepting a delta is one `extend` of the list, a single C call, so it needs no lock (`session/reply.py` writes it out).  Taking them out
-again is the business of the session's writer, under its lock.
+Accepting a delta is one `extend` of the list, a single C call, so it needs no lock
+(`session/text_stream.py` writes it out). The session's writer takes the deltas out again, under its
+lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from enum import IntEnum, auto
 from threading import Lock
 
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.errors import ClosedError, ForkedProcessError
 
-__all__ = ["MAX_BUFFERED", "DeltaBuffer"]
+__all__ = ["MAX_BUFFERED", "BufferStatus", "DeltaBuffer"]
 
 MAX_BUFFERED = 3 * 65_536
 """Slots, three for each delta, from which on a producer commits them itself."""
@@ -20,109 +21,118 @@ _NANOSECONDS = 1_000_000
 """Buffered times, in nanoseconds, for each millisecond of an event's."""
 
 
-class DeltaBuffer:
-    """`flat` is `[key, text, ns, …]`; what the others mean is said where they are set."""
+class BufferStatus(IntEnum):
+    """How a buffer treats a delta."""
 
-    __slots__ = ("_closed", "_forked", "_guard", "_weight", "awake", "capacity", "flat", "limit", "sealed")
+    OPEN = auto()
+    HELD = auto()
+    """A delta waits until an error has met a caller, or there is room."""
+    CLOSED = auto()
+    """Deltas are refused; those that came before are still taken out."""
+    SEALED = auto()
+    """The last was taken out: what comes in now stays where it is, for `refuse`."""
+    FORKED = auto()
+    """This is a child process, in which nothing that was accepted may be written."""
+
+
+class DeltaBuffer:
+    """The buffer: `flat` is `[key, text, ns, …]`."""
+
+    __slots__ = ("_guard", "_weight", "awake", "capacity", "flat", "limit", "status")
 
     def __init__(self) -> None:
         self.flat: list[object] = []
         self.capacity = MAX_BUFFERED
         self.limit = self.capacity
-        """Slots from which on a delta has to wait: `capacity`, or 0 when what is there must be dealt with first."""
+        """Slots from which on a delta has to wait: `capacity` while the buffer is open, else 0."""
+        self.status = BufferStatus.OPEN
         self.awake = False
-        """Whether a flush is certain to come that takes everything that is here now.
+        """Whether a flush is certain to come that takes out everything that is here now.
 
-        Cleared before deltas are taken out, and looked at after one went in, so that none is left behind.
+        Cleared before deltas are taken out, and looked at after one went in, so that none is left
+        behind.
         """
         self._weight = 0
-        """Characters of the long ones."""
-        self._closed = self._forked = False
-        self.sealed = False
-        """Whether the last was taken out: what comes in now stays where it is, for `refuse`."""
+        """Characters of the long deltas."""
         self._guard = Lock()
-        """Held to close it, and to say that a flush comes: none comes for what gets in after that."""
+        """Held to close the buffer and to announce a flush: none comes for later deltas."""
 
     def __len__(self) -> int:
-        """How many slots are filled."""
+        """Return how many slots are filled."""
         return len(self.flat)
 
     def weigh(self, characters: int) -> int:
-        """A long delta went in; returns the characters of all long ones, for the list is bounded in characters too."""
+        """Count a long delta; return the characters of all long ones, which bound the list too."""
         self._weight += characters
         return self._weight
 
-    def take(self) -> DeltaRun | None:
-        """Take out what is there, as a run."""
+    def drain(self) -> DeltaRun | None:
+        """Take out all deltas, as a run."""
         count = len(self.flat)
-        if not count or self.sealed:
+        if not count or self.status >= BufferStatus.SEALED:
             return None
         run = DeltaRun.from_flat(self.flat[:count], unit=_NANOSECONDS)
         self._weight = 0
         del self.flat[:count]
         return run
 
-    def put_back(self, runs: Sequence[DeltaRun]) -> None:
-        """Put runs that could not be handed over in front of what came since."""
-        deltas = (zip(run.key_column(), run.texts(), run.times(), strict=True) for run in runs)
-        self.flat[:0] = [
-            slot for columns in deltas for key, text, time in columns for slot in (key, text, time * _NANOSECONDS)
-        ]
-
     def peek(self, after: int) -> DeltaRun | None:
-        """The deltas behind the first `after`, which all stay."""
+        """Return the deltas behind the first `after`; all of them stay."""
         flat = self.flat[3 * after :]
         return DeltaRun.from_flat(flat, unit=_NANOSECONDS) if flat else None
 
     def drop(self) -> bool:
-        """Let go of what is there; whether there was anything."""
-        if self.sealed:
-            return False
-        count = len(self.flat)
+        """Delete all deltas; returns whether there were any."""
+        count = 0 if self.status >= BufferStatus.SEALED else len(self.flat)
         del self.flat[:count]
         return count > 0
 
+    def open(self) -> None:
+        """Let deltas in again, unless the buffer is closed."""
+        if self.status <= BufferStatus.HELD:
+            self.status, self.limit = BufferStatus.OPEN, self.capacity
+
     def hold(self) -> None:
         """Let no delta in that has not waited."""
-        self.limit = 0
-
-    def admit(self) -> None:
-        """Let deltas in again, unless it is closed."""
-        self.limit = 0 if self._closed else self.capacity
+        self._set(BufferStatus.HELD)
 
     def ask(self) -> bool:
-        """Say that a flush is to come; False if it is closed: no other comes than the one that ends it."""
+        """Announce a flush; False if the buffer is closed, and only its last flush comes."""
         with self._guard:
-            self.awake = not self._closed
+            self.awake = self.status < BufferStatus.CLOSED
             return self.awake
 
     def close(self) -> None:
-        """Take no more.  What a thread was just putting in may still come: `refuse` is for that."""
+        """Let no more deltas in; for one that a thread is just putting in, see `refuse`."""
         with self._guard:
-            self._closed, self.awake = True, False
-            self.limit = 0
+            self._set(BufferStatus.CLOSED)
+            self.awake = False
 
     def seal(self) -> None:
-        """The last was taken out: what comes in now stays where it is, for `refuse`."""
-        self.sealed = True
+        """Note that the last delta was taken out."""
+        self._set(BufferStatus.SEALED)
+
+    def fork_off(self) -> None:
+        """Give up what the parent accepted: this is a child process."""
+        self._guard = Lock()  # another thread of the parent may have held the old one
+        self._set(BufferStatus.FORKED)
+        self.awake = False
 
     def refuse(self, key: Key, text: str) -> None:
-        """Take a delta back out that came when it was closed, and raise that; nothing if it was taken out to be committed."""
+        """Delete a delta that came when the buffer was closed, and raise that."""
         flat = self.flat
         for place in range(len(flat) - 3, -1, -3):
             if flat[place] == key and flat[place + 1] is text:
                 del flat[place : place + 3]
                 self.require_open()
 
-    def fork_off(self) -> None:
-        """This is a child process, in which nothing of what was accepted may be written."""
-        self._guard = Lock()  # another thread of the parent may have held the old one
-        self._forked = self.sealed = True
-        self.close()
-
     def require_open(self) -> None:
-        """Raise why it is closed, if it is."""
-        if self._forked:
+        """Raise why the buffer is closed, if it is."""
+        if self.status is BufferStatus.FORKED:
             raise ForkedProcessError("the store was opened before os.fork()")
-        if self._closed:
+        if self.status >= BufferStatus.CLOSED:
             raise ClosedError("the store is closed")
+
+    def _set(self, status: BufferStatus) -> None:
+        """Go on to a later status, in which no delta is let in at once."""
+        self.status, self.limit = max(self.status, status), 0

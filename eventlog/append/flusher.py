@@ -1,7 +1,7 @@
-"""The one background thread of a store: it commits accepted deltas within the interval, and renews leases.
+"""The background thread of a store: it commits accepted deltas and renews leases.
 
-It is started when it is first needed and holds its store only while it works, so that a forgotten store can go; a store with
-accepted deltas is kept until those are committed.
+It is started when it is first needed and refers to its store only while it works, so that a
+forgotten store can go; a store with accepted deltas is kept alive until those are committed.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["Flusher", "Leased"]
 
 SOON = 0.1
-"""Share of the interval after which a lease is written that was taken on what is known in memory."""
+"""Share of the interval after which a lazily taken lease is written."""
 _UNFLUSHED: set[object] = set()
-"""Stores with accepted deltas: kept alive until those are committed, even if their owner forgets them."""
+"""Stores with accepted deltas: kept alive until those are committed."""
 
 
 class Leased(Protocol):
-    """A session that holds a lease."""
+    """The holder of a session's lease."""
 
     id: str
 
@@ -45,7 +45,7 @@ class Leased(Protocol):
 
 
 class Flusher:
-    """What is to be flushed and renewed; `interval` in seconds, `lease_ttl` in milliseconds."""
+    """The writers to be flushed every `interval` seconds, and the leases to be renewed."""
 
     def __init__(
         self, store: object, clock: Callable[[], int], metrics: Metrics, *, interval: float, lease_ttl: int
@@ -58,12 +58,11 @@ class Flusher:
         self._lease_ttl = lease_ttl
         self._lock = RLock()
         self._dirty: dict[str, SessionWriter] = {}
-        self._at_work: dict[str, SessionWriter] = {}
-        """What is just being flushed."""
+        """Writers with accepted events; each stays until a tick finds all of them committed."""
         self._leased: dict[str, Leased] = {}
         self._bell = _bell()
         self._armed = False
-        """Whether a tick is on its way already: the thread need not be woken for each turn of a busy session."""
+        """Whether a tick is on its way: a busy session need not wake the thread each turn."""
         self._soon = False
         """Whether a lease waits to be written, so that other processes see it."""
         self._thread: Thread | None = None
@@ -106,17 +105,17 @@ class Flusher:
         return self._soon
 
     def leased(self) -> list[Leased]:
-        """The handles whose leases are renewed."""
+        """Return the handles whose leases are renewed."""
         with self._lock:
             return list(self._leased.values())
 
     def writers(self) -> list[SessionWriter]:
-        """The writers that have something to be flushed."""
+        """Return the writers that have something to be flushed."""
         with self._lock:
-            return [*self._at_work.values(), *self._dirty.values()]
+            return list(self._dirty.values())
 
     def fork_off(self) -> None:
-        """This is a child process, which does not have the thread; others of the parent may have held the locks."""
+        """Give up what the parent is to flush: this child process does not have the thread."""
         self._lock, self._bell = RLock(), _bell()
         self.stopped = True
         _UNFLUSHED.clear()
@@ -131,25 +130,26 @@ class Flusher:
         self._ring()
 
     def tick(self) -> float | None:
-        """Commit accepted deltas, renew leases; returns the seconds until it is needed again (None: until woken)."""
+        """Commit accepted deltas and renew leases; return the seconds until the next tick.
+
+        None: the thread sleeps until it is woken.
+        """
         with self._lock:
-            dirty, self._dirty = self._at_work | self._dirty, {}  # also what a tick left that broke off
-            self._at_work = dirty
+            dirty, leased = list(self._dirty.values()), list(self._leased.values())
             self._armed = self._soon = False
-            leased = list(self._leased.values())
         self._metrics.flushes += bool(dirty)
-        for writer in dirty.values():
+        for writer in dirty:
             writer.buffer.awake = False  # before the look: what comes behind it wakes this thread again
-        ahead = [writer for writer in dirty.values() if writer.is_ahead]
-        handed_over = [writer for writer in ahead if self._tried(writer.hand_over, writer)]
-        if handed_over:
-            self._tried(handed_over[0].log.sync, handed_over[0])  # one commit for all of them
-        for writer in handed_over:
-            if self._tried(writer.catch_up, writer) and writer.is_ahead:
-                with self._lock:
-                    self._dirty.setdefault(writer.session, writer)
+        ahead = [writer for writer in dirty if writer.is_ahead]
+        submitted = [writer for writer in ahead if self._try(writer, writer.hand_over)]
+        if submitted:
+            self._try(submitted[0], submitted[0].log.sync)  # one commit for all of them
+        for writer in submitted:
+            self._try(writer, writer.catch_up)
         with self._lock:
-            self._at_work = {}
+            for writer in dirty:
+                if not writer.is_ahead:
+                    self._dirty.pop(writer.session, None)
             store = self._store()
             if not self._dirty and store is not None:
                 _UNFLUSHED.discard(store)
@@ -157,26 +157,23 @@ class Flusher:
         for session in leased:
             try:
                 session.renew_if_due(now, self._lease_ttl)
-            except Exception as error:  # noqa: BLE001 - the same
+            except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
                 logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
         if dirty:
             return self.interval
         return self._lease_ttl / 4000 if leased else None
 
-    def _tried(self, work: Callable[[], None], writer: SessionWriter) -> bool:
-        """Do some of a writer's work; an error is kept for the session's next command.
-
-        The work is tried again unless the error is final.
-        """
+    def _try(self, writer: SessionWriter, work: Callable[[], None]) -> bool:
+        """Do some of a writer's work; False if it failed, to be tried again unless it is final."""
         try:
             work()
         except StopError:
             writer.buffer.hold()  # the next delta meets the error, and raises it to its caller
-            return False
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on for all other sessions
-            logger().warning("session %s: a flush failed: %s", writer.session, type(error).__name__)
             with self._lock:
-                self._dirty.setdefault(writer.session, writer)
+                self._dirty.pop(writer.session, None)
+            return False
+        except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
+            logger().warning("session %s: a flush failed: %s", writer.session, type(error).__name__)
             return False
         return True
 
@@ -191,7 +188,7 @@ class Flusher:
             self._thread = thread
 
     def _ring(self) -> None:
-        """Wake the thread.  A plain lock is the bell: of an `Event` an interrupt may leave a lock held."""
+        """Wake the thread by a plain lock: of an `Event` an interrupt may leave a lock held."""
         with suppress(RuntimeError):  # it rings already
             self._bell.release()
 
@@ -219,7 +216,7 @@ def _run(flusher: weakref.ref[Flusher], bell: LockType) -> None:
                 return
         try:
             pause = living.tick()
-        except Exception as error:  # noqa: BLE001 - whatever it is, what is accepted must be committed
+        except Exception as error:  # noqa: BLE001 - what is accepted must be committed
             logger().warning("the thread that flushes goes on after a %s", type(error).__name__)
             pause = living.interval
         del living

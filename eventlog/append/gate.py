@@ -1,12 +1,10 @@
-"""What keeps other threads from committing for a session while a pipeline is open."""
+"""A gate that keeps other threads from committing for a session while a pipeline is open."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from threading import get_ident
 
-from eventlog.append.pending import AcceptedCommand
 from eventlog.errors import BusyError
 
 __all__ = ["Gate"]
@@ -18,40 +16,36 @@ POLL = 0.002
 
 
 class Gate:
-    """Shut by the thread that makes it, until that opens it or it is forgotten.
+    """A gate that one thread shuts, until it opens the gate or forgets it.
 
     Other threads wait in front of it as for an append.
     """
 
-    __slots__ = ("__weakref__", "_since", "_thread", "commands", "error")
+    __slots__ = ("__weakref__", "_since", "_thread")
 
-    def __init__(self, commands: Sequence[AcceptedCommand]) -> None:
-        self.commands = commands
-        """What the pipeline has accepted."""
-        self.error: BusyError | None = None
-        """What a thread met that has waited too long."""
+    def __init__(self) -> None:
         self._thread = get_ident()
         self._since = time.monotonic()
 
     def is_others(self) -> bool:
-        """Whether another thread has shut it."""
+        """Return whether another thread has shut the gate."""
         return self._thread != get_ident()
 
-    def wait(self) -> BusyError | None:
-        """Let the other thread go on for a moment; returns an error when that takes too long."""
+    def wait(self) -> None:
+        """Let the other thread go on for a moment; `BusyError` when its pipeline takes too long."""
         time.sleep(POLL)
-        return self._impatience()
+        self._require_patience()
 
-    async def waited(self) -> BusyError | None:
+    async def waited(self) -> None:
         """Wait as `wait` does, without blocking the event loop."""
-        import asyncio  # dear to import, and here it is loaded already
+        import asyncio  # slow to import, and here it is loaded already
 
         await asyncio.sleep(POLL)
-        return self._impatience()
+        self._require_patience()
 
-    def _impatience(self) -> BusyError | None:
+    def _require_patience(self) -> None:
         if time.monotonic() > self._since + PATIENCE:
-            self.error = BusyError(
-                f"another thread's pipeline has been open for more than {PATIENCE:g} s: end it first"
+            raise BusyError(
+                f"another thread's pipeline has been open for more than {PATIENCE:g} s; nothing of this command was"
+                " written: end the pipeline, then repeat the command"
             )
-        return self.error

@@ -1,4 +1,4 @@
-"""What a store counts of its own work: numbers only, never a word of a conversation.
+"""Counters of a store's own work: numbers only, never a word of a conversation.
 
 The counters are plain integers, updated without a lock; under threads they may run a little behind.
 """
@@ -27,6 +27,6 @@ class Metrics(msgspec.Struct):
     settled: int = 0
     """Sessions whose open work a dead owner had left, closed here."""
     resyncs: int = 0
-    """Times a session's state was read again because another writer came between, or an append failed."""
+    """Times a session's state was read again, behind another writer or a failure."""
     failures: int = 0
     """Appends that failed."""

@@ -1,6 +1,6 @@
-"""What a handle has accepted and committed itself, for those who follow the session.
+"""A handle's own accepted and newly committed events, for those who follow the session.
 
-Nothing is read back from the log for that, and nothing is handed over.
+Events are not read back from the log for that, and nothing is handed over.
 """
 
 from __future__ import annotations
@@ -12,65 +12,50 @@ from eventlog.codec.deltas import DeltaRun
 
 __all__ = ["recent", "uncommitted"]
 
-KEPT_BYTES = 1 << 14
-"""Encoded bytes of the largest append that is kept decoded."""
-
 
 def uncommitted(writer: SessionWriter, after: int) -> list[Span]:
-    """What is accepted and not handed over, beyond version `after`.
+    """Return what is accepted and not handed over, beyond version `after`.
 
-    It is told as it will be if nothing comes between; positions are 0.
-    Waits for a thread that is deciding right now, and takes nothing away.
+    Versions are those the events get if nothing comes between; positions are 0.
+    Waits for a thread that is deciding right now.
     """
     with writer.lock:
-        if not writer.committed.loaded or writer.backlog.torn:
+        committed, backlog = writer.committed, writer.backlog
+        if not committed.loaded:
             return []
-        version = writer.committed.state.version
-        items = [item for command in writer.backlog.commands for item in command.items]
+        version, session, epoch = committed.state.version, writer.session, backlog.epoch
+        items = [item for command in backlog.commands for item in command.items]
         first = version - count_of(items) + 1
-        found: list[Span] = []
+        spans: list[Span] = []
         for item in items:
-            event = item if isinstance(item, DeltaRun) else item[1]
-            time = item.start if isinstance(item, DeltaRun) else item[0]
-            span = Span(writer.session, first, 0, time, writer.backlog.epoch, event)
-            found.append(span)
+            time, event = (item.start, item) if isinstance(item, DeltaRun) else item
+            span = Span(session, first, 0, time, epoch, event)
+            spans.append(span)
             first = span.last + 1
         seen = max(after - version, 0)
         if streamed := writer.buffer.peek(seen):
-            found.append(Span(writer.session, version + seen + 1, 0, streamed.start, writer.backlog.epoch, streamed))
-        beyond = (span.cut(after, None) for span in found)
+            spans.append(Span(session, version + seen + 1, 0, streamed.start, epoch, streamed))
+        beyond = (span.cut(after, None) for span in spans)
         return [span._replace(position=0) for span in beyond if span is not None]
 
 
 def recent(writer: SessionWriter, after: int) -> list[DecodedCommit] | None:
-    """The appends beyond version `after`, if this writer made all of them and not long ago.
+    """Return the appends beyond version `after`, if this writer made all of them not long ago.
 
-    None: they are to be read.
-    Hands nothing over, so it is quick; it says None if anything waits to be.
+    None if they are to be read from the log, or if something is accepted, which a reader commits
+    first.
     """
     with writer.lock:
-        writer.backlog.followed = True
-        if writer.backlog.torn or writer.buffer.flat or writer.backlog.commands or writer.backlog.failure is not None:
+        backlog, committed = writer.backlog, writer.committed
+        backlog.is_followed = True
+        if writer.is_ahead or not committed.loaded or backlog.failure is not None:
             return None
-        if writer.backlog.sent is not None:
-            if not writer.backlog.sent.is_done():
-                return None
-            writer.catch_up()
-        found: list[DecodedCommit] = []
-        version = writer.committed.certain
-        for sent in reversed(writer.backlog.landed):
-            if sent.last != version or version <= after or len(sent.append.payload) > KEPT_BYTES:
+        version = committed.certain
+        newer: list[DecodedCommit] = []
+        for decoded in reversed(backlog.recent):
+            if decoded.last != version or version <= after:
                 break
-            version = sent.first - 1
-            found.append(
-                DecodedCommit(writer.session, sent.first, sent.last, sent.position, sent.append.epoch, sent.batch)
-            )
-        if not found or version != after:
-            return None
-        newest = found[0]
-        if writer.log.last_position() != newest.position + newest.last - newest.first:  # another append, somewhere
-            head = writer.log.head(writer.session)
-            if head is None or head.version != writer.committed.certain:
-                return None
-        found.reverse()
-        return found
+            newer.append(decoded)
+            version = decoded.first - 1
+        head = writer.log.head(writer.session) if newer and version == after else None
+        return newer[::-1] if head is not None and head.version == committed.certain else None

@@ -14,10 +14,10 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """What the commands inside a `with session.pipeline()` have accepted; waits for all of it at the end of the outermost.
+    """The commands of a `with session.pipeline()` block, committed at the end of it.
 
-    All of it is one append, unless the block itself reads what it said, which commits that first.  Other threads' commands
-    for this session wait for the end of the block.
+    All of them are one append, unless the block itself reads the session, which commits the earlier
+    ones first. Other threads' commands for this session wait for the end of the block.
     """
 
     __slots__ = ("_depth", "_gate", "_outer", "_places", "_waits", "_writer", "commands")
@@ -25,6 +25,7 @@ class Pipeline:
     def __init__(self, writer: SessionWriter, places: local, *, waits: bool) -> None:
         self._writer = writer
         self.commands: list[AcceptedCommand] = []
+        """The commands accepted so far, which the writer adds."""
         self._gate: Gate | None = None
         self._places = places
         """Where a thread's commands look for the pipeline they are in."""
@@ -40,7 +41,7 @@ class Pipeline:
     def __enter__(self) -> Self:
         if not self._depth:
             if self._waits:
-                self._gate = Gate(self.commands)
+                self._gate = Gate()
                 self._writer.shut(self._gate)
             self._outer = getattr(self._places, "pipeline", None)
             self._places.pipeline = self
@@ -55,23 +56,26 @@ class Pipeline:
             if getattr(self._places, "pipeline", None) is self:  # not where another thread closes it, as of a generator
                 self._places.pipeline = self._outer
             if self._waits:
-                self._writer.gate = None
+                if kind is None:
+                    self._own()
+                self._writer.open_gate()
             if kind is not None and self.commands:
-                for command in self.commands:
-                    command.owned = False
                 self._writer.wake()  # no caller waits, so nothing else would have it flushed
-            elif self._waits:
+            elif kind is None and self._waits:
                 self.commit()
 
     def commit(self) -> None:
-        """Block until all of it is durable; raises what went wrong first.
-
-        Then nothing of it is committed.
-        """
+        """Block until all commands are durable; raises why none of them is."""
         for command in self.commands[-1:]:
             self._writer.wait(command)
 
     async def committed(self) -> None:
         """Wait as `commit` does, without blocking the event loop."""
+        self._own()
         for command in self.commands[-1:]:
             await self._writer.waited(command)
+
+    def _own(self) -> None:
+        """Have the commands' outcome told to the caller of this block."""
+        for command in self.commands:
+            command.owned = True

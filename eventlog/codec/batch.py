@@ -47,7 +47,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 Item: TypeAlias = tuple[int, Event] | DeltaRun
-"""What `encode` takes: an event with its time in UTC milliseconds, or a run built on the batch's time."""
+"""What `encode` takes: an event with its time in UTC milliseconds, or a run built on the batch's
+time.
+"""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN = msgspec.msgpack.Decoder(list[Any])
@@ -64,7 +66,9 @@ def encode(items: Iterable[Item], time: int) -> bytes:
 
 
 _making = Lock()
-"""Two threads that find out the types of a struct at once end the process: msgspec does not guard that."""
+"""Two threads that find out the types of a struct at once end the process: msgspec does not guard
+that.
+"""
 # A child must not find it held by a thread that it has not.
 os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
 
@@ -107,7 +111,8 @@ def validate(event: Event) -> None:
             plain = msgspec.to_builtins(event, builtin_types=(bytes,))
             _ENCODER.encode(map_text(plain, escape))  # also refuses what only the encoder does: numbers over 64 bits
             _decoder(Batch)  # which knows the types of an `Entry`
-            # Inside a struct, whose type is looked at once: a bare union is looked at in every call, for 40 µs.
+            # Inside a struct, whose type is looked at once: a bare union is looked at in every
+            # call, for 40 µs.
             same = msgspec.convert([0, 0, plain], Entry).event
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError):
         raise CallError(_misfit(event)) from None

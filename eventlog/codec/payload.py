@@ -1,8 +1,10 @@
 """The marks of what is no plain conversation: ciphertext, and other programs' streams.
 
-Not the cryptography (`encryption/`), and no library of it.  Both marks rest on one fact: MessagePack begins no value with 0xC1.
+Not the cryptography (`encryption/`), and no library of it. Both marks rest on one fact: MessagePack
+begins no value with 0xC1.
 
-*Sealed* is a payload, catalog entry, body or derived value that is encrypted: the two bytes 0xC1 0xC2, and a MessagePack array.
+*Sealed* is a payload, catalog entry, body or derived value that is encrypted: the two bytes 0xC1
+0xC2, and a MessagePack array.
 
     payload   [format, key, base, messages, catalog entry, names, data]
     others    [format, key, clear, data]
@@ -16,11 +18,13 @@ names      the 32-byte names of the stored bodies that the payload refers to
 clear      of a catalog entry: the catalog entry of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
 data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
 
-So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which bodies go along, stands here.
+So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which
+bodies go along, stands here.
 
-*Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`.  Its catalog entries and all its payloads begin with
-`FOREIGN`, 0xC1 twice; where it is encrypted, it has both marks, this one first.  What this engine writes for conversations has 0xC1
-at most once, before a MessagePack value (`batch.pack`).  So a head and a commit each say by themselves whether they are a
+*Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`. Its
+catalog entries and all its payloads begin with `FOREIGN`, 0xC1 twice; where it is encrypted, it has
+both marks, this one first. What this engine writes for conversations has 0xC1 at most once, before
+a MessagePack value (`batch.pack`). So a head and a commit each say by themselves whether they are a
 conversation's, whatever the session is called.
 """
 
@@ -49,7 +53,9 @@ __all__ = [
 
 FOREIGN = b"\xc1\xc1"
 REMAINS = FOREIGN + b"remains"
-"""How the one stream begins that this engine writes of its own, which is never encrypted (`integrity/scrub_ledger.py`)."""
+"""How the one stream begins that this engine writes of its own, which is never encrypted
+(`integrity/scrub_ledger.py`).
+"""
 
 
 def is_foreign(thing: Head | Commit) -> bool:
@@ -61,7 +67,9 @@ ENCRYPTED = b"\xc1\xc2"
 FORMAT = 1
 KEY_ID_BYTES = 16
 DESTROYED = b"destroyed key\0"
-"""How the derived value is called, before the 16 bytes of the name, that notes of a key that it was destroyed: only in the clear log."""
+"""How the derived value is called, before the 16 bytes of the name, that notes of a key that it was
+destroyed: only in the clear log.
+"""
 _FOREIGN_ENCRYPTED = FOREIGN + ENCRYPTED
 _MARKS = (ENCRYPTED, _FOREIGN_ENCRYPTED)
 

@@ -313,8 +313,8 @@ class EncryptedLog(Log):
     def forget_keys(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `may_lose_key`. What a
-        service confirmed is noted among the derived values, so that it is not asked again; it is
+        Tombstones are committed before anybody looks here for who is left; see `may_lose_key`. What
+        a service confirmed is noted among the derived values, so that it is not asked again; it is
         where the note was lost, which does no harm.
         """
         if self._ring.empty:

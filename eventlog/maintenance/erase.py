@@ -17,7 +17,7 @@ from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeld
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
-from eventlog.session.lease import release_lease, take_lease
+from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.owner import is_live, owner_of
 from eventlog.validation import require
 

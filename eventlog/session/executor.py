@@ -12,6 +12,7 @@ from threading import local
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog import events as ev
+from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import Pipeline
 from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
 from eventlog.log.contract import Committed
@@ -112,7 +113,7 @@ class Executor:
         items = list(zip(repeat(host.clock()), events))
         epoch = 0
         if lease is not None or (self.leases.current is not None and (lease := self.leases.held) is not None):
-            if not lease.live or (lease.claim is not None and lease.claim.refused):
+            if not lease.live or lease.claim.status is LeaseStatus.LOST:
                 lease.require_live()
             epoch = lease.epoch
         if request_id is not None:
@@ -121,24 +122,25 @@ class Executor:
         pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
         if pipeline is not None and not pipeline.is_open:
             pipeline = None
-        give = self.leases.last_write(lease) if last and lease is not None else None
+        returns_lease = last and lease is not None and self.leases.ends_with(lease)
         if not wait and pipeline is None and writer.is_crowded:
             writer.flush()
         try:
             command = writer.accept(
-                items, bodies, epoch=epoch, owned=wait or pipeline is not None, unit=pipeline, lease_write=give
+                items,
+                bodies,
+                epoch=epoch,
+                owned=wait and pipeline is None,
+                unit=None if pipeline is None else pipeline.commands,
+                returns_lease=returns_lease,
             )
         except EventlogError as error:
-            if give is not None:
-                give.refused = True
             if isinstance(error, RefusedError) and self.leases.outlived is not None and lease is None:
                 self.leases.outlived.require_live()
             raise
-        if pipeline is not None:
-            pipeline.commands.append(command)
-        elif wait:
+        if pipeline is None and wait:
             writer.wait(command)
-        elif not writer.buffer.awake:
+        elif pipeline is None and not writer.buffer.awake:
             writer.wake()
 
     def commit(
@@ -157,7 +159,7 @@ class Executor:
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
         """Append events that need the lease, taken for this append if the caller has none."""
         lease = self.leases.held
-        if lease is not None and not lease.is_given:
+        if lease is not None and not lease.is_returned:
             self.command(events, bodies, lease=lease)
             return
         if (outlived := self.leases.outlived) is not None:
@@ -176,8 +178,8 @@ class Executor:
 
     def _require_no_owner(self) -> None:
         current = self.leases.current
-        if current is not None and not current.is_given:  # taken lazily, the log may not have it yet
-            raise LeaseHeldError(self.id, "another task of this process", current.state.until)
+        if current is not None and not current.is_returned:  # taken lazily, the log may not have it yet
+            raise LeaseHeldError(self.id, "another task of this process", current.claim.state.until)
         head = self.host.log.head(self.id)
         if head is not None and is_live(head.lease, self.host.clock()):
             owner = owner_of(head.lease)
@@ -189,7 +191,7 @@ class Executor:
     def holds_lease(self) -> bool:
         """Whether this handle runs the session."""
         lease = self.leases.current
-        return lease is not None and not lease.is_given
+        return lease is not None and not lease.is_returned
 
     @contextmanager
     def lease(self, *, wait: float = 0.0) -> Generator[Lease]:

@@ -1,39 +1,39 @@
 """The right to run a session: one owner at a time, by a side record with an epoch.
 
-No event says who has it.
-Taking a lease raises the epoch, which is written with every append of the owner; an append with an epoch that is over is
-refused inside the commit.  A lease ends by release, by expiry, or when its owner is seen to be dead: a process of this
-same machine, boot and process namespace that is gone.  The holder renews it in the background.
+No event says who has it; the record is in `lease_record.py`. Taking a lease raises the epoch, which
+is written with every append of the owner; an append with an epoch that is over is refused inside
+the commit. A lease ends by release, by expiry, or when its owner is seen to be dead: a process of
+this same machine, boot and process namespace that is gone. The holder renews it in the background.
 
-Within its owner a lease belongs to one task: the right to use it travels in a context variable, so tasks and `to_thread` calls that
-its holder starts have it, and other tasks and threads do not.
+Within its owner a lease belongs to one task: the right to use it travels in a context variable, so
+tasks and `to_thread` calls that its holder starts have it, and other tasks and threads do not.
 
-A reply takes its lease *lazily*: on what is known in memory, written and checked with its first append.  It gives it back
-with its last one.
+A reply takes its lease *lazily*: on what is known in memory, written and checked with its first
+append. It gives it back with its last one.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextvars import ContextVar
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from eventlog import events as ev
-from eventlog.append.pending import LeaseWrite
-from eventlog.errors import FencedError, LeaseHeldError, NotFoundError, RetryError
-from eventlog.log.contract import LeaseState, Log
+from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
+from eventlog.errors import FencedError, LeaseHeldError
+from eventlog.log.contract import LeaseState
 from eventlog.logger import logger
-from eventlog.session.owner import Owner, is_live, owner_of
+from eventlog.session.lease_record import release_lease, renew_lease, take_lease
+from eventlog.session.owner import is_live
 from eventlog.validation import require_wait
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper", "release_lease", "renew_lease", "take_lease"]
+__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper"]
 
 A_LEASE = "a lease is what `acquire` gives"
 POLL = 0.02
@@ -46,21 +46,18 @@ _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 class Lease:
     """The right to run a session, until the `with` that took it ends.
 
-    `with lease:` in another thread, which did not inherit it, makes it that thread's as well.  It does not prolong it: a
-    thread still in that block when the lease ends takes one of its own with its next command, or is refused.
+    `with lease:` in another thread, which did not inherit it, makes it that thread's as well. It
+    does not prolong it: a thread still in that block when the lease ends takes one of its own with
+    its next command, or is refused.
     """
 
-    __slots__ = ("claim", "depth", "epoch", "give", "live", "session", "state")
+    __slots__ = ("claim", "depth", "epoch", "live", "session")
 
-    def __init__(self, session: str, state: LeaseState, claim: LeaseWrite | None) -> None:
+    def __init__(self, session: str, claim: LeaseClaim) -> None:
         self.session = session
-        self.state = state
-        """The record as this owner wrote it last."""
-        self.epoch = state.epoch
         self.claim = claim
-        """What writes it, if it was taken lazily."""
-        self.give: LeaseWrite | None = None
-        """What gives it back, with the last append."""
+        """Its record, and how far the log knows of it."""
+        self.epoch = claim.state.epoch
         self.depth = 1
         self.live = True
 
@@ -90,39 +87,27 @@ class Lease:
             _HELD.set(tuple(reversed(held)))
 
     def require_live(self) -> None:
-        """`FencedError` if it is over, `LeaseHeldError` if another owner was quicker to write it."""
-        if self.claim is not None and self.claim.refused:
+        """Raise `FencedError` if it is over, `LeaseHeldError` if another owner was quicker."""
+        if self.claim.status is LeaseStatus.LOST:
             raise LeaseHeldError(self.session, "another owner", 0)
         if not self.live:
             raise FencedError(self.session, self.epoch, self.epoch)
 
     @property
-    def is_given(self) -> bool:
+    def is_returned(self) -> bool:
         """Whether it was given back with the last append already."""
-        return self.give is not None and self.give.written
-
-    @property
-    def is_giving(self) -> bool:
-        """Whether an append gives it back, or has done so."""
-        return self.give is not None and not self.give.refused
-
-    @property
-    def is_written(self) -> bool:
-        """Whether the log knows of it."""
-        return self.claim is None or self.claim.written
+        return self.claim.status is LeaseStatus.RETURNED
 
 
 class LeaseKeeper:
-    """A handle's lease: taken, nested, renewed in the background, given back.
-
-    Safe across threads.
-    """
+    """A handle's lease: taken, nested, renewed, given back.  Safe across threads."""
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session
         self.lock = RLock()
         self.current: Lease | None = None
-        self._last: Lease | None = None
+        self._ended: LeaseClaim | None = None
+        """The lease before, which an append may still have to give back."""
         self._host = host
         self._writer = writer
 
@@ -137,7 +122,7 @@ class LeaseKeeper:
         """A lease of this handle that the running task or thread inherited, and that is over."""
         owner = self._host.owner.encode()
         for lease in _HELD.get():
-            if lease.session == self.id and lease.state.owner == owner and not lease.live:
+            if lease.session == self.id and lease.claim.state.owner == owner and not lease.live:
                 return lease
         return None
 
@@ -152,11 +137,11 @@ class LeaseKeeper:
         while True:
             with self.lock:
                 lease = self.current
-                if lease is None or lease.is_given:
+                if lease is None or lease.is_returned:
                     if lease is not None:
                         self._end(lease)
                     try:
-                        lease = self._taken(lazily=lazily and not wait)
+                        lease = self._take(lazily=lazily and not wait)
                     except LeaseHeldError:
                         if time.monotonic() >= deadline:
                             raise
@@ -172,7 +157,7 @@ class LeaseKeeper:
                 else:
                     held = lease
             if held is not None and time.monotonic() >= deadline:
-                raise LeaseHeldError(self.id, "another task of this process", held.state.until)
+                raise LeaseHeldError(self.id, "another task of this process", held.claim.state.until)
             time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
     def release(self, lease: Lease) -> None:
@@ -188,50 +173,45 @@ class LeaseKeeper:
             if self.current is not lease:
                 return
             try:
-                if not lease.is_giving:
-                    self._flush(lease)
+                if not lease.claim.is_returning:
+                    self._flush(lease.claim)
                 self._writer.checkpoint()
             finally:
-                self._let_go(lease)
+                self._close(lease)
 
-    def _flush(self, lease: Lease) -> None:
-        """Commit what was accepted; the lease is given back with it."""
-        writer = self._writer
-        if not writer.is_ahead:
+    def _flush(self, claim: LeaseClaim) -> None:
+        """Commit what was accepted; the lease goes back with it."""
+        if not self._writer.is_ahead:
             return
-        give = writer.backlog.lease_write = self.last_write(lease)
+        claim.is_returning = True
         try:
-            writer.flush()
+            self._writer.flush()
         finally:
-            if give is not None and not give.written:
-                writer.backlog.lease_write, lease.give = give.unwritten_claim, None
+            claim.is_returning = claim.status is LeaseStatus.RETURNED
 
-    def last_write(self, lease: Lease) -> LeaseWrite | None:
-        """What gives the lease back with the append that it goes in with; None while it is nested."""
-        if lease.depth > 1 or self.current is not lease:
-            return None
-        lease.give = LeaseWrite(LeaseState(lease.epoch, b"", 0), None, lease.claim)
-        return lease.give
+    def ends_with(self, lease: Lease) -> bool:
+        """Return whether the lease goes back with its last command: not while it is nested."""
+        return lease.depth == 1 and self.current is lease
 
     def renew_if_due(self, now: int, ttl: int) -> None:
         """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
 
-        Called in the background.
-        A handle that is just taking or giving back a lease is left for the next time: the caller must not wait for it.
+        Called in the background. A handle that is just taking or giving back a lease is left for
+        the next time: the caller must not wait for it.
         """
         if not self.lock.acquire(blocking=False):
             return
         try:
             lease = self.current
-            if lease is None or lease.give is not None or lease.state.until - now > ttl * 2 // 3:
+            if lease is None or lease.claim.is_returning or lease.claim.status is not LeaseStatus.HELD:
                 return
-            if not lease.is_written:
+            if lease.claim.state.until - now > ttl * 2 // 3:
                 return
-            renewed = renew_lease(self._host.log, self.id, lease.state, now + ttl)
+            renewed = renew_lease(self._host.log, self.id, lease.claim.state, now + ttl)
             if renewed is None:
                 self._host.forget(self)
             else:
-                lease.state = renewed
+                lease.claim.state = renewed
         finally:
             self.lock.release()
 
@@ -239,39 +219,40 @@ class LeaseKeeper:
         """Give the lease back, however often it was acquired: the store is closing."""
         with self.lock:
             if self.current is not None:
-                self._let_go(self.current)
+                self._close(self.current)
 
     def fork_off(self) -> None:
-        """This is a child process; another thread of the parent may have held the lock."""
+        """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
-    def _taken(self, *, lazily: bool) -> Lease:
-        host, writer = self._host, self._writer
-        last = self._last
-        if last is not None and last.is_giving and not last.is_given:  # two replies in one pipeline
-            assert last.give is not None
-            if writer.take_back(last.give):
-                host.keep(self)
-                return Lease(self.id, last.state, last.claim)
-        writer.catch_up()
-        if lazily:
-            held = writer.committed.lease
-            if not is_live(held, host.clock()) and not writer.committed.state.closing(""):
-                state = LeaseState(held.epoch + 1, host.owner.encode(), host.clock() + host.lease_ttl)
-                claim = LeaseWrite(state, held)
-                writer.hold(state.epoch, claim)
-                host.keep(self, soon=True)
-                host.counted.leases_taken += 1
-                return Lease(self.id, state, claim)
-        state = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock)
-        lease = Lease(self.id, state, None)
-        try:
-            writer.hold(state.epoch, None)
+    def _take(self, *, lazily: bool) -> Lease:
+        """Take the lease from the log, or lazily: its record goes in with the first append."""
+        host, writer, ended = self._host, self._writer, self._ended
+        if (
+            ended is not None
+            and ended.is_returning
+            and ended.status is not LeaseStatus.RETURNED
+            and writer.retain(ended)
+        ):  # two replies in one pipeline
             host.keep(self)
+            return Lease(self.id, ended)
+        writer.catch_up()
+        held, now = writer.committed.lease, host.clock()
+        lazily = lazily and not is_live(held, now) and not writer.committed.state.closing("")
+        if lazily:
+            state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)
+            claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
+        else:
+            claim = LeaseClaim(take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock))
+        lease = Lease(self.id, claim)
+        try:
+            writer.hold(claim)
+            host.keep(self, soon=lazily)
             host.counted.leases_taken += 1
-            self._settle(state.epoch)
+            if not lazily:
+                self._settle(lease.epoch)
         except BaseException:
-            self._let_go(lease)
+            self._close(lease)
             raise
         return lease
 
@@ -286,53 +267,17 @@ class LeaseKeeper:
             now = host.clock()
             writer.commit([(now, event) for event in (*closing, ev.Settled(epoch))], epoch=epoch)
 
-    def _let_go(self, lease: Lease) -> None:
+    def _close(self, lease: Lease) -> None:
         """End the lease, and give it back unless an append does, or the log never knew of it."""
         self._end(lease)
-        if lease.give is not None and lease.is_giving:
-            lease.give.final = True
+        if lease.claim.is_returning:
+            lease.claim.is_over = True
             return
         self._writer.leave()
-        if lease.is_written:
-            release_lease(self._host.log, self.id, lease.state)
+        if lease.claim.status is LeaseStatus.HELD:
+            release_lease(self._host.log, self.id, lease.claim.state)
 
     def _end(self, lease: Lease) -> None:
         lease.live = False
-        self.current, self._last = None, lease
+        self.current, self._ended = None, lease.claim
         self._host.forget(self)
-
-
-def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, clock: Callable[[], int]) -> LeaseState:
-    """Take the session's lease for `ttl` milliseconds, with a new epoch.
-
-    `LeaseHeldError` if another owner holds it.
-    """
-    while True:
-        head = log.head(session)
-        if head is None:
-            raise NotFoundError("session", session)
-        held = head.lease
-        now = clock()
-        if is_live(held, now) and held.owner != owner.encode():
-            other = owner_of(held)
-            raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
-        taken = LeaseState(held.epoch + 1, owner.encode(), now + ttl)
-        if log.set_lease(session, taken, replaces=held):
-            return taken
-
-
-def renew_lease(log: Log, session: str, state: LeaseState, until: int) -> LeaseState | None:
-    """Return the same lease until `until`, or None if it is another owner's by now."""
-    renewed = LeaseState(state.epoch, state.owner, until)
-    return renewed if log.set_lease(session, renewed, replaces=state) else None
-
-
-def release_lease(log: Log, session: str, state: LeaseState) -> None:
-    """Give the lease back; harmless if it is another owner's by now.
-
-    If the log has no room for that, it runs out by itself.
-    """
-    try:
-        log.set_lease(session, LeaseState(state.epoch, b"", 0), replaces=state)
-    except RetryError as error:
-        logger().warning("session %s: the lease was not given back: %s", session, type(error).__name__)

@@ -1,4 +1,4 @@
-"""Who holds a lease: a store of a process, named so that others see when it is dead."""
+"""The owner of a lease: a store of a process, named so that others see when it is dead."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from eventlog.log.contract import LeaseState
 __all__ = ["LIVE", "Owner", "is_live", "owner_of"]
 
 LIVE: set[str] = set()
-"""The stores of this process that may hold leases: added when they are opened, taken away when they are closed or gone."""
+"""The open stores of this process, which may hold leases."""
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Who holds a lease, precisely enough to see that it is dead."""
+    """The holder of a lease, named precisely enough to see that it is dead."""
 
     host: str
     boot: str
@@ -27,21 +27,21 @@ class Owner(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls, store: str) -> Owner:
-        """This process; `store` names the handle within it."""
+        """Return this process as an owner; `store` names the handle within it."""
         process = os.getpid()
         host, boot, namespace = _machine()
         return cls(host, boot, namespace, process, _started(process), store)
 
     def encode(self) -> bytes:
-        """As the log keeps it."""
+        """Return the bytes that the log stores."""
         return msgspec.msgpack.encode(self)
 
     def describe(self) -> str:
-        """For a person."""
+        """Return a description for a person."""
         return f"process {self.process} on {self.host}"
 
     def is_dead(self) -> bool:
-        """True only if this owner certainly runs no more; a process elsewhere is never certain."""
+        """Return whether this owner certainly runs no more; a process elsewhere never does so."""
         if (self.host, self.boot, self.namespace) != _machine():
             return False
         if self.process == os.getpid() and self.started == _started(self.process):
@@ -54,7 +54,7 @@ _DECODER = msgspec.msgpack.Decoder(Owner)
 
 @cache
 def _machine() -> tuple[str, str, str]:
-    from pathlib import Path  # with all that it imports, dear to those who never open a store
+    from pathlib import Path  # slow to import, and not needed by those who never open a store
 
     boot, namespace = "", ""
     try:
@@ -66,7 +66,7 @@ def _machine() -> tuple[str, str, str]:
 
 
 def _started(process: int) -> str:
-    """Start time of a process in clock ticks since boot, "" if there is no such process."""
+    """Return a process's start time in clock ticks since boot, "" if there is no such process."""
     from pathlib import Path
 
     try:
@@ -78,7 +78,7 @@ def _started(process: int) -> str:
 
 
 def owner_of(state: LeaseState) -> Owner | None:
-    """The owner that a lease record names, if it can be read."""
+    """Return the owner that a lease record names, if it can be read."""
     try:
         return _DECODER.decode(state.owner)
     except (msgspec.MsgspecError, UnicodeDecodeError):
@@ -86,7 +86,7 @@ def owner_of(state: LeaseState) -> Owner | None:
 
 
 def is_live(state: LeaseState, now: int) -> bool:
-    """Whether an owner runs the session at `now` (UTC milliseconds)."""
+    """Return whether an owner runs the session at `now` (UTC milliseconds)."""
     if state.until <= now:
         return False
     owner = owner_of(state)

@@ -35,7 +35,8 @@ class SessionRegistry:
         """One per session: a reply may outlive the handle it came from."""
 
     def get(self, store: Sessions, id: str) -> Session:
-        """The handle of a session; `NotFoundError` if there is none, `ErasedError` if it was erased.
+        """The handle of a session; `NotFoundError` if there is none, `ErasedError` if it was
+        erased.
 
         The log is asked each time: another process may have erased the session.
         """

@@ -1,7 +1,7 @@
-"""The state of a session: read from the log, and folded on with what comes there.
+"""The state of a session: read from the log, and kept up with what others append there.
 
-From time to time it is kept as a checkpoint.
-A session's writer decides commands against it, and so takes it ahead of what is committed (`append/writer.py`).
+From time to time it is kept as a checkpoint. A session's writer decides commands against it, and so
+takes it ahead of what is committed (`append/writer.py`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from eventlog.state.state import State
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
 
 CHECKPOINT_EVENTS = 2_000
-"""Events after which the state of a session that is written is kept, so that opening it stays short."""
+"""Events after which the state is stored, so that opening a session stays short."""
 
 
 class CommittedState:
     """A session's state and catalog entry, and the version up to which they are certain.
 
-    Its user has the lock.
+    Its caller has the session's lock.
     """
 
     def __init__(self, log: Log, session: str, checkpoint_events: int) -> None:
@@ -39,19 +39,19 @@ class CommittedState:
         """The version up to which everything is known to be committed."""
         self.loaded = False
         self.keep_at = checkpoint_events
-        """The version from which on a checkpoint is due: after the newest one that is known of, by any handle."""
+        """The version from which on a checkpoint is due, after the newest of any handle."""
         self._rests_on = 0
-        """Version of the checkpoint that this state came from, or was kept as."""
+        """Version of the checkpoint that this state came from, or was stored as."""
 
     def begin(self, streams: list[StreamRange], state: State) -> None:
-        """Take over what a session that does not exist yet begins with: its ancestry and inherited facts."""
+        """Take over the ancestry and inherited facts of a session that does not exist yet."""
         self.streams = streams
         self.state = state
         self.certain = state.version
         self.loaded = True
 
     def ancestry(self) -> list[StreamRange]:
-        """The streams of the session's history, which never change."""
+        """Return the streams of the session's history, which never change."""
         if not self.streams:
             self.streams = ancestry(self.log, self.session)
         return self.streams
@@ -63,11 +63,11 @@ class CommittedState:
         head = head_of(self.log, self.session)
         self.state, self._rests_on = restore(self.log, streams, head.version)
         self.keep_at = self._rests_on + self.checkpoint_events
-        self._took_in(head)
+        self._note(head)
         self.loaded = True
 
     def read_on(self) -> bool:
-        """Take in what the log has beyond the state, and is certain; whether there was anything."""
+        """Apply what the log has beyond the state; return whether there was anything."""
         head = self.log.head(self.session)
         if head is None:
             return False
@@ -78,19 +78,21 @@ class CommittedState:
         if self.entry.erased:
             raise ErasedError(self.session)
         apply_spans(self.log, self.streams, self.state, head.version)
-        self._took_in(head)
+        self._note(head)
         return True
 
-    def _took_in(self, head: Head) -> None:
+    def _note(self, head: Head) -> None:
+        """Note that the state is at the session's head."""
         self.entry = entry_of(head)
         self.lease = head.lease
         self.certain = self.state.version
         self.state.commit_to(self.certain)
 
     def keep_if_due(self) -> None:
-        """Keep the state, all of which is committed, if `checkpoint_events` have come since it was kept last.
+        """Store the state, all of which is committed, if `checkpoint_events` came since the last.
 
-        Where another handle kept it last, its pieces are taken over: each handle adds one, none writes what is there already.
+        Where another handle kept it last, its pieces are taken over: each handle adds one, none
+        writes what is there already.
         """
         version = self.state.version
         if version < self.keep_at:

@@ -90,8 +90,8 @@ class VersionLog:
     def pack(self, committed: int) -> None:
         """Pack the older ones when there are many.
 
-        Those after version `committed` stay, because they may be taken back, and one before them, so
-        that some always stay.
+        Those after version `committed` stay, because they may be taken back, and one before them,
+        so that some always stay.
         """
         packable = bisect_right(self.recent, committed, key=_version) - 1
         while len(self.recent) >= RECENT and packable > 0:

@@ -16,7 +16,6 @@ from typing import Generic, NamedTuple, TypeVar
 from eventlog.codec.decoded import Span
 from eventlog.errors import NotFoundError
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
-from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints

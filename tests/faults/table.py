@@ -3,8 +3,9 @@
     EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/embedded/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
-Add `-k "200 MB"` for the tries on stores of 200 MB only. A row is here only if its promise held each time: a test that fails
-counts nothing. With `--all` every kind of fault has a row, with its other counts.
+Add `-k "200 MB"` for the tries on stores of 200 MB only. A row is here only if its promise held
+each time: a test that fails counts nothing. With `--all` every kind of fault has a row, with its
+other counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exceptions, signals, forks and `close` inside a commit that the caller's thread leads."""
+"""Exceptions, signals and forks in the middle of a commit, and the end of the store there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def append(payload: bytes = b"p", **more: Any) -> Append:
 
 
 def payloads(log: EmbeddedLog) -> list[bytes]:
-    """The payloads of the session."""
+    """Return the payloads that the session holds."""
     return [commit.payload for commit in log.read("s")]
 
 
@@ -78,7 +78,7 @@ class ActingIO(JournalIO):
 
 
 class Thrown(BaseException):
-    """The exception thrown into a commit."""
+    """The exception that is thrown."""
 
 
 class Thrower:
@@ -100,7 +100,7 @@ class Thrower:
 def thrown_at(*places: int) -> Generator[Thrower]:
     """Throw at the n-th place of the block, and again after so many places."""
     thrower = Thrower(*places)
-    gc.disable()  # errors in finalizers are not visible
+    gc.disable()  # an exception of a finalizer is seen by no caller
     sys.setprofile(thrower)
     try:
         yield thrower
@@ -112,7 +112,7 @@ def thrown_at(*places: int) -> Generator[Thrower]:
 def throw_everywhere(
     log: EmbeddedLog, work: Callable[[Ticket], object], *more: int, begun: Sequence[bytes] = (b"begun",)
 ) -> list[bytes]:
-    """Append with an exception at the first, second, … place; return the expected payloads."""
+    """Wait for appends with an exception at each place in turn; return the log's payloads."""
     expected = list(begun)
     place = 0
     reached = True
@@ -128,7 +128,7 @@ def throw_everywhere(
                 seen = error
         reached = len(thrower.left) <= len(more)
         assert (seen is not None) == reached, f"place {place}: what was thrown got lost"
-        # Another thread finds the leadership free and finishes the batch.
+        # Another thread finds the leadership free, and finishes what is unfinished.
         expected.append(payload)
         assert ticket.wait(30).first == len(expected)
     return expected
@@ -139,7 +139,7 @@ def throw_everywhere(
 def test_an_exception_at_any_place_of_a_commit_is_seen_and_leaves_it_whole(
     tmp_path: Path, more: tuple[int, ...]
 ) -> None:
-    """The waiter sees an exception at any place of a commit, and the append is there once."""
+    """The waiter sees each exception, and the append is there once."""
     log = open_log(tmp_path / "s", **SMALL)
     put(log, b"begun")
     expected = throw_everywhere(log, lambda ticket: ticket.wait(), *more)
@@ -169,7 +169,7 @@ while True:
 
 @pytest.mark.promise(1, 2)
 def test_an_exception_at_any_place_of_a_commit_while_another_process_commits(tmp_path: Path) -> None:
-    """Promises 1 and 2: beside another process's commits the interrupted append is there once."""
+    """Promises 1 and 2: with another process beside, the log has each append once, in order."""
     path = tmp_path / "s"
     log = open_log(path, **SMALL)
     put(log, b"begun")
@@ -210,7 +210,7 @@ class ClosedIO(JournalIO):
 @pytest.mark.promise(1, 12)
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.EACCES, errno.EIO])
 def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> None:
-    """Promises 1 and 12: an append on disk is never reported as refused, even if unreadable."""
+    """Promises 1 and 12: an append that is on disk when an exception comes is never refused."""
     told: set[str] = set()
     place = 0
     reached = True
@@ -244,7 +244,7 @@ def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> 
 
 
 def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp_path: Path) -> None:
-    """An exception at any place of a wait behind a leader disturbs no append."""
+    """A thread that waits behind a leader may be interrupted anywhere; all appends go on."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
     expected = [b"begun"]
@@ -279,7 +279,7 @@ def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp
 
 @pytest.mark.promise(1)
 def test_exceptions_thrown_into_all_threads_lose_nothing(tmp_path: Path) -> None:
-    """Exceptions thrown into threads, tasks and main lose no acknowledged append."""
+    """Exceptions thrown into all threads and tasks lose, double and hang no append."""
     goal = 100_000 if SLOW else 3_000
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.commit_interrupter", str(tmp_path / "s"), str(goal)],
@@ -315,7 +315,7 @@ def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
 
 @pytest.mark.parametrize("way", ["check", "finalizer", "signal"])
 def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: Path, way: str) -> None:
-    """A wait inside a commit is `BusyError`; what it only queued goes in later."""
+    """A wait inside a commit of the same thread is refused; what it queues goes in later."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"begun")
@@ -350,7 +350,7 @@ def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: P
 
 
 def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
-    """A signal handler that waits for its own thread's append is told: outcome unknown."""
+    """A signal handler that waits for the append in flight hears that its outcome is unknown."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"begun")
@@ -373,7 +373,7 @@ def test_a_wait_for_what_the_same_thread_is_writing(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_until_a_caller_waits(tmp_path: Path) -> None:
-    """A queued append is written when a caller waits for one behind or with it."""
+    """A submitted append stays queued; a caller who waits commits all before it."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
     tickets = [log.submit(append(b"%d" % number)) for number in range(10)]
@@ -387,7 +387,7 @@ def test_nothing_is_written_until_a_caller_waits(tmp_path: Path) -> None:
 
 
 def test_who_fills_the_queue_commits_it(tmp_path: Path) -> None:
-    """A submitter that fills the queue commits it."""
+    """The queue stays below its bound without waiters: the submitting caller commits it."""
     log = open_log(tmp_path / "s", queue_bytes=10_000)
     put(log, b"begun")
     tickets = [log.submit(append(bytes(1000))) for _ in range(50)]
@@ -406,7 +406,7 @@ def test_who_fills_the_queue_commits_it(tmp_path: Path) -> None:
 def test_a_refusal_in_the_leader_is_told_to_all_who_wait(
     tmp_path: Path, refused: tuple[str, int], *, lasting: bool
 ) -> None:
-    """An error in the leader reaches every waiter of the batch; acknowledged appends stay."""
+    """A full disk fails one batch, a failed flush all that follows; every waiter hears of it."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
     put(log, b"begun")
@@ -452,7 +452,7 @@ def test_a_refusal_in_the_leader_is_told_to_all_who_wait(
 
 @pytest.mark.parametrize("closers", [1, 2])
 def test_closing_while_others_wait(tmp_path: Path, closers: int) -> None:
-    """A wait during `close` ends with its outcome or `ClosedError`, and none hangs."""
+    """A thread that waits when the store is closed gets an outcome or `ClosedError`."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
     acknowledged: list[Committed] = []
@@ -551,7 +551,7 @@ print(len(acknowledged) + 5 - log.last_position(), log.check(), len(acknowledged
 
 @pytest.mark.parametrize("where", ["beside", "inside"])
 def test_forks_while_threads_lead(tmp_path: Path, where: str) -> None:
-    """A fork waits for a leader's batch; inside a commit the child is refused, writes nothing."""
+    """A fork beside a leader waits for its batch; one inside a commit leaves it to the parent."""
     forks = 1000 if SLOW else 25
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKS, str(tmp_path / "s"), str(forks), where],
@@ -566,7 +566,7 @@ def test_forks_while_threads_lead(tmp_path: Path, where: str) -> None:
 
 @pytest.mark.promise(1)
 def test_an_exception_at_any_place_of_closing_leaves_a_store_that_opens(tmp_path: Path) -> None:
-    """An exception at any place of `close` is raised, and the path opens again whole."""
+    """The closing caller sees each exception; the path opens again, with each append once."""
     place = 0
     reached = True
     step = 1 if SLOW else 7

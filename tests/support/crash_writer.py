@@ -69,12 +69,16 @@ class Shared:
         return [self.get(FIRST + number) for number in range(self.get(ACCEPTED))]
 
     def rounds_ago(self) -> int:
-        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds; 0 if there were fewer."""
+        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds; 0 if there were
+        fewer.
+        """
         return min(self.get(ROUND + number) for number in range(ROUNDS))
 
 
 ACCEPTED, DURABLE, STARTED, KILLED, ROUND = range(5)
-"""The slots of `Shared`: words accepted, words known to be durable, whether the message is durable, the time of death, the last rounds."""
+"""The slots of `Shared`: words accepted, words known to be durable, whether the message is durable,
+the time of death, the last rounds.
+"""
 FIRST = ROUND + ROUNDS
 """The first slot of the times at which the words were accepted."""
 

@@ -21,7 +21,5 @@ def put(log: EmbeddedLog, payload: bytes = b"p", session: str = "s", **more: Any
 
 def abandon(log: EmbeddedLog) -> None:
     """Close without folding, as a killed process would leave the store."""
-    partition = log._partition
-    assert partition.commits is not None
-    partition.commits.poison = PoisonedError("the test pulls the plug")
+    log._partition.tail.poison = PoisonedError("the test pulls the plug")
     log.close()

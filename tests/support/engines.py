@@ -17,7 +17,9 @@ __all__ = ["ENCRYPTED", "ENGINES", "Engine", "LastingLog"]
 
 ENGINES = ("memory", "embedded")
 ENCRYPTED = "encrypted"
-"""The embedded engine with keys: for tests of what encryption might change (`tests/eventlog/encryption/test_engine_promises.py`)."""
+"""The embedded engine with keys: for tests of what encryption might change
+(`tests/eventlog/encryption/test_engine_promises.py`).
+"""
 
 
 class LastingLog(MemoryLog):

@@ -1,6 +1,7 @@
 """The golden store: its content, and the program that wrote it.
 
-`python -m tests.support.log_golden VERSION` writes `golden/log-vVERSION-*.zip` anew; only ever for a new format version.
+`python -m tests.support.log_golden VERSION` writes `golden/log-vVERSION-*.zip` anew; only ever for
+a new format version.
 """
 
 from __future__ import annotations
@@ -92,9 +93,7 @@ def write(version: str, directory: Path) -> None:
             log = open_log(path, io=FixedIO(), map_bytes=1 << 20)
             fill(log)
             if kind == "unfolded":
-                commits = log._partition.commits
-                assert commits is not None
-                commits.poison = PoisonedError("not to be folded")
+                log._partition.tail.poison = PoisonedError("not to be folded")
             log.close()
             with zipfile.ZipFile(directory / f"log-v{version}-{kind}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
                 for name in ("format", "mark", "journal/0000000001.log", "lmdb/data.mdb"):

@@ -3,8 +3,9 @@
     with OpenAIServer(Answer("Hello")) as server:
         HttpSummarizer(server.url, "m")
 
-It is given answers, used one after another (the last again and again), or a function that answers the request's JSON; so a test of a loop can
-answer by what the messages say.  It keeps every request.  For tests only.
+It is given answers, used one after another (the last again and again), or a function that answers
+the request's JSON; so a test of a loop can answer by what the messages say. It keeps every request.
+For tests only.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The requests are decided one after the other on top of what is committed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -18,9 +18,9 @@ from eventlog.log.ticket import QueuedTicket
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from eventlog.log.embedded.lookup import Lookup
+    from eventlog.log.embedded.tail import Tail
 
-__all__ = ["AnyTicket", "Batch", "Committing", "LeaseChange"]
+__all__ = ["AnyTicket", "Batch", "LeaseChange"]
 
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 Outcome: TypeAlias = Committed | bool | BaseException | None
@@ -34,31 +34,18 @@ class LeaseChange(msgspec.Struct, frozen=True):
     replaces: LeaseState
 
 
-class Committing(Protocol):
-    """What a batch is decided on top of: the partition."""
-
-    position: int
-    lookup: Lookup
-    salts: list[bytes]
-    """Random bytes for leaves, one of which each append takes."""
-
-    def more_salts(self) -> None:
-        """Have some."""
-        ...
-
-
 class Batch:
     """The requests of one commit, and what is decided so far (`rules.PriorCommits`)."""
 
-    __slots__ = ("_partition", "durable", "error", "outcomes", "pending", "ready", "records", "tickets")
+    __slots__ = ("_tail", "durable", "error", "outcomes", "part", "ready", "records", "tickets")
 
-    def __init__(self, partition: Committing) -> None:
-        self._partition = partition
+    def __init__(self, tail: Tail) -> None:
+        self._tail = tail
         self.tickets: list[AnyTicket] = []
         self.outcomes: list[Outcome] = []
         self.records: list[Record] = []
-        """What is to be written, and in `pending` what it adds to the log."""
-        self.pending = MemtablePart()
+        """What is to be written, and in `part` what it adds to the log."""
+        self.part = MemtablePart()
         self.ready = False
         """Whether all is decided, and the frame prepared in the journal."""
         self.durable = False
@@ -66,18 +53,18 @@ class Batch:
         """The outcome of every ticket, in place of its own."""
 
     def decide(self, append: Append) -> Committed:
-        """The outcome of an append if the commit succeeds."""
-        session, pending, partition = append.session, self.pending, self._partition
-        head = accept(self, append, pending.heads.get(session) or partition.lookup.head_of(session))
+        """Decide an append; return its outcome if the commit succeeds."""
+        session, part, tail = append.session, self.part, self._tail
+        head = accept(self, append, part.heads.get(session) or tail.lookup.head_of(session))
         if isinstance(head, Committed):
             return head
         bodies = self._new_bodies(append.bodies) if append.bodies else []
-        if not partition.salts:
-            partition.more_salts()
-        commit, after = commit_of(head, append, pending.position + 1, partition.salts.pop())
+        if not tail.salts:
+            tail.more_salts()
+        commit, after = commit_of(head, append, part.position + 1, tail.salts.pop())
         first, count, position = commit.first, commit.count, commit.position
-        pending.add_commit(commit, after, append.digest, bodies)
-        pending.position += count
+        part.add_commit(commit, after, append.digest, bodies)
+        part.position += count
         self.records.append(
             CommitRecord(
                 session, first, count, position, commit.time, commit.payload, commit.salt, commit.leaf, commit.epoch,
@@ -89,26 +76,26 @@ class Batch:
         return Committed(session, first, first + count - 1, position)
 
     def _new_bodies(self, bodies: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-        """Those that are not stored yet."""
-        known: Callable[[bytes], bool] = self._partition.lookup.has_body
-        return [pair for pair in bodies if pair[0] not in self.pending.bodies and not known(pair[0])]
+        """Return the bodies that are not stored yet."""
+        is_stored: Callable[[bytes], bool] = self._tail.lookup.has_body
+        return [pair for pair in bodies if pair[0] not in self.part.bodies and not is_stored(pair[0])]
 
     def decide_lease(self, change: LeaseChange) -> bool:
-        """The outcome of a lease record."""
+        """Decide a lease record; return its outcome if the commit succeeds."""
         session = change.session
-        head = self.pending.heads.get(session) or self._partition.lookup.head_of(session)
+        head = self.part.heads.get(session) or self._tail.lookup.head_of(session)
         head = may_replace_lease(session, head, change.replaces)
         if head is None:
             return False
-        self.pending.heads[session] = msgspec.structs.replace(head, lease=change.state)
+        self.part.heads[session] = msgspec.structs.replace(head, lease=change.state)
         self.records.append(LeaseRecord.of(session, change.state))
         return True
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """See `rules.PriorCommits`."""
-        return self.pending.requests.get((session, request)) or self._partition.lookup.request_result(session, request)
+        return self.part.requests.get((session, request)) or self._tail.lookup.request_result(session, request)
 
     def commits_since(self, session: str, version: int) -> Sequence[Commit]:
         """See `rules.PriorCommits`."""
-        found = list(self._partition.lookup.commits_since(session, version))
-        return found + [commit for commit in self.pending.commits.get(session, ()) if commit.last > version]
+        committed = list(self._tail.lookup.commits_since(session, version))
+        return committed + [commit for commit in self.part.commits.get(session, ()) if commit.last > version]

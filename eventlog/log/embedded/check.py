@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from eventlog.log.contract import Commit, Head
+    from eventlog.log.embedded.journal.journal import Journal
     from eventlog.log.embedded.lookup import Lookup
     from eventlog.log.embedded.segments.layout import HeadRow
     from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["check_segments", "check_trees"]
+__all__ = ["check_journal", "check_segments", "check_trees"]
 
 
 def check_segments(segments: Segments) -> list[str]:
@@ -65,6 +66,29 @@ def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]
         if following <= version:
             raise DamagedError("a chunk does not hold what it should", session=session, version=version)
         version = following
+
+
+def check_journal(cursor: Journal, segments: Segments, until: int) -> list[str]:
+    """Read what the journal holds beyond LMDB, up to an address; a line for each thing that is
+    wrong.
+    """
+    wrong: list[str] = []
+    try:
+        while True:
+            folded = segments.folded()
+            cursor.seek(folded.address, folded.position)
+            for _ in cursor.read(until):
+                pass
+            if cursor.address >= until:
+                break
+            if segments.folded().address <= cursor.address:  # else the files were recycled meanwhile
+                wrong.append(f"the journal is damaged behind position {cursor.position}")
+                break
+    except DamagedError as error:
+        wrong.append(str(error))
+    finally:
+        cursor.close()
+    return wrong
 
 
 def check_trees(lookup: Lookup, heads: Iterable[Head]) -> list[str]:

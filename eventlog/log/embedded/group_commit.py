@@ -2,17 +2,21 @@
 
 The appends of others are included.
 
-`put` queues a request.  Nothing is written until a caller waits: that caller tries to become the *leader*, without blocking, and
-commits batch by batch until its own ticket has its outcome.  A caller that finds a leader at work leaves a lock in its ticket, tries once
-more, and sleeps; a leader that ends wakes the first queued ticket that has a waiter.  For event loops, and for waits that may take only so
-long, a helper thread leads.  A batch takes the writers' lock, reads what other processes have appended, decides each request in turn
-(`batch.py`), writes one frame, flushes once, publishes, and tells the waiters.
+`put` queues a request. Nothing is written until a caller waits: that caller tries to become the
+*leader*, without blocking, and commits batch by batch until its own ticket has its outcome. A
+caller that finds a leader at work leaves a lock in its ticket, tries once more, and sleeps; a
+leader that ends wakes the first queued ticket that has a waiter. For event loops, and for waits
+that may take only so long, a helper thread leads. A batch takes the writers' lock, reads what other
+processes have appended, decides each request in turn (`batch.py`), writes one frame, flushes once,
+publishes, and tells the waiters.
 
-A request that is refused is refused alone.  If the frame cannot be written, every request of the batch fails: with `BusyError` or
-`StorageError` if nothing was written (no room, no file, no permission, the lock is held), and the next batch is tried; else with
-`UnknownOutcomeError`, and then the log is poisoned until it is opened again: it can be read, and nothing more is written.
+A request that is refused is refused alone. If the frame cannot be written, every request of the
+batch fails: with `BusyError` or `StorageError` if nothing was written (no room, no file, no
+permission, the lock is held), and the next batch is tried; else with `UnknownOutcomeError`, and
+then the log is poisoned until it is opened again: it can be read, and nothing more is written.
 
-An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses, doubles and hangs nothing:
+An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses,
+doubles and hangs nothing:
 
 * The batch is a field, and `ready` before its first side effect; it leaves the field after the last, and every step between may be
   repeated.  The leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the batch stays in
@@ -21,8 +25,9 @@ An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhe
   is taken by one C call that stores its result itself (`list.extend`), and given back by one C call at the beginning of a `finally`.
 * A waiter that was to be woken and was not, because the interrupt came just before, looks by itself after a second.
 
-The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check` that waits from inside a commit
-finds itself to be the leader, and is told so instead of waiting for itself.
+The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check`
+that waits from inside a commit finds itself to be the leader, and is told so instead of waiting for
+itself.
 """
 
 from __future__ import annotations
@@ -34,7 +39,7 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from threading import Lock, RLock, get_ident
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from eventlog.errors import (
     BusyError,
@@ -48,16 +53,15 @@ from eventlog.errors import (
     UnknownOutcomeError,
 )
 from eventlog.log.contract import Append
-from eventlog.log.embedded.batch import AnyTicket, Batch, Committing, LeaseChange
-from eventlog.log.embedded.commit_helper import CommitHelper
+from eventlog.log.embedded.batch import AnyTicket, Batch, LeaseChange
+from eventlog.log.embedded.worker import Worker
 from eventlog.log.ticket import wake
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from eventlog.log.embedded.journal.journal import Journal
     from eventlog.log.embedded.locks import WriterLock
-    from eventlog.log.embedded.memtable import Memtable, MemtablePart
+    from eventlog.log.embedded.tail import Tail
 
 __all__ = ["GroupCommit"]
 
@@ -67,57 +71,29 @@ RECHECK = 1.0
 """Seconds after which a waiter looks by itself: an interrupt may come just before it is woken."""
 
 
-class CommitTarget(Committing, Protocol):
-    """The partition, as the leader sees it."""
-
-    closed: bool
-    journal: Journal
-    tail: Memtable
-    tail_limit: int
-
-    @property
-    def lock(self) -> WriterLock:
-        """The writers' lock."""
-        ...
-
-    def why_closed(self) -> EventlogError:
-        """Why nothing is written any more."""
-        ...
-
-    def wait_for_room(self) -> None:
-        """Wait until less is in the tail than its limit."""
-        ...
-
-    def catch_up_to_write(self) -> None:
-        """Read what other processes have appended; under the writers' lock."""
-        ...
-
-    def publish(self, generation: MemtablePart) -> None:
-        """What was just written is committed; may be repeated."""
-        ...
-
-
 class GroupCommit:
     """The queue, the leadership, and the batch in flight."""
 
-    def __init__(self, partition: CommitTarget, queue_bytes: int, timeout: float) -> None:
-        self._partition = partition
-        self._lock = partition.lock
+    def __init__(
+        self, tail: Tail, lock: WriterLock, wait_for_room: Callable[[], None], queue_bytes: int, timeout: float
+    ) -> None:
+        self._tail = tail
+        self._lock = lock
+        self._wait_for_room = wait_for_room
         self._timeout = timeout
         self._limit = queue_bytes
         self._queue: deque[AnyTicket] = deque()
-        """What is not committed yet, in the order of submission; no lock: every change is one call."""
+        """The requests to commit, in their order; no lock: every change is one call."""
         self._bytes = 0
         """About how much that is: threads add unguarded, and each batch counts anew."""
-        self._helper = CommitHelper(partial(self._lead, None, blocking=True))
+        self._helper = Worker("eventlog-commit", partial(self._lead, None, blocking=True))
         self._batch: Batch | None = None
+        """The batch in flight."""
         self._leadership = RLock()
         self._leader = 0
         """The thread that leads."""
         self._refusal: EventlogError | None = None
         """Why nothing more is queued."""
-        self.poison: EventlogError | None = None
-        """Why nothing more is written."""
 
     # --- queueing and waiting
 
@@ -155,8 +131,8 @@ class GroupCommit:
     def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
         """Lead, or wait for the leader, until a ticket has its outcome.
 
-        `UnknownOutcomeError` after `timeout` seconds.
-        A wait that may take only so long leaves leading to the helper: how long the disk takes is not known before.
+        `UnknownOutcomeError` after `timeout` seconds. A wait that may take only so long leaves
+        leading to the helper: how long the disk takes is not known before.
         """
         if self._leader == get_ident():
             self._reentered(ticket)
@@ -174,7 +150,7 @@ class GroupCommit:
             )
 
     def _settled_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
-        """Whether a ticket has its outcome before the deadline."""
+        """Wait for a ticket's outcome; return whether it came before the deadline."""
         while not ticket.settled:
             bell = Lock()
             bell.acquire()
@@ -202,10 +178,7 @@ class GroupCommit:
 
     @property
     def leads(self) -> bool:
-        """Whether this very thread is in the middle of a commit.
-
-        So it is in a signal handler, a finalizer or a check.
-        """
+        """Whether this thread leads, and so runs a signal handler, a finalizer or a check."""
         return self._leader == get_ident()
 
     def _reentered(self, ticket: AnyTicket) -> NoReturn:
@@ -240,12 +213,12 @@ class GroupCommit:
                     while self._queue or self._batch if ticket is None else not ticket.settled:
                         try:
                             if self._batch is None or not self._batch.ready:
-                                self._take_off()
-                            self._land()
+                                self._prepare()
+                            self._finish()
                         except BaseException:  # an interrupt: nothing else comes through
-                            self._land()
+                            self._finish()
                             raise
-                    if shut is not None and not self._partition.closed:
+                    if shut is not None and not self._tail.closed:
                         self._helper.end()
                         shut()
                 finally:
@@ -265,25 +238,25 @@ class GroupCommit:
                         waiter.release()
                     return
 
-    def _take_off(self) -> None:
+    def _prepare(self) -> None:
         """Decide what is queued, and prepare its frame.
 
         Nothing has happened until the batch is ready.
         """
-        partition = self._partition
-        self._batch = batch = Batch(partition)
+        tail = self._tail
+        self._batch = batch = Batch(tail)
         tickets, outcomes = batch.tickets, batch.outcomes
         tickets.extend(self._queue)
         try:
-            if self.poison is not None or partition.closed:
-                self._refuse()
+            if tail.poison is not None or tail.closed:
+                tail.refuse()
             if self._bytes > BATCH_BYTES:
                 _cut(tickets)
-            if partition.tail.size >= partition.tail_limit:
-                partition.wait_for_room()
+            if tail.memtable.size >= tail.limit:
+                self._wait_for_room()
             self._lock.acquire()
-            partition.catch_up_to_write()
-            batch.pending.position = partition.position
+            tail.catch_up_to_write()
+            batch.part.position = tail.position
             for ticket in tickets:
                 request = ticket.request
                 try:
@@ -291,10 +264,10 @@ class GroupCommit:
                         outcomes.append(batch.decide(request))
                     else:  # None only waits for what was queued before it
                         outcomes.append(batch.decide_lease(request) if isinstance(request, LeaseChange) else None)
-                except Exception as error:  # noqa: BLE001 - whatever a check raises is its request's outcome, and no other's
+                except Exception as error:  # noqa: BLE001 - an error of a check is its own request's outcome
                     outcomes.append(error)
             if batch.records:
-                batch.pending.end, batch.pending.size = partition.journal.prepare(batch.records)
+                batch.part.end, batch.part.size = tail.journal.prepare(batch.records)
             batch.ready = True
         except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
             batch.error = self._reason(error)
@@ -303,19 +276,19 @@ class GroupCommit:
             if not batch.ready:
                 self._lock.release()
 
-    def _land(self) -> None:
-        """Write the batch in flight, tell its waiters, and forget it.  Every step may be repeated."""
+    def _finish(self) -> None:
+        """Write the batch in flight, and wake its waiters.  Every step may be repeated."""
         batch = self._batch
         if batch is None or not batch.ready:
             return
         if batch.records and batch.error is None:
             try:
                 if not batch.durable:
-                    if self.poison is not None:
-                        self._refuse()
-                    self._partition.journal.put()
+                    if self._tail.poison is not None:
+                        self._tail.refuse()
+                    self._tail.journal.put()
                     batch.durable = True
-                self._partition.publish(batch.pending)
+                self._tail.publish(batch.part)
             except Exception as error:  # noqa: BLE001 - as above
                 batch.error = self._reason(error)
         self._lock.release()
@@ -334,16 +307,13 @@ class GroupCommit:
             wake(batch.tickets)
         self._batch = None
 
-    def _refuse(self) -> NoReturn:
-        raise self._partition.why_closed()
-
     def _reason(self, error: Exception) -> BaseException:
-        """The outcome of the tickets of a batch that failed.
+        """Return the outcome of the tickets of a batch that failed.
 
         The log is poisoned unless nothing was written.
         """
-        if self.poison is not None or self._partition.closed:
-            return self._partition.why_closed()
+        if self._tail.poison is not None or self._tail.closed:
+            return self._tail.why_closed()
         written = self._batch is not None and self._batch.durable
         if isinstance(error, BusyError | StorageError) and not written:
             return error
@@ -353,7 +323,7 @@ class GroupCommit:
         else:
             poison = PoisonedError(str(error) if known else f"the commit failed: {error!r}")
         self._refusal = self._refusal or poison
-        self.poison = poison
+        self._tail.poison = poison
         if known and not written and not isinstance(poison, PoisonedError):
             return error
         unknown = UnknownOutcomeError("the write failed; open the log again to learn the outcome")
@@ -374,7 +344,7 @@ class GroupCommit:
 
     @property
     def refuses(self) -> bool:
-        """Whether nothing more is taken: it is closed, or being closed, or poisoned."""
+        """Whether no more requests are queued: it is closed, being closed, or poisoned."""
         return self._refusal is not None
 
     # --- forking
@@ -388,20 +358,20 @@ class GroupCommit:
         return self.leads
 
     def move_on(self) -> None:
-        """After a fork, in the parent."""
+        """Go on after a fork, in the parent."""
         self._leadership.release()
         self._call_next()
 
     def disown(self) -> None:
-        """After a fork, in the child: nothing is written here."""
-        self._refusal = self.poison = ForkedProcessError(
+        """Refuse everything after a fork, in the child."""
+        self._refusal = self._tail.poison = ForkedProcessError(
             f"the log was opened before os.fork(); open it again in this process ({os.getpid()})"
         )
         self._leadership.release()
 
 
 def _cut(tickets: list[AnyTicket]) -> None:
-    """Leave as many as one batch may hold, at least one."""
+    """Drop the tickets that one batch may not hold; at least one stays."""
     size = 0
     for number, ticket in enumerate(tickets):
         size += ticket.size

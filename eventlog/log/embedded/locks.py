@@ -1,10 +1,12 @@
 """The locks of a store: who appends to the journal, and who has the store open.
 
-One process at a time appends.  Two `flock`s.  `turn` is taken before `lock` and given back once `lock` is held, so that a process that has just
-committed has to queue behind one that already waits: two busy processes alternate.  The kernel releases both
-when a process dies.  Waiting is polling, because a blocking `flock` cannot be bounded in time.
+One process at a time appends. Two `flock`s. `turn` is taken before `lock` and given back once
+`lock` is held, so that a process that has just committed has to queue behind one that already
+waits: two busy processes alternate. The kernel releases both when a process dies. Waiting is
+polling, because a blocking `flock` cannot be bounded in time.
 
-A process that has the store open holds a shared lock on `open`, so that the first one knows that it is alone.
+A process that has the store open holds a shared lock on `open`, so that the first one knows that it
+is alone.
 """
 
 from __future__ import annotations
@@ -42,18 +44,31 @@ class WriterLock:
             os.close(self._turn)
             raise
         self.release: Callable[[], object] = partial(flock, self._lock, LOCK_UN)
-        """Give the lock back, if it is held.  One C call, so that no interrupt comes before it at the beginning of a `finally`."""
+        """Give back the lock if it is held: one C call, safe at the beginning of a `finally`."""
 
     def acquire(self) -> None:
         """Take the lock; `BusyError` after the timeout.
 
         `release` must follow, also after an exception.
         """
+        deadline, pause = 0.0, _SHORTEST
         try:
-            flock(self._turn, LOCK_EX | LOCK_NB)
-            flock(self._lock, LOCK_EX | LOCK_NB)
-        except OSError:
-            self._poll()
+            while True:
+                try:
+                    flock(self._turn, LOCK_EX | LOCK_NB)
+                    flock(self._lock, LOCK_EX | LOCK_NB)
+                except BlockingIOError:
+                    deadline = deadline or time.monotonic() + self._timeout
+                    if time.monotonic() > deadline:
+                        raise BusyError(
+                            f"another process has held the writers' lock of {self._directory} for {self._timeout:g} s"
+                        ) from None
+                    time.sleep(pause)
+                    pause = min(pause * 1.5, _LONGEST)
+                else:
+                    return
+        except OSError as error:
+            raise BusyError(f"{self._directory} cannot be locked now: {error.strerror}") from error
         finally:
             flock(self._turn, LOCK_UN)
 
@@ -65,28 +80,9 @@ class WriterLock:
             if fd >= 0:
                 os.close(fd)
 
-    def _poll(self) -> None:
-        deadline = time.monotonic() + self._timeout
-        pause = _SHORTEST
-        while True:
-            try:
-                flock(self._turn, LOCK_EX | LOCK_NB)
-                flock(self._lock, LOCK_EX | LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise BusyError(
-                        f"another process has held the writers' lock of {self._directory} for {self._timeout:g} s"
-                    ) from None
-                time.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST)
-            except OSError as error:
-                raise BusyError(f"{self._directory} cannot be locked now: {error.strerror}") from error
-            else:
-                return
-
 
 def try_shared(directory: Path) -> int | None:
-    """A descriptor that keeps writers out until it is closed, or None if one is at work right now."""
+    """Return a descriptor that keeps writers out until it is closed; None if one is at work."""
     fd = os.open(directory / "lock", os.O_RDONLY | os.O_CLOEXEC)
     try:
         flock(fd, LOCK_SH | LOCK_NB)
@@ -100,7 +96,7 @@ def try_shared(directory: Path) -> int | None:
 
 
 class Presence:
-    """That this process has the store open, for others to see, until it is closed."""
+    """A lock that shows other processes that this one has the store open, until it is closed."""
 
     def __init__(self, directory: Path, *, read_only: bool) -> None:
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
@@ -130,10 +126,10 @@ class Presence:
             flock(self._fd, LOCK_SH)
 
     def alone_again(self) -> bool:
-        """Whether no other has the store open at its end here: none can open it before `close`.
+        """Return whether no other has the store open at its end: none can open it before `close`.
 
-        Under the writers' lock, so that of two that end neither misses the other: a lock that cannot be changed is lost, and
-        has to be taken again.
+        Under the writers' lock, so that of two that end neither misses the other: a lock that
+        cannot be changed is lost, and has to be taken again.
         """
         try:
             flock(self._fd, LOCK_EX | LOCK_NB)
@@ -144,7 +140,7 @@ class Presence:
         return True
 
     def stands_in(self, directory: Path) -> bool:
-        """Whether the file that is held still lies in this directory, or one that is the same."""
+        """Return whether the locked file still lies in this directory, or one that is the same."""
         held = os.fstat(self._fd)
         for name in ("open", "format"):
             with suppress(OSError):
@@ -153,7 +149,7 @@ class Presence:
         return False
 
     def close(self) -> None:
-        """This process has the store open no more."""
+        """Show that this process has the store open no more."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)

@@ -24,10 +24,10 @@ from eventlog.log.embedded.filesystem import allocate
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["MARK_BYTES", "Watermark"]
+__all__ = ["Watermark", "is_marked"]
 
 _WORDS = struct.Struct("<QQ")
-MARK_BYTES = 2 * _WORDS.size
+_BYTES = 2 * _WORDS.size
 _ONES = (1 << 64) - 1
 _TRIES = 100
 
@@ -53,14 +53,14 @@ class Watermark:
         except FileNotFoundError:
             if not read_only:
                 raise
-            return bytes(MARK_BYTES)
+            return bytes(_BYTES)
         try:
-            if os.fstat(fd).st_size < MARK_BYTES:
+            if os.fstat(fd).st_size < _BYTES:
                 if read_only:
-                    return bytes(MARK_BYTES)
-                allocate(fd, MARK_BYTES)
+                    return bytes(_BYTES)
+                allocate(fd, _BYTES)
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
-            return mmap.mmap(fd, MARK_BYTES, access=access)
+            return mmap.mmap(fd, _BYTES, access=access)
         finally:
             os.close(fd)
 
@@ -118,3 +118,12 @@ class Watermark:
         mapped, self.words = self.words, self.last
         if isinstance(mapped, mmap.mmap):
             mapped.close()
+
+
+def is_marked(directory: Path) -> bool:
+    """Return whether a store has a mark; one that a power failure left too short to be mapped is
+    none.
+    """
+    with suppress(FileNotFoundError):
+        return (directory / "mark").stat().st_size >= _BYTES
+    return False

@@ -33,7 +33,7 @@ def start(module: str, *arguments: object) -> subprocess.Popen[str]:
 
 
 def outcome(program: subprocess.Popen[str]) -> str:
-    """Return what a child program printed; fail with its stderr if it failed."""
+    """Return the output of a program; fail with its error output."""
     output, errors = program.communicate(timeout=240)
     assert program.returncode == 0, errors
     return output.strip()
@@ -46,7 +46,7 @@ def outcome(program: subprocess.Popen[str]) -> str:
     ids=["a random moment", "another random moment", "before a call inside a commit", "half way through a write"],
 )
 def test_nothing_durable_is_lost_when_a_writer_is_killed(tmp_path: Path, mode: str, seed: int, kills: int) -> None:
-    """Promises 1-3: after `kill -9` all durable events are there, in order, settled once."""
+    """Promises 1-3: after `kill -9` all that was durable is there, and is settled once."""
     assert outcome(start("crash_writer", tmp_path / "store", mode, seed, kills)) == str(kills)
 
 
@@ -60,7 +60,7 @@ def race(directory: Path, way: str, count: int, processes: int = 2) -> list[str]
 
 @pytest.mark.promise(4)
 def test_two_processes_have_exactly_one_winner_per_version(tmp_path: Path) -> None:
-    """Promise 4: each version has one winner of two processes, and both finish."""
+    """Promise 4: each version has one winner, and both processes finish, without a livelock."""
     count = 60
     attempts = [int(printed) for printed in race(tmp_path / "store", "version", count)]
     with eventlog.open(tmp_path / "store") as store:
@@ -75,7 +75,7 @@ def test_two_processes_have_exactly_one_winner_per_version(tmp_path: Path) -> No
 
 @pytest.mark.promise(5)
 def test_two_processes_that_send_one_request_id_have_one_result(tmp_path: Path) -> None:
-    """Promise 5: two processes that send the same request ids get the first result of each."""
+    """Promise 5: two processes that use the same request ids get the first result of each."""
     count = 5_000 if SLOW else 250
     one, two = (printed.splitlines() for printed in race(tmp_path / "store", "request", count))
     assert one == two
@@ -87,7 +87,7 @@ def test_two_processes_that_send_one_request_id_have_one_result(tmp_path: Path) 
 
 
 def test_two_processes_take_turns_under_the_lease(tmp_path: Path) -> None:
-    """Two processes that wait for one lease stream whole messages that never interleave."""
+    """Waiting for the lease, two processes stream whole messages that never mix."""
     race(tmp_path / "store", "lease", 4)
     with eventlog.open(tmp_path / "store") as store:
         events = [recorded.event for recorded in store.session("session").events(1)]
@@ -109,7 +109,7 @@ def test_two_processes_take_turns_under_the_lease(tmp_path: Path) -> None:
 
 
 def test_an_id_used_by_two_processes_is_taken_once(tmp_path: Path) -> None:
-    """Ids are unique in a session, also when two processes use the same id at once."""
+    """Ids are unique in a session, also when two processes bring the same at once."""
     won = [printed.split("\n") if printed else [] for printed in race(tmp_path / "store", "id", 40)]
     everything = sorted(won[0] + won[1])
     assert everything == sorted(f"message {number}" for number in range(40))
@@ -123,11 +123,11 @@ def test_an_id_used_by_two_processes_is_taken_once(tmp_path: Path) -> None:
 
 
 def test_what_was_accepted_is_committed_when_the_interpreter_exits(tmp_path: Path) -> None:
-    """A program that exits without closing loses no accepted event and releases its lease."""
+    """A program that simply ends loses nothing it accepted, and gives its lease back."""
     program = (
         "import eventlog, sys\n"
         "session = eventlog.open(sys.argv[1], flush_interval=60.0).create_session(id='s')\n"
-        "session.executor.acquire()\n"
+        "session.acquire()\n"
         "reply = session.assistant(id='m')\n"
         "reply.begin()\n"
         "text = reply.stream_text(id='p')\n"

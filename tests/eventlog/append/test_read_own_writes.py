@@ -1,4 +1,4 @@
-"""A handle's own appends reach its followers without a read, and equal what the log has."""
+"""Followers get a handle's own appends without reading, as the log would give them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ import pytest
 
 import eventlog
 from eventlog import Session
-from eventlog.append.backlog import KEPT
+from eventlog.append.backlog import RECENT
 from eventlog.append.own_appends import recent
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.errors import BusyError
 from eventlog.history.streams import decoded_commits
+from eventlog.session.reader import SessionReader
 from eventlog.store import Store
 from projections.view.model_view import LiveView, ModelView
 from tests.support.faulty_log import FaultyLog
@@ -41,7 +42,7 @@ def said(session: Session, text: str) -> None:
 
 @pytest.mark.promise(7)
 def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
-    """Promise 7: own appends reach followers with the log's events, versions and positions."""
+    """Promise 7: the appends that followers are given are those of the log, in every field."""
     session = store.create_session()
     told = 0
     for text in ("plain", "x\ud83dy 😀", "more"):
@@ -57,7 +58,7 @@ def test_what_is_kept_is_what_is_read(store: eventlog.Store) -> None:
 
 
 def test_appends_are_kept_from_the_first_follower_on(store: eventlog.Store) -> None:
-    """A session retains no decoded append until the first follower attaches."""
+    """Appends are retained from the first follower on: the first look reads, the next do not."""
     session = store.create_session()
     told: list[list[DecodedCommit] | None] = []
     for number in range(3):
@@ -79,7 +80,7 @@ def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytes
         raise AssertionError("the log was read")
 
     monkeypatch.setattr(store.log, "read", read)
-    for number in range(3 * KEPT):
+    for number in range(3 * RECENT):
         elsewhere.user("in another session")
         session.user(f"question {number}")
         if number % 2:
@@ -92,13 +93,13 @@ def test_own_appends_are_not_read_back(store: eventlog.Store, monkeypatch: pytes
 
 
 def test_what_others_append_is_seen(tmp_path: Path) -> None:
-    """A follower misses nothing that another handle appends between its own appends."""
+    """A follower misses nothing that another handle of the session appends."""
     with eventlog.open(tmp_path / "s") as one, eventlog.open(tmp_path / "s") as two:
         session = one.create_session(id="a")
         other = two.session("a")
         unrelated = two.create_session(id="b")
         live, seen = LiveView(session), LiveView(other)
-        for number in range(4 * KEPT):
+        for number in range(4 * RECENT):
             if number % 3 == 0:
                 other.user(f"theirs {number}")
             if number % 5 == 0:
@@ -114,10 +115,10 @@ def test_what_others_append_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
-    """Only the newest small appends are retained; a follower behind them reads the log."""
+    """Only the newest and small appends are retained; others are read from the log."""
     session = store.create_session()
     live = LiveView(session)
-    for number in range(2 * KEPT):
+    for number in range(2 * RECENT):
         session.user(f"question {number}")
     assert recent(session.executor.writer, live.version) is None
     assert list(live.advance().messages) == list(ModelView.of(session).messages)
@@ -132,7 +133,7 @@ def test_a_follower_far_behind_reads(store: eventlog.Store) -> None:
 
 @pytest.mark.promise(9)
 def test_rollbacks_and_undos_of_ones_own_count(store: eventlog.Store) -> None:
-    """Promise 9: a follower sees the handle's own rollbacks and undos as a fresh view does."""
+    """Promise 9: a rollback of this handle reaches its followers as a fresh view shows it."""
     session = store.create_session()
     live = LiveView(session)
     for number in range(3):
@@ -149,7 +150,7 @@ def test_rollbacks_and_undos_of_ones_own_count(store: eventlog.Store) -> None:
 
 
 def test_what_failed_or_came_later_is_not_shown() -> None:
-    """A live view shows failed and overtaken appends exactly as the log has them."""
+    """An own append that failed, or came behind another, is shown as the log has it."""
     log = FaultyLog()
     session = Store(log, flush_interval=1000.0).create_session(id="s")
     other = Store(log).session("s")
@@ -169,7 +170,7 @@ def test_what_failed_or_came_later_is_not_shown() -> None:
 
 @pytest.mark.promise(7)
 def test_a_look_that_broke_off_doubles_nothing(store: eventlog.Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Promise 7: a live view whose read failed half-way shows afterwards what a replay shows."""
+    """Promise 7: a live view whose reading failed half way shows what a replay shows."""
     session = store.create_session()
     live = LiveView(session)
     session.user("go")

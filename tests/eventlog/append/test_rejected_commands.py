@@ -1,4 +1,4 @@
-"""A refused command is not in the log and never will be."""
+"""A command that was refused is not in the log, and never will be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import BusyError, ConflictError, UnknownOutcomeError
+from eventlog.errors import BusyError, ConflictError, FencedError, UnknownOutcomeError
 from eventlog.log.contract import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -27,7 +27,7 @@ def users(log: FaultyLog) -> list[str]:
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_refused_pipeline_is_not_committed_later(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 4: no command of a refused pipeline is committed, then or later."""
+    """Promise 4: when a pipeline has no room, none of its commands is ever in the log."""
     setattr(log, way, 1)
     with pytest.raises(BusyError):
         together(session, lambda: session.user("a", id="a"), lambda: session.user("b", id="b"))
@@ -58,7 +58,7 @@ def test_a_refused_command_of_asyncio_is_not_committed_later(log: FaultyLog, ses
 
 
 def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
-    """A cancelled await's append that failed is tried again in the background."""
+    """A command whose await was cancelled is tried again in the background when it failed."""
     session = Store(log, flush_interval=0.005).create_session(id="s")
     chat = AsyncSession(session)
 
@@ -81,7 +81,7 @@ def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 1: a refused pipeline removes its own commands only, no other accepted event."""
+    """Promise 1: only the caller's own commands are refused; other accepted events go in next."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -99,7 +99,7 @@ def test_what_others_had_accepted_stays_when_a_pipeline_is_refused(log: FaultyLo
 def test_a_long_pipeline_goes_in_whole_or_not_at_all(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """Promise 4: a pipeline over the usual command and byte bounds is still one append."""
+    """Promise 4: a pipeline of very many commands or bytes is one append all the same."""
     monkeypatch.setattr(f"eventlog.append.{place}", 2)
 
     def commands() -> None:
@@ -122,7 +122,8 @@ def test_a_long_pipeline_goes_in_whole_or_not_at_all(
 def test_a_pipeline_with_much_text_goes_in_whole(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    """Promise 4: deltas beyond the buffer's bound stay in order in the pipeline's one append."""
+    """Promise 4: more deltas than the buffer holds are part of the pipeline's one append."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     if bound == "deltas":
@@ -144,7 +145,7 @@ def test_a_pipeline_with_much_text_goes_in_whole(
 
 @pytest.mark.promise(4)
 def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a pipeline that its block committed raises no error of a later append."""
+    """Promise 4: a pipeline that its block has committed hears of no later failure."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         with session.pipeline():
@@ -158,9 +159,42 @@ def test_a_pipeline_that_is_in_the_log_is_told_so(log: FaultyLog, session: Sessi
     assert said(session) == {"p": "a"}
 
 
+@pytest.mark.promise(4)
+def test_a_pipeline_whose_flush_failed_is_committed_whole(log: FaultyLog, session: Session) -> None:
+    """Promise 4: a flush that fails inside a pipeline takes none of its commands away."""
+    with session.pipeline():
+        session.user("a", id="a")
+        log.fail = 1
+        with pytest.raises(BusyError):
+            session.flush()
+        session.user("b", id="b")
+    assert users(log) == ["a", "b"]
+    assert [commit.count for commit in log.read("s")] == [1, 4]
+
+
+@pytest.mark.promise(4)
+def test_a_fenced_pipeline_is_refused_whole(log: FaultyLog, session: Session) -> None:
+    """Promise 4: of a pipeline under a lost lease not even a user message is committed."""
+
+    def commands() -> None:
+        with session.pipeline():
+            session.user("a", id="a")
+            session.set_todos([])
+            head = log.head("s")
+            assert head is not None
+            stolen = LeaseState(head.lease.epoch + 1, b"thief", head.lease.until)
+            assert log.set_lease("s", stolen, replaces=head.lease)
+
+    with session.lease(), pytest.raises(FencedError):
+        commands()
+    session.rename("later")
+    session.store.flush()
+    assert users(log) == []
+
+
 @pytest.mark.promise(1)
 def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session: Session) -> None:
-    """Promise 1: `flush` returns when all is durable, also if another thread retried first."""
+    """Promise 1: `flush` returns when all is durable, also if another thread tried again."""
     with session.assistant() as reply:
         reply.stream_text(id="p").append("a")
         log.fail = 1
@@ -172,7 +206,7 @@ def test_a_flush_waits_for_what_others_handed_over_again(log: FaultyLog, session
 
 @pytest.mark.promise(4)
 def test_a_failure_that_others_hear_of_first_is_the_callers(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a pipeline's failure seen first by another thread drops all its commands."""
+    """Promise 4: a failed pipeline stays out when another thread learns of the failure first."""
 
     def others() -> None:
         with suppress(BusyError):
@@ -190,7 +224,7 @@ def test_a_failure_that_others_hear_of_first_is_the_callers(log: FaultyLog, sess
 
 @pytest.mark.promise(4)
 def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session) -> None:
-    """Promise 4: an append of unknown outcome is reported as such and never retried."""
+    """Promise 4: an unknown outcome is raised as such, and the command is not tried again."""
     log.fail, log.error = 1, UnknownOutcomeError("gone")
     with pytest.raises(UnknownOutcomeError):
         together(session, lambda: session.user("a", id="a"))
@@ -202,7 +236,7 @@ def test_an_unknown_outcome_is_told_as_such(log: FaultyLog, session: Session) ->
 def test_what_was_accepted_outlives_a_look_that_failed(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 12: accepted events survive a failed append followed by a failed read."""
+    """Promise 12: accepted events outlive a failed append and a log that cannot be read."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -229,7 +263,8 @@ def _busy(_: object) -> None:
 def test_a_long_delta_that_was_refused_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: a delta longer than the buffer's bound is refused before it is accepted."""
+    """Promise 1: a delta over the bound of the buffer is refused before it is accepted."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 9_000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 9_000)
     with session.assistant() as reply:
@@ -248,7 +283,7 @@ def test_a_long_delta_that_was_refused_is_not_committed_later(
 def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: a committed one-shot command succeeds even if its own lease fails."""
+    """Promise 4: a committed command says so, also if its own lease cannot be given back."""
     give_back = log.set_lease
 
     def busy_at_the_end(session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
@@ -270,7 +305,7 @@ def test_a_command_under_a_lease_of_its_own_is_told_its_own_outcome(
 def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: a one-shot command does not fail for a flush of other callers' events."""
+    """Promise 4: a committed command says so, also if other events could not be flushed."""
     monkeypatch.setattr(session, "flush", lambda: _busy(None))
     session.set_todos([])
     assert not session.holds_lease
@@ -279,7 +314,7 @@ def test_what_others_accepted_is_not_told_to_a_command_under_a_lease_of_its_own(
 
 @pytest.mark.promise(4)
 def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a one-shot command refused in a pipeline raises and is never committed."""
+    """Promise 4: a refused command in a pipeline hears of it, also if its lease ends before."""
     log.fail = 1
     with pytest.raises(BusyError):
         together(session, lambda: session.set_todos([]))
@@ -291,7 +326,7 @@ def test_a_refused_command_in_a_pipeline_with_a_lease_of_its_own_is_told_so(log:
 def test_a_conflict_that_never_ends_is_no_commit(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: too many conflicts in a row raise `ConflictError`, and nothing is written."""
+    """Promise 4: a caller who is always too late hears of a conflict; nothing is written."""
     monkeypatch.setattr("eventlog.append.backlog.TRIES", 3)
     log.fail, log.error = 4, ConflictError("s", 1, 2)
     with pytest.raises(ConflictError):

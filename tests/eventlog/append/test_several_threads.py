@@ -1,4 +1,4 @@
-"""Threads of one process that share a session wait for each other and lose nothing."""
+"""Threads of one process wait for each other's commands, and do nothing else to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def started(command: Callable[[], object]) -> threading.Thread:
 
 
 def test_a_request_of_another_thread_comes_behind_a_pipeline(session: Session, log: FaultyLog) -> None:
-    """Another thread's request gets its own append and does not split the pipeline's."""
+    """A request has an append of its own, which must not part the pipeline's."""
     before = session.version
     with session.pipeline():
         session.rename("one")
@@ -59,7 +59,7 @@ def test_a_lease_is_not_given_back_in_front_of_what_needs_it(session: Session, l
             time.sleep(0.001)
         threads.append(started(lambda: Store(log, flush_interval=1000.0).session("s").user("between")))
         finish = started(reply.finish)
-        while not any(command.lease_write for command in session.executor.writer.backlog.commands):
+        while not any(command.returns_lease for command in session.executor.writer.backlog.commands):
             time.sleep(0.001)
         log.let_go()
         for thread in (*threads, finish):
@@ -93,7 +93,7 @@ def test_who_waits_for_a_lease_holds_up_no_other_thread(session: Session, log: F
 
 
 def test_a_pipeline_that_another_thread_closes_is_over(session: Session, log: FaultyLog) -> None:
-    """After another thread closed its pipeline, a thread's next command is durable at once."""
+    """The next command of the thread that opened the pipeline is durable when it returns."""
 
     def opened() -> Generator[None]:
         with session.pipeline():

@@ -1,4 +1,4 @@
-"""The writer under faults: failed appends, refused appends, concurrent commits."""
+"""The writer under faults: appends that fail, are refused, or come behind another's."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.sample_sessions import said
 
 
 def other(log: FaultyLog) -> Session:
-    """Open the same session as another program."""
+    """Return the same session as another program has it."""
     return Store(log, flush_interval=1000.0).session("s")
 
 
@@ -28,7 +28,7 @@ def other(log: FaultyLog) -> Session:
 def test_an_interrupt_leaves_no_handle_behind_its_own_appends(
     session: Session, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """After Ctrl-C while an outcome is applied, the next read sees what was committed."""
+    """After Ctrl-C while an outcome is taken in, the next look sees what was committed."""
     settle = State.commit_to
 
     def interrupted(state: State, version: int) -> None:
@@ -82,7 +82,7 @@ def test_an_interrupt_loses_and_doubles_nothing(
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("way", ["refuse", "fail"])
 def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session, way: str) -> None:
-    """Promise 1: deltas and events of a failed flush commit, in order, with the next one."""
+    """Promise 1: deltas and events whose flush failed go in, in order, with the next append."""
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
         text.append("a")
@@ -113,7 +113,7 @@ def test_a_failed_flush_keeps_what_was_accepted(log: FaultyLog, session: Session
 
 @pytest.mark.promise(1)
 def test_the_background_flush_tries_again(log: FaultyLog) -> None:
-    """Promise 1: the background flush commits by itself once the disk has room again."""
+    """Promise 1: when a disk has room again, accepted deltas are committed without an error."""
     store = Store(log, flush_interval=0.005)
     session = store.create_session(id="s")
     watcher = other(log)
@@ -134,7 +134,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
 
 @pytest.mark.promise(1)
 def test_a_full_buffer_stays_bounded_while_nothing_can_be_written(log: FaultyLog, session: Session) -> None:
-    """Promise 1: a full buffer that cannot be flushed refuses new deltas and drops none."""
+    """Promise 1: a buffer that cannot be emptied refuses more deltas, and drops none."""
     session.executor.writer.buffer.capacity = session.executor.writer.buffer.limit = 3 * 4
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
@@ -200,7 +200,7 @@ def test_a_user_message_between_decision_and_commit_is_taken_in(log: FaultyLog, 
 
 
 def test_an_id_taken_between_decision_and_commit_is_refused(log: FaultyLog, session: Session) -> None:
-    """An id that another program took since the decision is refused inside the commit."""
+    """An id that another program used a moment ago is refused inside the commit."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.user("theirs", id="m"))
     with pytest.raises(AlreadyExistsError):
@@ -225,7 +225,7 @@ def test_two_programs_change_the_card_at_once(log: FaultyLog, session: Session) 
 
 @pytest.mark.promise(4)
 def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a version overtaken before the commit is a conflict; nothing is written."""
+    """Promise 4: a version that is wrong at the commit is a conflict; nothing is written."""
     stranger = other(log)
     log.meanwhile.append(lambda: stranger.rename("theirs"))
     with pytest.raises(ConflictError) as caught:
@@ -239,6 +239,17 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
         ev.SessionRenamed,
         ev.SessionRenamed,
     ]
+
+
+@pytest.mark.promise(4)
+def test_a_conflict_names_the_version_behind_what_was_accepted(log: FaultyLog, session: Session) -> None:
+    """Promise 4: a conflict names the committed version, this handle's accepted events included."""
+    with session.assistant() as reply:
+        other(log).rename("theirs")
+        with pytest.raises(ConflictError) as caught:
+            session.append([(1, ev.Custom("n", "{}"))], expected_version=1)
+        assert (caught.value.expected, caught.value.actual) == (1, 3)
+        reply.finish()
 
 
 @pytest.mark.promise(5)
@@ -274,7 +285,7 @@ def test_a_request_that_another_program_made_meanwhile_is_its_result(log: Faulty
 
 @pytest.mark.promise(2)
 def test_reading_shows_what_was_handed_over(session: Session) -> None:
-    """Promise 2: a handle reads all it accepted, in-flight events too, at the right version."""
+    """Promise 2: a handle sees everything it accepted; the version never runs ahead."""
     with session.assistant() as reply:
         reply.stream_text(id="p").append("x")
         session.executor.writer.hand_over()
@@ -286,7 +297,7 @@ def test_reading_shows_what_was_handed_over(session: Session) -> None:
 def test_too_much_for_one_append_is_refused_and_nothing_hangs(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An append over the limit is refused without the events accepted before it."""
+    """An append over the limit is refused; what was accepted before it is not."""
     monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3000)
     with session.assistant() as reply:
         text = reply.stream_text(id="p")
@@ -299,7 +310,7 @@ def test_too_much_for_one_append_is_refused_and_nothing_hangs(
 
 
 def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
-    """A closed store refuses deltas, because no flush would commit them."""
+    """A closed store accepts no delta."""
     store = Store(log, flush_interval=1000.0)
     session = store.create_session()
     session.executor.acquire()
@@ -318,7 +329,8 @@ def test_deltas_after_the_end_are_refused(log: FaultyLog) -> None:
 def test_pieces_that_could_not_be_handed_over_are_not_lost(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 1: a run split over several appends keeps its deltas and order after a refusal."""
+    """Promise 1: all deltas of a run come in order when one of its appends was refused first."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 10)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 10)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 10)
     session.user("go")
@@ -340,7 +352,7 @@ def test_pieces_that_could_not_be_handed_over_are_not_lost(
 def test_a_command_that_was_refused_by_a_full_queue_is_not_committed_later(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Promise 4: an event that a full queue refused is never committed."""
+    """Promise 4: an event that was refused by a full queue is not committed later."""
     monkeypatch.setattr("eventlog.append.writer.MAX_ACCEPTED", 1)
     with session.assistant() as reply:
         log.refuse = 1

@@ -141,7 +141,9 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """The stream of another library whose head is lost has the catalog entry that was encrypted with its first append."""
+    """The stream of another library whose head is lost has the catalog entry that was encrypted
+    with its first append.
+    """
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
     payloads = [FOREIGN + SECRET.encode(), FOREIGN + b"two"]
@@ -218,7 +220,9 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """What was blanked before is not encrypted anew: no byte of it changes, and nothing is recorded again."""
+    """What was blanked before is not encrypted anew: no byte of it changes, and nothing is recorded
+    again.
+    """
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
         session.user(SECRET, id="m")

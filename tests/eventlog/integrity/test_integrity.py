@@ -287,8 +287,7 @@ def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
     for number in range(1, 5):
         creates = 0 if number == 1 else None
         log.submit(Append(session="s", payload=b"event %d" % number, count=1, time=1, creates_at=creates)).wait(30)
-    assert log._partition.commits is not None
-    log._partition.commits.poison = PoisonedError("not to be folded")
+    log._partition.tail.poison = PoisonedError("not to be folded")
     log.close()
     file = path / "journal" / "0000000001.log"
     data = file.read_bytes()

@@ -1,4 +1,6 @@
-"""The same situation raises the same error, wherever the other caller is: task, store, or process."""
+"""The same situation raises the same error, wherever the other caller is: task, store, or
+process.
+"""
 
 from __future__ import annotations
 

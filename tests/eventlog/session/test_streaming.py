@@ -144,6 +144,7 @@ def test_deltas_are_checked_when_they_are_made(store: Store) -> None:
 @pytest.mark.promise(1)
 def test_large_deltas_go_in_several_appends(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promise 1: many large deltas between two flushes commit in appends of bounded size."""
+    monkeypatch.setattr("eventlog.append.decider.MAX_RUN", 1000)
     monkeypatch.setattr("eventlog.append.writer.MAX_RUN", 1000)
     monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", 1000)
     session = store.create_session()

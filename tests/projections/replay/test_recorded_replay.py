@@ -33,7 +33,9 @@ SOURCES = sorted(
     ]
 )
 WHOLE = 500
-"""Sessions up to this many versions are looked at at every version, longer ones at this many over `THIN`."""
+"""Sessions up to this many versions are looked at at every version, longer ones at this many over
+`THIN`.
+"""
 THIN = 8
 GROUPS = 24
 

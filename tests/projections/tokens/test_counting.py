@@ -108,7 +108,8 @@ def test_long_runs_are_counted_within_the_stated_error(kind: str) -> None:
     text = PATHOLOGICAL[kind]()
     hard = sum(not safe for _, safe in split(text, WINDOW))
     assert hard > 0
-    # tiktoken itself overflows its stack on a million blanks, so the reference is a part of such a text.
+    # tiktoken itself overflows its stack on a million blanks, so the reference is a part of such a
+    # text.
     part = text[: 100 * WINDOW]
     reference = whole("o200k_base", part)
     assert abs(TokenCounter().count(part) - reference) <= min(100, hard)

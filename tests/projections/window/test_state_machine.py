@@ -1,7 +1,7 @@
 """Random commands: the view from any checkpoint, live, and by a model of our own.
 
-The oracle (`Expected`) reads the effective events and says which messages are in the view and in which order.  It knows no checkpoint,
-lets nothing go, and shares no code with the fold.
+The oracle (`Expected`) reads the effective events and says which messages are in the view and in
+which order. It knows no checkpoint, lets nothing go, and shares no code with the fold.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ KEPT: list[tuple[ContextPolicy | None, RenderOptions | None]] = [
 ]
 """Policies and options of windows that are kept from command to command.
 
-The second also shows older compactions, the third reminds of what was queued and joins user messages, the fourth goes by what is recorded.
+The second also shows older compactions, the third reminds of what was queued and joins user
+messages, the fourth goes by what is recorded.
 """
 SETTINGS: list[tuple[str | None, Limits | None, ContextPolicy | None]] = [
     ("gpt-4", Limits(context=100_000, output=4_000), None),
@@ -417,7 +418,9 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, of_parent=st.booleans())
     def redact(self, pick: int, of_parent: bool) -> None:
-        """A result is redacted, here or in the parent of a fork: no view of any version shows it."""
+        """A result is redacted, here or in the parent of a fork: no view of any version shows
+        it.
+        """
         parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
         if parts and pick % 2 == 0:
             session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
@@ -445,7 +448,9 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def start(self, pick: int) -> None:
-        """A started compaction's range is fixed, also after a crash; the newest question is kept."""
+        """A started compaction's range is fixed, also after a crash; the newest question is
+        kept.
+        """
         found = self._compaction("requested", "failed")
         if found is None or self.session.reader.state().running_compaction() is not None:
             return

@@ -22,8 +22,9 @@ ROOMY = Limits(context=10_000_000, output=8_000)
 PLANNERS_KEPT = sorted({*PLANNERS} - {"opencode"})
 """The planners whose question costs what is new.
 
-Not OpenCode's: it walks from the newest message back to the newest pruned result, as OpenCode does, which is bounded by what its `protect` and
-`minimum` hold, not by what is new (3.5 ms a turn at 100 turns, 5.2 at 800).
+Not OpenCode's: it walks from the newest message back to the newest pruned result, as OpenCode does,
+which is bounded by what its `protect` and `minimum` hold, not by what is new (3.5 ms a turn at 100
+turns, 5.2 at 800).
 """
 
 
@@ -124,8 +125,8 @@ def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
 
     So do 800 steps of one turn.
 
-    In the long form at 1,600, too.  While the long session takes its measured turns, short ones take theirs in between,
-    so a busy machine slows both.
+    In the long form at 1,600, too. While the long session takes its measured turns, short ones take
+    theirs in between, so a busy machine slows both.
     """
     policy = ContextPolicy(prune=PrunePolicy(policy=planner))
     with eventlog.open("memory:") as store, ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Recovery after processes die, and sharing of a log between processes."""
+"""The log after processes died, and between processes that share it (promises 1, 3, 4, 5)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,48 @@ def start(task: str, *arguments: object) -> subprocess.Popen[bytes]:
     )
 
 
+def line_of(process: subprocess.Popen[bytes]) -> str:
+    """Return the next line that a worker prints."""
+    assert process.stdout is not None
+    return process.stdout.readline().decode().strip()
+
+
+def require_ready(process: subprocess.Popen[bytes]) -> None:
+    """Wait until a worker has opened the store."""
+    assert line_of(process) == "ready"
+
+
+def go(process: subprocess.Popen[bytes]) -> None:
+    """Let a worker go on."""
+    assert process.stdin is not None
+    process.stdin.write(b"go\n")
+    process.stdin.flush()
+
+
 def output(process: subprocess.Popen[bytes]) -> list[str]:
-    """All output of a worker, once it has ended."""
-    told, _ = process.communicate(timeout=120)
-    lines = told.decode().split("\n")
+    """Return all lines that a worker printed, once it has ended."""
+    printed, _ = process.communicate(timeout=120)
+    lines = printed.decode().split("\n")
     return [line for line in lines[:-1] if line]
+
+
+def race(task: str, path: Path, rounds: int) -> list[list[str]]:
+    """Let two workers, a and b, go off at once; return what each printed."""
+    workers = [start(task, path, name, rounds) for name in ("a", "b")]
+    for worker in workers:
+        require_ready(worker)
+    for worker in workers:
+        go(worker)
+    return [output(worker) for worker in workers]
 
 
 @pytest.mark.promise(1)
 @pytest.mark.parametrize(("mode", "first", "step"), [("before", 1, 3), ("half", 2, 3), ("power", 1, 1)])
 def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step: int) -> None:
-    """Promises 1, 3 and 5: killed at any journal call, the log recovers what was acknowledged.
+    """Killed at any call of the journal's I/O, the log keeps all that was acknowledged.
 
-    A power failure may tear the write at that call. The recovered log is a prefix of what was
-    submitted, checks as whole, and a retry with the same request ids completes it without a
-    duplicate.
+    The recovered log is a prefix of what was submitted, checks as whole, and a retry with the same
+    request ids completes it without a duplicate (promises 1, 3 and 5).
     """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "tests.support.log_crasher", str(tmp_path), mode, str(first), str(step)],
@@ -57,7 +84,7 @@ def test_killed_at_every_fault_point(tmp_path: Path, mode: str, first: int, step
 
 @pytest.mark.promise(1)
 def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
-    """Promise 1: random `kill -9` of one writer loses no acknowledged append, stops no other."""
+    """`kill -9` of one writer loses nothing it acknowledged and stops no other (promise 1)."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     chance = random.Random(11)
@@ -65,8 +92,7 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
     acknowledged: list[str] = []
     for _ in range(6):
         victim = start("stream", path, "victim")
-        assert victim.stdout is not None
-        acknowledged.append(victim.stdout.readline().decode().strip())
+        acknowledged.append(line_of(victim))
         time.sleep(chance.uniform(0.0, 0.15))
         victim.kill()
         acknowledged += output(victim)
@@ -85,20 +111,12 @@ def test_killed_again_and_again_while_others_go_on(tmp_path: Path) -> None:
 
 @pytest.mark.promise(4)
 def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
-    """Two processes with expected versions: one winner per version, and both finish."""
+    """Of two processes with expected versions one wins each version, without a livelock."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"", count=1, time=1, creates_at=0)).wait(30)
     rounds = 300
-    workers = [start("contend", path, name, rounds) for name in ("a", "b")]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    lines = [output(worker) for worker in workers]
+    lines = race("contend", path, rounds)
     won = [[int(line.split()[1]) for line in said if line.startswith("won")] for said in lines]
     assert sorted(won[0] + won[1]) == list(range(2, 2 * rounds + 2))
     for name, versions in zip((b"a", b"b"), won, strict=True):
@@ -109,20 +127,15 @@ def test_two_processes_contend_for_versions(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_two_processes_append_in_turn(tmp_path: Path) -> None:
-    """Promise 2: a process continues the positions that another one committed."""
+    """Promise 2: a process counts positions on from what another has committed."""
     path = tmp_path / "store"
     workers = {name: start("alternate", path, name) for name in ("a", "b")}
     for worker in workers.values():
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
+        require_ready(worker)
     positions: list[int] = []
     for name in "abaabbab" * 4:
-        worker = workers[name]
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-        positions.append(int(worker.stdout.readline()))
+        go(workers[name])
+        positions.append(int(line_of(workers[name])))
     for worker in workers.values():
         assert output(worker) == []
     log = open_log(path, **SMALL)
@@ -133,20 +146,12 @@ def test_two_processes_append_in_turn(tmp_path: Path) -> None:
 
 
 def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
-    """One process at a time holds the lease; its events are contiguous, old epochs are fenced."""
+    """A lease goes to one process at a time, and the old epoch is fenced."""
     path = tmp_path / "store"
     log = open_log(path, **SMALL)
     log.submit(Append(session="shared", payload=b"begin", count=1, time=1, creates_at=0)).wait(30)
     rounds = 60
-    workers = [start("hold", path, name, rounds) for name in ("a", "b")]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == b"ready\n"
-    for worker in workers:
-        assert worker.stdin is not None
-        worker.stdin.write(b"go\n")
-        worker.stdin.flush()
-    lines = [output(worker) for worker in workers]
+    lines = race("hold", path, rounds)
     assert sorted(lines[0] + lines[1]) == sorted(f"held {epoch}" for epoch in range(1, 2 * rounds + 1))
     written = [c.payload.decode().split() for c in log.read("shared", 1)]
     assert [(int(epoch), int(step)) for _, epoch, step in written] == [
@@ -156,7 +161,7 @@ def test_two_processes_pass_a_lease_on(tmp_path: Path) -> None:
 
 
 def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
-    """An append submitted and not waited for is on disk after the interpreter's exit."""
+    """Appends that no caller waited for are on disk after the interpreter's exit."""
     path = tmp_path / "store"
     worker = start("forgetful", path, "s")
     assert output(worker) == []
@@ -168,7 +173,7 @@ def test_leaving_the_interpreter_makes_durable(tmp_path: Path) -> None:
 
 @pytest.mark.promise(2)
 def test_a_reader_follows_another_process(tmp_path: Path) -> None:
-    """A read-only log in another process follows in order while files fold and recycle."""
+    """A read-only log in another process sees commits in order, without a gap."""
     path = tmp_path / "store"
     open_log(path, **SMALL).close()
     log = open_log(path, read_only=True)

@@ -719,15 +719,15 @@ def test_folds_that_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     segments, io = partition._segments, partition.options.io
     begun = segments.folded()
     put(log, b"one")
-    first = list(partition.tail.freeze())
+    first = list(partition.tail.memtable.freeze())
     put(log, b"two", bodies=[(HASH, b"body")], request="r")
-    both = list(partition.tail.freeze())
+    both = list(partition.tail.memtable.freeze())
     fold(segments, first, {}, io)
     monkeypatch.setattr(segments, "folded", lambda: begun)  # as right before the other process's fold
     assert fold(segments, both, {}, io).position == 2
     monkeypatch.undo()
     assert fold(segments, both, {}, io) == fold(segments, first, {}, io) == segments.folded()
-    partition.tail.drop(segments.folded().address)
+    partition.tail.memtable.drop(segments.folded().address)
     assert [c.payload for c in log.read("s")] == [b"one", b"two"]
     assert [c.position for c in log.commits_after(0)] == [1, 2]
     assert log.check() == []
@@ -961,7 +961,7 @@ def test_another_processes_fold_is_seen(tmp_path: Path) -> None:
     assert [c.payload for c in log.read("s")] == [b"mine", b"theirs", b"mine again"]
     partition = log._partition
     assert partition._segments.folded().position == 2
-    assert [c.payload for c in partition.tail.order(0, 10)] == [b"mine again"]
+    assert [c.payload for c in partition.tail.memtable.order(0, 10)] == [b"mine again"]
     log.close()
 
 

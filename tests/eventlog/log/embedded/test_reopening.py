@@ -1,4 +1,4 @@
-"""Reopening a path whose partition is poisoned, closed, or of a deleted directory."""
+"""Opening a path again whose partition here is poisoned, closed, or deleted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from eventlog.errors import BusyError, EventlogError, PoisonedError, StopError, UnknownOutcomeError
 from eventlog.log.contract import LeaseState
-from eventlog.log.embedded import engine
+from eventlog.log.embedded import registry
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.options import Options
@@ -58,18 +58,18 @@ class FailsOnce(JournalIO):
 
 
 def nothing(path: Path, options: Options) -> None:
-    """Leave the directory unchanged between two openings."""
+    """Change a directory while no process has it open."""
     assert (path / "format").exists()
     assert not options.read_only
 
 
 def held(log: EmbeddedLog) -> list[bytes]:
-    """The payloads of session `s` in a log."""
+    """Return the payloads of a log."""
     return [commit.payload for commit in log.read("s")]
 
 
 def elsewhere(path: Path) -> list[bytes]:
-    """The payloads that another process reads at a path."""
+    """Return the payloads that another process finds there."""
     code = (
         "import sys; from eventlog.log.embedded.engine import open_log\n"
         "log = open_log(sys.argv[1], read_only=True)\n"
@@ -96,7 +96,7 @@ def poisoned(path: Path, call: str) -> EmbeddedLog:
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> None:
-    """Promise 1: after a failed write the path reopens at once beside the old handle."""
+    """Promise 1: after a failed write the path opens again at once, and loses nothing."""
     path = tmp_path / "s"
     old = poisoned(path, call)
     assert old.stopped
@@ -122,7 +122,7 @@ def test_a_poisoned_log_makes_way_for_a_fresh_one(tmp_path: Path, call: str) -> 
 
 @pytest.mark.promise(12)
 def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
-    """Promise 12: a poisoned log still reads all that was committed, folded or not."""
+    """Promise 12: a poisoned log still gives all that was committed, until it is reopened."""
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
     assert [commit.payload for commit in log.commits_after(0)] == [b"one", b"two", b"three"]
@@ -132,7 +132,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
 
 
 def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
-    """Threads that reopen a poisoned path at the same time share one log."""
+    """Threads that open a poisoned path again at once get one log."""
     old = poisoned(tmp_path / "s", "pwrite")
     barrier = Barrier(8)
 
@@ -153,7 +153,7 @@ def test_all_who_open_it_again_share_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
 def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str) -> None:
-    """After reopening, a session of a failed owner is taken over at once, settled, goes on."""
+    """A session whose owner's disk failed is taken over at once when it is opened again."""
     path = tmp_path / "s"
     io = FailsOnce(call, errno.EIO)
     old = Store(open_log(path, io=io), flush_interval=30)
@@ -170,7 +170,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
     with Store(open_log(path)) as store:
         again = store.session("a")
         again.user("again")
-        with again.assistant(model="acme/one") as other:  # no wait for a lease to expire
+        with again.assistant(model="acme/one") as other:  # waits for no lease to expire
             other.add_text("a whole answer")
             other.finish("stop")
         parts = [part for message in ModelView.of(again).messages for part in message.parts]
@@ -182,7 +182,7 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
         ]
         with pytest.raises(EventlogError):
             broken.close()
-        with suppress(EventlogError):  # every loss was reported
+        with suppress(EventlogError):  # all that was lost was told of
             old.close()
         again.user("and on")
         assert verify(store, deep=True).sound
@@ -190,11 +190,11 @@ def test_a_store_goes_on_where_a_poisoned_one_stopped(tmp_path: Path, call: str)
 
 @pytest.mark.promise(12)
 def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
-    """Promise 12: writes to a store made anew at a deleted one's path go to the new files."""
+    """Promise 12: appends to a store made anew at a deleted path go into the new files."""
     path = tmp_path / "s"
     old = open_log(path)
     put(old, b"lost")
-    for _ in range(3):  # the system may give the new directory the old inode number
+    for _ in range(3):  # the system may give the directory the same number again
         shutil.rmtree(path)
         fresh = open_log(path)
         put(fresh, b"kept")
@@ -207,7 +207,7 @@ def test_a_directory_that_was_deleted_and_made_again(tmp_path: Path) -> None:
 
 
 def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store opened by a relative path stays the same after a change of directory."""
+    """A store opened by a relative path stays the same when the working directory changes."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     log = open_log("s", journal_bytes=32 << 10, fold_bytes=8 << 10)
@@ -225,7 +225,7 @@ def test_a_relative_path_keeps_its_meaning(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If reopening after a rewrite fails, the handle says so, and a later opening works."""
+    """A handle says that its store could not be opened again after a rewrite."""
     path = tmp_path / "s"
     log = open_log(path)
     put(log, b"one")
@@ -234,7 +234,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
         monkeypatch.undo()
         raise BusyError("no descriptor is left")
 
-    monkeypatch.setattr(engine, "Partition", refuses)
+    monkeypatch.setattr(registry, "Partition", refuses)
     with pytest.raises(BusyError):
         log.exclusively(nothing)
     with pytest.raises(StopError):
@@ -248,7 +248,7 @@ def test_a_store_that_did_not_open_after_it_was_rewritten(tmp_path: Path, monkey
 
 @pytest.mark.promise(1, 4)
 def test_a_lease_that_came_with_an_append_outlives_a_crash(tmp_path: Path) -> None:
-    """A lease taken by an append is seen by other processes at once, and after a crash."""
+    """Another process and the next opening see a journal that was not folded."""
     log = open_log(tmp_path / "store")
     put(log)
     put(log, epoch=1, lease=LeaseState(1, b"me", 100), replaces=LeaseState())

@@ -27,7 +27,9 @@ from tests.support.spans import Recording
 SCENARIOS = [found for found in scenarios() if any(pair.kind == "compaction" for pair in found.pairs())]
 
 KILLED = {("compact-fail", "05-02")}
-"""OpenCode writes the tail when the summary has ended; this one was killed before that, so what it chose is not known."""
+"""OpenCode writes the tail when the summary has ended; this one was killed before that, so what it
+chose is not known.
+"""
 
 HEAD_IS_KEPT = {("compact-fail", name) for name in ("03-01", "05-02", "06-01")}
 """OpenCode lost the head to a failed summary, so its later transcripts lack it; ours have it."""
@@ -38,7 +40,9 @@ class Asked(NamedTuple):
 
     pair: Pair
     marker: str | None
-    """The message with the compaction's part; None: a failed compaction took a prompt as its own."""
+    """The message with the compaction's part; None: a failed compaction took a prompt as its
+    own.
+    """
     tail: str | None
     limits: dict[str, Any]
     config: dict[str, Any]

@@ -194,7 +194,7 @@ def test_damage_without_a_mark(tmp_path: Path) -> None:
     """Without a watermark a bad frame before a good one is damage; only the last may be torn."""
     path = tmp_path / "s"
     data = unfolded(path)
-    last = data.rindex(data[16 + 8 : 16 + 16])  # the file's salt stands at the beginning of each frame
+    last = data.rindex(data[16 + 8 : 16 + 16])  # the salt of the file, at the beginning of each frame
     for offset in range(FILE_HEADER_BYTES, len(data), 5):
         (path / "mark").write_bytes(b"")
         rewrite(path / FIRST, bytes([data[offset] ^ 0x10]), offset)
@@ -338,7 +338,7 @@ def test_no_room_for_the_next_file(tmp_path: Path) -> None:
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # keeps the fold worker out
+    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
     io.faults = [("open", errno.ENOSPC)]
     with pytest.raises(BusyError):
         put(log, bytes(3000))
@@ -362,7 +362,7 @@ SWITCH = [
     [("sync_directory", errno.EMFILE)],
     [("sync_directory", errno.EIO)],
 ]
-"""Calls that prepare the next file, the last of each refused."""
+"""Calls that make the next file ready, the last of each refused."""
 
 
 @pytest.mark.promise(3)
@@ -374,12 +374,12 @@ def test_a_refused_switch_fails_the_batch_only(
     """Promise 3: a refused call while the next file is prepared fails that batch alone."""
     probe_here(monkeypatch)
     if spare and len(faults) > 1:
-        faults = faults[1:]  # a spare file is filled already
+        faults = faults[1:]  # a spare is filled already
     io = FaultyIO()
     path = tmp_path / "s"
     log = open_log(path, io=io, journal_bytes=4 << 10)
     put(log, bytes(1000))
-    log._partition._spare_at = log._partition.journal.middle  # keeps the fold worker out
+    log._partition.tail._spare_at = log._partition.journal.middle  # the fold worker keeps out
     if spare:
         log._partition.journal.make_spare()
     for tried in range(2):
@@ -650,7 +650,7 @@ def test_files_grow_as_needed(tmp_path: Path) -> None:
         log.submit(Append(session="s", payload=bytes(16_000), count=1, time=1, creates_at=None if number else 0))
         if number % 5 == 0:
             log.sync()
-            log._partition._prepare()  # as the fold worker does, which may be late on a busy machine
+            log._partition.make_spare_if_due()  # as the fold worker does, which may be late on a busy machine
             log._partition.fold()
             for entry in (tmp_path / "s" / "journal").glob("*.log"):
                 sizes.add(entry.stat().st_size)
@@ -665,7 +665,7 @@ def filled(path: Path, io: JournalIO) -> EmbeddedLog:
     log = open_log(path, io=io, journal_bytes=1 << 20)
     for number in range(40):
         put(log, bytes(32_000) + b"%d" % number)
-    log._partition._prepare()
+    log._partition.make_spare_if_due()
     return log
 
 
@@ -728,8 +728,7 @@ def test_a_journal_that_was_not_renewed_to_the_end_goes_on(tmp_path: Path) -> No
         path = tmp_path / step
         log = filled(path, JournalIO())
         partition = log._partition
-        assert partition._mark is not None
-        assert partition._renew_journal(partition._mark)
+        assert partition._renew_journal()
         if step == "folded":
             partition.fold()
         abandon(log)

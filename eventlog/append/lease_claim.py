@@ -1,0 +1,40 @@
+"""A session's lease, as its writer knows it.
+
+CLAIMED   taken on what is known in memory; the next append writes the record, or finds it beaten
+HELD      the log has the record
+RETURNED  the log has the record that gives the lease back
+LOST      another owner's record was written first: nothing is written under the claim
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import msgspec
+
+from eventlog.log.contract import LeaseState
+
+__all__ = ["LeaseClaim", "LeaseStatus"]
+
+
+class LeaseStatus(Enum):
+    """How far the log knows of a lease."""
+
+    CLAIMED = auto()
+    HELD = auto()
+    RETURNED = auto()
+    LOST = auto()
+
+
+class LeaseClaim(msgspec.Struct, eq=False):
+    """One lease of one owner: its record, and how far the log knows of it."""
+
+    state: LeaseState
+    """The record, as its owner wrote it last or is to write it."""
+    replaces: LeaseState | None = None
+    """The record that a claim takes the place of."""
+    status: LeaseStatus = LeaseStatus.HELD
+    is_returning: bool = False
+    """Whether the last append under the lease gives it back."""
+    is_over: bool = False
+    """Whether its block has ended: then it is given back also if its last command is refused."""

@@ -1,0 +1,184 @@
+"""The partitions that this process has open, shared by all handles on a directory."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from contextlib import suppress
+from threading import RLock, Thread
+from typing import TYPE_CHECKING, TypeVar
+
+from eventlog.errors import BusyError, CallError, EventlogError, StorageError
+from eventlog.log.embedded.directory import prepare
+from eventlog.log.embedded.locks import Presence
+from eventlog.log.embedded.options import Options
+from eventlog.log.embedded.partition import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+__all__ = ["REGISTRY", "Shared"]
+
+_Key = tuple[int, int]
+R = TypeVar("R")
+logger = logging.getLogger("eventlog")
+
+
+class Shared:
+    """A partition, and how many handles use it."""
+
+    __slots__ = ("handles", "key", "partition")
+
+    def __init__(self, key: _Key, partition: Partition) -> None:
+        self.key = key
+        self.partition = partition
+        self.handles = 0
+
+
+class Registry:
+    """The partitions this process has open, by the identity of their directory.
+
+    One that can do nothing more, while handles on it are still held, makes way for a fresh one when
+    its path is opened again; what was written through it stays, and those handles say why they are
+    finished.
+    """
+
+    def __init__(self) -> None:
+        self.lock = RLock()
+        self.open: dict[_Key, Shared] = {}
+
+    def join(self, path: Path, options: Options) -> Shared:
+        """Return the partition of a path for one more handle."""
+        try:
+            return self._join(path, options)
+        except OSError as error:
+            raise StorageError(f"{path} cannot be opened: {error.strerror or error}") from error
+
+    def _join(self, path: Path, options: Options) -> Shared:
+        with self.lock:
+            prepare(path, options)
+            status = path.stat()
+            key = status.st_dev, status.st_ino
+            shared = self.open.get(key)
+            if shared is not None and (shared.partition.finished or not shared.partition.stands_at(path)):
+                self._end(shared)  # LMDB must not be open twice in a process
+                shared = None
+            if shared is None:
+                shared = self.open[key] = Shared(key, Partition(path, options))
+            else:
+                _check_joins(path, shared.partition.options, options)
+            shared.handles += 1
+            return shared
+
+    def leave(self, shared: Shared) -> None:
+        """Take a handle back; the last one closes the partition."""
+        with self.lock:
+            shared.handles -= 1
+            if shared.handles:
+                return
+            self._end(shared)
+        if shared.partition.failure is not None:
+            raise shared.partition.failure
+
+    def _end(self, shared: Shared) -> None:
+        """Close a partition, and let its path be opened afresh.
+
+        Where an interrupt breaks that off, the next to open the path goes on with it.
+        """
+        try:
+            try:
+                shared.partition.close()
+            except BaseException:  # an interrupt: each step may be repeated
+                shared.partition.close()
+                raise
+        finally:
+            if shared.partition.closed and self.open.get(shared.key) is shared:
+                del self.open[shared.key]
+
+    def exclusively(self, shared: Shared, job: Callable[[Path, Options], R]) -> R:
+        """Close a partition, do something to its directory unseen, and open it again.
+
+        `BusyError` if another handle or another process has it open.
+        """
+        with self.lock:
+            partition = shared.partition
+            if partition.finished:
+                raise partition.tail.why_closed()
+            if shared.handles > 1:
+                raise BusyError(f"{partition.path} is open more than once in this process")
+            path, options = partition.path, partition.options
+            partition.close()
+            try:
+                if partition.failure is not None:
+                    raise partition.failure
+                presence = Presence(path, read_only=False)
+                try:
+                    if not presence.alone:
+                        raise BusyError(f"another process has {path} open")
+                    result = job(path, options)
+                finally:
+                    presence.close()
+            finally:  # should it not open again, it stays closed
+                shared.partition = Partition(path, options)
+            return result
+
+    def leave_later(self, shared: Shared, pid: int) -> None:
+        """Do `leave` for a handle that was collected, in a thread of its own."""
+        if pid == os.getpid():
+            with suppress(RuntimeError):  # the interpreter is exiting: `close_all` has done it
+                Thread(target=self._leave_quietly, args=(shared,), name="eventlog-close", daemon=True).start()
+
+    def _leave_quietly(self, shared: Shared) -> None:
+        try:
+            self.leave(shared)
+        except EventlogError as error:  # no caller could be told
+            logger.warning("a log that was forgotten was closed: %s", error)
+
+    def before_fork(self) -> None:
+        """Bring everything to a point at which a child may inherit it."""
+        self.lock.acquire()
+        for shared in self.open.values():
+            shared.partition.hold_still()
+
+    def after_fork_in_parent(self) -> None:
+        """Go on."""
+        for shared in self.open.values():
+            shared.partition.move_on()
+        self.lock.release()
+
+    def after_fork_in_child(self) -> None:
+        """Disown everything: nothing that is open is the child's."""
+        for shared in self.open.values():
+            shared.partition.disown()
+        self.lock = RLock()
+        self.open = {}
+
+    def close_all(self) -> None:
+        """Close what is open when the interpreter exits."""
+        for partition in [shared.partition for shared in self.open.values()]:
+            partition.close()
+            if partition.failure is not None:
+                logger.warning("a log was closed at exit: %s", partition.failure)
+
+
+def _check_joins(path: Path, present: Options, wanted: Options) -> None:
+    """Raise unless a new handle may share a partition that is open."""
+    if wanted.read_only:
+        return
+    if present.read_only:
+        raise CallError(
+            f"{path} is open in this process for reading only: close that handle first, or open the one that writes first"
+        )
+    if present != wanted:
+        raise CallError(f"{path} is open in this process with other options")
+
+
+REGISTRY = Registry()
+atexit.register(REGISTRY.close_all)
+os.register_at_fork(
+    before=REGISTRY.before_fork,
+    after_in_parent=REGISTRY.after_fork_in_parent,
+    after_in_child=REGISTRY.after_fork_in_child,
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from threading import local
 from types import TracebackType
 from typing import Self
@@ -20,7 +21,7 @@ class Pipeline:
     ones first. Other threads' commands for this session wait for the end of the block.
     """
 
-    __slots__ = ("_depth", "_gate", "_outer", "_places", "_waits", "_writer", "commands")
+    __slots__ = ("__weakref__", "_depth", "_gate", "_outer", "_places", "_waits", "_writer", "commands")
 
     def __init__(self, writer: SessionWriter, places: local, *, waits: bool) -> None:
         self._writer = writer
@@ -28,10 +29,12 @@ class Pipeline:
         """The commands accepted so far, which the writer adds."""
         self._gate: Gate | None = None
         self._places = places
-        """Where a thread's commands look for the pipeline they are in."""
+        """Where a thread's commands look for the pipeline they are in: by a weak reference, so that
+        one whose block an interrupt ended is gone with the block.
+        """
         self._waits = waits
         self._depth = 0
-        self._outer: Pipeline | None = None
+        self._outer: weakref.ref[Pipeline] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -44,7 +47,7 @@ class Pipeline:
                 self._gate = Gate()
                 self._writer.shut(self._gate)
             self._outer = getattr(self._places, "pipeline", None)
-            self._places.pipeline = self
+            self._places.pipeline = weakref.ref(self)
         self._depth += 1
         return self
 
@@ -53,7 +56,8 @@ class Pipeline:
     ) -> None:
         self._depth -= 1
         if not self._depth:
-            if getattr(self._places, "pipeline", None) is self:  # not where another thread closes it, as of a generator
+            place = getattr(self._places, "pipeline", None)
+            if place is not None and place() is self:  # not where another thread closes it, as of a generator
                 self._places.pipeline = self._outer
             if self._waits:
                 if kind is None:

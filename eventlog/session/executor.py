@@ -5,6 +5,7 @@ Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
@@ -17,7 +18,7 @@ from eventlog.append.pipeline import Pipeline
 from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
-from eventlog.session.lease import A_LEASE, Lease, LeaseKeeper
+from eventlog.session.lease import A_LEASE, Block, Lease, LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
 from eventlog.state.state import State
@@ -81,8 +82,13 @@ class Executor:
 
         A pipeline inside another is the outer one.  See `Session.pipeline`.
         """
-        outer: Pipeline | None = getattr(self._local, "pipeline", None)
-        return Pipeline(self.writer, self._local, waits=True) if outer is None or not outer.is_open else outer
+        return self._pipeline() or Pipeline(self.writer, self._local, waits=True)
+
+    def _pipeline(self) -> Pipeline | None:
+        """Return the pipeline that the running thread's commands are in, or None."""
+        place: weakref.ref[Pipeline] | None = getattr(self._local, "pipeline", None)
+        pipeline = None if place is None else place()
+        return pipeline if pipeline is not None and pipeline.is_open else None
 
     def collecting(self) -> Pipeline:
         """Collect commands as `pipeline` does, and leave the wait to the caller: for asyncio.
@@ -119,9 +125,7 @@ class Executor:
         if request_id is not None:
             writer.commit(items, bodies, epoch=epoch, request=request_id)
             return
-        pipeline: Pipeline | None = getattr(self._local, "pipeline", None)
-        if pipeline is not None and not pipeline.is_open:
-            pipeline = None
+        pipeline = self._pipeline() if hasattr(self._local, "pipeline") else None
         returns_lease = last and lease is not None and self.leases.ends_with(lease)
         if not wait and pipeline is None and writer.is_crowded:
             writer.flush()
@@ -159,7 +163,7 @@ class Executor:
     def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
         """Append events that need the lease, taken for this append if the caller has none."""
         lease = self.leases.held
-        if lease is not None and not lease.is_returned:
+        if lease is not None:
             self.command(events, bodies, lease=lease)
             return
         if (outlived := self.leases.outlived) is not None:
@@ -170,15 +174,16 @@ class Executor:
             self._run_alone(events, bodies, lazily=False)
 
     def _run_alone(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool) -> None:
-        lease = self.leases.acquire(lazily=lazily)
+        block = Block()
+        lease = self.leases.acquire(lazily=lazily, block=block)
         try:
             self.command(events, bodies, lease=lease, last=True)
         finally:
             self.leases.release(lease)
 
     def _require_no_owner(self) -> None:
-        current = self.leases.current
-        if current is not None and not current.is_returned:  # taken lazily, the log may not have it yet
+        current = self.leases.running
+        if current is not None:  # taken lazily, the log may not have it yet
             raise LeaseHeldError(self.id, "another task of this process", current.claim.state.until)
         head = self.host.log.head(self.id)
         if head is not None and is_live(head.lease, self.host.clock()):
@@ -190,13 +195,13 @@ class Executor:
     @property
     def holds_lease(self) -> bool:
         """Whether this handle runs the session."""
-        lease = self.leases.current
-        return lease is not None and not lease.is_returned
+        return self.leases.running is not None
 
     @contextmanager
     def lease(self, *, wait: float = 0.0) -> Generator[Lease]:
         """Hold the right to run the session inside a `with`; see `Session.lease`."""
-        lease = self.acquire(wait=wait)
+        block = Block()
+        lease = self.acquire(wait=wait, block=block)
         try:
             yield lease
         except BaseException as error:
@@ -206,12 +211,12 @@ class Executor:
         else:
             self.leases.release(lease)
 
-    def acquire(self, *, wait: float = 0.0, lazily: bool = False) -> Lease:
+    def acquire(self, *, wait: float = 0.0, lazily: bool = False, block: Block | None = None) -> Lease:
         """Take the lease, or nest into it; every `acquire` needs its `release`."""
         if self.host.log.read_only:
             raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
         self.host.require_open(writing=True)
-        return self.leases.acquire(wait, lazily=lazily)
+        return self.leases.acquire(wait, lazily=lazily, block=block)
 
     def release(self, lease: Lease | None = None) -> None:
         """Undo one `acquire`, by default of the current lease; the last one gives the lease

@@ -15,6 +15,7 @@ append. It gives it back with its last one.
 from __future__ import annotations
 
 import time
+import weakref
 from contextvars import ContextVar
 from threading import RLock
 from types import TracebackType
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper"]
+__all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper"]
 
 A_LEASE = "a lease is what `acquire` gives"
 POLL = 0.02
@@ -41,6 +42,12 @@ POLL = 0.02
 
 _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 """The leases that the running task or thread may use."""
+
+
+class Block:
+    """Held by a `with` block while it runs: a lease taken for the block is over without it."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Lease:
@@ -51,15 +58,17 @@ class Lease:
     its next command, or is refused.
     """
 
-    __slots__ = ("claim", "depth", "epoch", "live", "session")
+    __slots__ = ("block", "claim", "depth", "epoch", "live", "session")
 
-    def __init__(self, session: str, claim: LeaseClaim) -> None:
+    def __init__(self, session: str, claim: LeaseClaim, block: Block | None) -> None:
         self.session = session
         self.claim = claim
         """Its record, and how far the log knows of it."""
         self.epoch = claim.state.epoch
         self.depth = 1
         self.live = True
+        self.block = None if block is None else weakref.ref(block)
+        """The block that it was taken for, until the block releases it."""
 
     def __repr__(self) -> str:
         return f"<Lease of {self.session}, epoch {self.epoch}{'' if self.live else ', over'}>"
@@ -98,6 +107,11 @@ class Lease:
         """Whether it was given back with the last append already."""
         return self.claim.status is LeaseStatus.RETURNED
 
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether an interrupt ended the block that took it before the block could release it."""
+        return self.block is not None and self.block() is None
+
 
 class LeaseKeeper:
     """A handle's lease: taken, nested, renewed, given back.  Safe across threads."""
@@ -112,9 +126,22 @@ class LeaseKeeper:
         self._writer = writer
 
     @property
+    def running(self) -> Lease | None:
+        """The lease, unless it is over; one that an interrupt left behind is given back."""
+        lease = self.current
+        if lease is None or lease.is_returned:
+            return None
+        if lease.is_abandoned:
+            with self.lock:
+                if self.current is lease:
+                    self._close(lease)
+            return None
+        return lease
+
+    @property
     def held(self) -> Lease | None:
         """The lease, if the running task or thread may use it."""
-        lease = self.current
+        lease = self.running
         return lease if lease is not None and lease in _HELD.get() else None
 
     @property
@@ -122,26 +149,27 @@ class LeaseKeeper:
         """A lease of this handle that the running task or thread inherited, and that is over."""
         owner = self._host.owner.encode()
         for lease in _HELD.get():
-            if lease.session == self.id and lease.claim.state.owner == owner and not lease.live:
+            own = lease.session == self.id and lease.claim.state.owner == owner
+            if own and not lease.live and not lease.is_abandoned:
                 return lease
         return None
 
-    def acquire(self, wait: float = 0.0, *, lazily: bool = False) -> Lease:
+    def acquire(self, wait: float = 0.0, *, lazily: bool = False, block: Block | None = None) -> Lease:
         """Take the lease, or nest into it.
 
         `LeaseHeldError` if another owner or task holds it after `wait` seconds.
-        Settles what a dead owner left open.
+        Settles what a dead owner left open. A lease taken for a block ends with the block.
         """
         require_wait(wait)
         deadline = time.monotonic() + wait
         while True:
             with self.lock:
-                lease = self.current
-                if lease is None or lease.is_returned:
-                    if lease is not None:
-                        self._end(lease)
+                lease = self.running
+                if lease is None:
+                    if self.current is not None:
+                        self._end(self.current)
                     try:
-                        lease = self._take(lazily=lazily and not wait)
+                        lease = self._take(block, lazily=lazily and not wait)
                     except LeaseHeldError:
                         if time.monotonic() >= deadline:
                             raise
@@ -178,6 +206,7 @@ class LeaseKeeper:
                 self._writer.checkpoint()
             finally:
                 self._close(lease)
+                lease.block = None  # it was not abandoned
 
     def _flush(self, claim: LeaseClaim) -> None:
         """Commit what was accepted; the lease goes back with it."""
@@ -202,7 +231,7 @@ class LeaseKeeper:
         if not self.lock.acquire(blocking=False):
             return
         try:
-            lease = self.current
+            lease = self.running
             if lease is None or lease.claim.is_returning or lease.claim.status is not LeaseStatus.HELD:
                 return
             if lease.claim.state.until - now > ttl * 2 // 3:
@@ -225,7 +254,7 @@ class LeaseKeeper:
         """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
-    def _take(self, *, lazily: bool) -> Lease:
+    def _take(self, block: Block | None, *, lazily: bool) -> Lease:
         """Take the lease from the log, or lazily: its record goes in with the first append."""
         host, writer, ended = self._host, self._writer, self._ended
         if (
@@ -235,7 +264,7 @@ class LeaseKeeper:
             and writer.retain(ended)
         ):  # two replies in one pipeline
             host.keep(self)
-            return Lease(self.id, ended)
+            return Lease(self.id, ended, block)
         writer.catch_up()
         held, now = writer.committed.lease, host.clock()
         lazily = lazily and not is_live(held, now) and not writer.committed.state.closing("")
@@ -244,7 +273,7 @@ class LeaseKeeper:
             claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
         else:
             claim = LeaseClaim(take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock))
-        lease = Lease(self.id, claim)
+        lease = Lease(self.id, claim, block)
         try:
             writer.hold(claim)
             host.keep(self, soon=lazily)

@@ -17,7 +17,7 @@ from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
-from eventlog.session.lease import A_LEASE, Lease
+from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require_json, require_or_none
@@ -54,13 +54,16 @@ class Reply:
         """Purpose of the newest step."""
         self.lease: Lease | None = None
         """The lease that all of the message is written under, by any thread."""
+        self._block: Block | None = None
+        """What keeps the lease that `with` took."""
         self._took_lease = False
         """Whether the message's last append gives the lease back."""
         self._begun = False
         self._finished = False
 
     def __enter__(self) -> Self:
-        lease = self._executor.acquire(wait=self._lease_wait, lazily=True)
+        self._block = Block()
+        lease = self._executor.acquire(wait=self._lease_wait, lazily=True, block=self._block)
         try:
             self.begin(lease)
         except BaseException:
@@ -71,11 +74,13 @@ class Reply:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        block, self._block = self._block, None  # held by this call alone: should it break off, the lease is over
         with giving_way_to(error, "reply"):
             try:
                 self.close(kind)
             finally:
                 self._executor.release(self.lease)
+                del block
 
     def begin(self, lease: Lease | None = None) -> None:
         """Open the message under a lease, by default the running task's.

@@ -41,7 +41,7 @@ def _pipeline(session: Session, text: str) -> None:
 
 def _lease(session: Session, text: str) -> None:
     with session.lease():
-        session.set_metadata("key", text)
+        session.set_metadata("key", f'"{text}"')
         session.set_todos([])
 
 
@@ -96,7 +96,7 @@ def _texts(session: Session) -> Counter[str]:
     """Count each text in the log."""
     events = [recorded.event for recorded in session.events()]
     kinds = [event.kind for event in events if isinstance(event, ev.PartStarted)]
-    return Counter(kind.text for kind in kinds if isinstance(kind, Text) and isinstance(kind.text, str))
+    return Counter(kind.text for kind in kinds if isinstance(kind, Text) and isinstance(kind.text, str) and kind.text)
 
 
 @pytest.mark.promise(1, 4)

@@ -32,11 +32,11 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs | host | liveness lease reader | executor | text_stream context redact rollback | tool_call | reply | session
+        owner inputs | lease_record | host | liveness lease reader | executor | text_stream context redact rollback | tool_call | reply | session
         | registry
     """,
     "eventlog.state": "facts version_log | archive | fact_store | state | stored rules evolve | decide loader | committed",
-    "eventlog.append": "metrics delta_buffer conflicts | pending | gate backlog | writer | pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | decider | writer | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,

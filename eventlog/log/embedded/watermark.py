@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Watermark", "is_marked"]
 
 _WORDS = struct.Struct("<QQ")
-_BYTES = 2 * _WORDS.size
+MARK_BYTES = 2 * _WORDS.size
 _ONES = (1 << 64) - 1
 _TRIES = 100
 
@@ -53,14 +53,14 @@ class Watermark:
         except FileNotFoundError:
             if not read_only:
                 raise
-            return bytes(_BYTES)
+            return bytes(MARK_BYTES)
         try:
-            if os.fstat(fd).st_size < _BYTES:
+            if os.fstat(fd).st_size < MARK_BYTES:
                 if read_only:
-                    return bytes(_BYTES)
-                allocate(fd, _BYTES)
+                    return bytes(MARK_BYTES)
+                allocate(fd, MARK_BYTES)
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
-            return mmap.mmap(fd, _BYTES, access=access)
+            return mmap.mmap(fd, MARK_BYTES, access=access)
         finally:
             os.close(fd)
 
@@ -126,5 +126,5 @@ def is_marked(directory: Path) -> bool:
     A power failure can leave a mark too short to be mapped; a short mark counts as none.
     """
     with suppress(FileNotFoundError):
-        return (directory / "mark").stat().st_size >= _BYTES
+        return (directory / "mark").stat().st_size >= MARK_BYTES
     return False

@@ -203,8 +203,9 @@ class AsyncReply:
                 self.sync.lease.unshare()
 
     def stream_text(self) -> TextStream:
-        """Begin a text part: `append` accepts without waiting, `await reply.end(stream)` ends
-        it.
+        """Begin a text part.
+
+        The stream's `append` accepts without waiting; `await reply.end(stream)` ends the part.
         """
         return self.sync.stream_text()
 

@@ -5,21 +5,21 @@ EventlogError
 │   ├── ConflictError           another writer was first; nothing of this append was written
 │   ├── LeaseHeldError          another owner or task runs the session
 │   ├── BusyError               no room, lock or file available now
-│   ├── UnknownOutcomeError     the append may or may not be committed; retry with the same request id
+│   ├── UnknownOutcomeError     unknown whether it is committed; retry with the same request id
 │   ├── KeyProviderError        the key provider failed
 │   └── SummarizerError         the summarizer was not reached, failed or broke off
 ├── CallError               the call is wrong: fix it
 │   ├── NotFoundError           no such session, message, part, body or version
-│   │   └── ErasedError             ... because the session was erased
+│   │   └── ErasedError             the session was erased
 │   ├── AlreadyExistsError      the id is taken
 │   ├── RefusedError            the session's state does not allow the command
 │   ├── RequestReusedError      the request id was used before with other content
 │   ├── LimitError              a value is over a documented limit
-│   ├── MessageTooLargeError    one message is too large for a request for a summary, even alone
+│   ├── MessageTooLargeError    one message alone is too large for a summary request
 │   ├── SummarizerRefusedError  the summarizer refused the request
-│   │   └── RequestTooLargeError    ... because of its size
+│   │   └── RequestTooLargeError    the request is too large for it
 │   ├── BlockedError            a loop cannot go on by itself
-│   │   └── WindowTooSmallError     ... because the system prompt and the tools alone fill the model's window
+│   │   └── WindowTooSmallError     system prompt and tools alone fill the model's window
 │   ├── ReadOnlyError           the store was opened for reading only
 │   ├── KeysError               wrong keys, keys for a plain store, or none for an encrypted one
 │   └── ImportFormatError       the file is not of a known format, or not of the named one
@@ -35,7 +35,7 @@ EventlogError
     ├── PoisonedError           a write to disk failed; what is on disk is unknown until reopened
     ├── ClosedError             the store or the session handle is closed
     ├── ForkedProcessError      the handle was opened before `os.fork()`
-    ├── StorageError            the system refuses to open or make the store: no permission, no room, an I/O error
+    ├── StorageError            the system refuses the store: permission, room or I/O error
     └── UnsupportedStorageError the path is on a file system that cannot keep the promises
 
 Errors carry fields, and never the text of a conversation. Messages cut ids at 80 characters

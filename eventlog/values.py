@@ -119,9 +119,10 @@ class Lineage(Value, frozen=True, array_like=True):
 
 
 class MessageError(Value, frozen=True, array_like=True):
-    """Why a message or step failed. `name` is a kind ("aborted", "api", "overflow",
-    "output-length", "auth", "content-filter", "unknown", or a foreign name); `data` keeps what the
-    provider sent.
+    """Why a message or step failed.
+
+    `name` is a kind ("aborted", "api", "overflow", "output-length", "auth", "content-filter",
+    "unknown", or a foreign name); `data` is what the provider sent.
     """
 
     name: str

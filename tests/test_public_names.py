@@ -86,8 +86,9 @@ def test_every_error_is_a_public_name() -> None:
 
 
 def test_a_handle_has_few_names(tmp_path: Path) -> None:
-    """A session has at most 40 public names and a store at most 25: later commands go into
-    groups.
+    """A session has at most 40 public names and a store at most 25.
+
+    Later commands go into groups.
     """
     with eventlog.open(tmp_path / "store") as store:
         for handle, most in ((store.create_session(), 40), (store, 25)):

@@ -1,31 +1,35 @@
-"""The marks of what is no plain conversation: ciphertext, and other programs' streams.
+"""Marks of encrypted and foreign bytes in the log, and the layout of encrypted values.
 
-Not the cryptography (`encryption/`), and no library of it. Both marks rest on one fact: MessagePack
-begins no value with 0xC1.
+This module does no cryptography; `encryption/` does. Both marks rest on one fact: no MessagePack
+value begins with the byte 0xC1.
 
-*Sealed* is a payload, catalog entry, body or derived value that is encrypted: the two bytes 0xC1
-0xC2, and a MessagePack array.
+*Encrypted* values are payloads, catalog entries, bodies and derived values. They begin with the two
+bytes 0xC1 0xC2; a MessagePack array follows:
 
-    payload   [format, key, base, messages, catalog entry, names, data]
-    others    [format, key, clear, data]
+    payload         [format, key, base, messages, entry, names, data]
+    other values    [format, key, clear, data]
 
-format     1
-key        the 16 bytes that name the family's key, so that a reader needs no look-up
-base       the version a session begins after, in its first append only; else nil
-messages   how many messages the append adds
-catalog entry       the encrypted catalog entry that came with it, or nil
-names      the 32-byte names of the stored bodies that the payload refers to
-clear      of a catalog entry: the catalog entry of what is not secret (parent, fork; all of an erased session), or nothing; else nothing
-data       nonce (12 bytes), ciphertext, tag (16 bytes); nothing if there is no more than what is clear
+    format      1
+    key         the 16 bytes that name the family's key, so that a reader needs no look-up
+    base        the version after which a session begins, in its first append only; else nil
+    messages    how many messages the append adds
+    entry       the encrypted catalog entry that came with the append, or nil
+    names       the 32-byte names of the stored bodies that the payload refers to
+    clear       of a catalog entry: a catalog entry of its public fields only (parent and fork;
+                all fields of an erased session), or empty; of any other value: empty
+    data        nonce (12 bytes), ciphertext, tag (16 bytes); empty if `clear` holds all there is
 
-So a backup, a repair and a vacuum need no key: what a session's head was at any version, and which
-bodies go along, stands here.
+The clear fields have a session's head at any version and the bodies to copy. Backup, repair and
+vacuum therefore need no key.
 
-*Foreign* is a stream that another program keeps in the log, such as `eventlog.recorder`. Its
-catalog entries and all its payloads begin with `FOREIGN`, 0xC1 twice; where it is encrypted, it has
-both marks, this one first. What this engine writes for conversations has 0xC1 at most once, before
-a MessagePack value (`batch.pack`). So a head and a commit each say by themselves whether they are a
-conversation's, whatever the session is called.
+The catalog entry of an erased session is a *tombstone*: all its fields are clear, and its data is
+empty.
+
+*Foreign* streams belong to other programs that keep events in the log, such as `eventlog.recorder`.
+Their catalog entries and payloads begin with `FOREIGN`, 0xC1 twice; an encrypted foreign value has
+this mark first, then the mark of encryption. A conversation's bytes begin with at most one 0xC1,
+and a MessagePack value follows it (`batch.pack`). A head or a commit therefore shows by itself
+whether it is a conversation's; the name of the session does not matter.
 """
 
 from __future__ import annotations
@@ -53,13 +57,14 @@ __all__ = [
 
 FOREIGN = b"\xc1\xc1"
 REMAINS = FOREIGN + b"remains"
-"""How the one stream begins that this engine writes of its own, which is never encrypted
-(`integrity/scrub_ledger.py`).
+"""First bytes of the scrub ledger, the engine's own stream, which is never encrypted.
+
+`integrity/scrub_ledger.py` writes it.
 """
 
 
 def is_foreign(thing: Head | Commit) -> bool:
-    """Whether a head or a commit belongs to something else than a conversation."""
+    """Whether a head or a commit belongs to a foreign stream."""
     return (thing.entry if isinstance(thing, Head) else thing.payload).startswith(FOREIGN)
 
 
@@ -67,15 +72,16 @@ ENCRYPTED = b"\xc1\xc2"
 FORMAT = 1
 KEY_ID_BYTES = 16
 DESTROYED = b"destroyed key\0"
-"""How the derived value is called, before the 16 bytes of the name, that notes of a key that it was
-destroyed: only in the clear log.
+"""First bytes of the name of a derived value that notes a destroyed key; the key's name follows.
+
+The log stores these derived values in clear.
 """
 _FOREIGN_ENCRYPTED = FOREIGN + ENCRYPTED
 _MARKS = (ENCRYPTED, _FOREIGN_ENCRYPTED)
 
 
 class EncryptedPayload(msgspec.Struct, frozen=True, array_like=True):
-    """The payload of an append; fields as above."""
+    """The encrypted payload of an append; the head of the module describes the fields."""
 
     format: int
     key: bytes
@@ -87,7 +93,7 @@ class EncryptedPayload(msgspec.Struct, frozen=True, array_like=True):
 
 
 class EncryptedValue(msgspec.Struct, frozen=True, array_like=True):
-    """A catalog entry, a body or a derived value; fields as above."""
+    """An encrypted catalog entry, body or derived value; the module's head has the fields."""
 
     format: int
     key: bytes
@@ -104,22 +110,28 @@ _first = msgspec.msgpack.Decoder(list[msgspec.Raw])
 
 
 def is_encrypted(data: bytes) -> bool:
-    """Whether these are the bytes of something encrypted."""
+    """Whether the bytes are an encrypted value, of a conversation or foreign."""
     return data.startswith(_MARKS)
 
 
 def encode_encrypted(encrypted: EncryptedPayload | EncryptedValue, *, foreign: bool = False) -> bytes:
-    """The bytes of something encrypted; `foreign` if it belongs to no conversation."""
+    """Encode an encrypted value; `foreign` adds the mark of a foreign stream."""
     return (_MARKS[foreign]) + _encode(encrypted)
 
 
 def decode_encrypted_payload(data: bytes) -> EncryptedPayload:
-    """What an encrypted payload says; `DamagedError` or `TooNewError` if that cannot be read."""
+    """Decode an encrypted payload, without decrypting its data.
+
+    `DamagedError` if the bytes have no known layout, `TooNewError` if a newer program wrote them.
+    """
     return _read(data, _payloads)
 
 
 def decode_encrypted_value(data: bytes) -> EncryptedValue:
-    """What an encrypted catalog entry, body or derived value says; errors as above."""
+    """Decode an encrypted catalog entry, body or derived value, without decrypting its data.
+
+    `DamagedError` if the bytes have no known layout, `TooNewError` if a newer program wrote them.
+    """
     return _read(data, _values)
 
 

@@ -268,7 +268,7 @@ def _file_state(path: Path, fd: int) -> tuple[int, ...]:
     if not stat.S_ISREG(status.st_mode):
         raise KeysError(f"{path} is not a file")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise KeysError(f"others may read {path}: let nobody but its owner (chmod 600)")
+        raise KeysError(f"other users may read {path}: allow its owner only (chmod 600)")
     return status.st_dev, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns
 
 

@@ -313,9 +313,10 @@ class EncryptedLog(Log):
     def forget_keys(self) -> None:
         """Destroy the keys of all families of which every session is erased.
 
-        Tombstones are committed before anybody looks here for who is left; see `may_lose_key`. What
-        a service confirmed is noted among the derived values, so that it is not asked again; it is
-        where the note was lost, which does no harm.
+        The tombstones of the erased sessions must be committed before the call: a fork that begins
+        meanwhile then finds its parent's tombstone (`may_lose_key`). The log notes each destroyed
+        key among its derived values and does not ask the key provider again. If a note is lost, the
+        provider is asked once more, which does no harm.
         """
         if self._ring.empty:
             return

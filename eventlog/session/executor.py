@@ -219,8 +219,9 @@ class Executor:
         return self.leases.acquire(wait, lazily=lazily, block=block)
 
     def release(self, lease: Lease | None = None) -> None:
-        """Undo one `acquire`, by default of the current lease; the last one gives the lease
-        back.
+        """Undo one `acquire` of a lease, by default the current one.
+
+        The last `release` returns the lease to the log.
         """
         require_or_none(Lease, lease, A_LEASE)
         lease = lease or self.leases.current

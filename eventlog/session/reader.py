@@ -152,8 +152,9 @@ class SessionReader:
             return state.history.at(version)
 
     def resolve(self, at: int | None) -> int:
-        """Return `at`, or the newest version for None; `NotFoundError` for one that is not
-        there.
+        """Return version `at`, or the newest version for None.
+
+        `NotFoundError` if the session has no such version.
         """
         version = self.version
         if at is None:

@@ -35,10 +35,10 @@ class SessionRegistry:
         """One per session: a reply may outlive the handle it came from."""
 
     def get(self, store: Sessions, id: str) -> Session:
-        """The handle of a session; `NotFoundError` if there is none, `ErasedError` if it was
-        erased.
+        """Return the handle of a session.
 
-        The log is asked each time: another process may have erased the session.
+        `NotFoundError` if there is no such session, `ErasedError` if it was erased. The log is read
+        each time, because another process may have erased the session.
         """
         require(str, id, "an id is a str")
         head_of(self._host.log, id)
@@ -58,8 +58,9 @@ class SessionRegistry:
     def begin(
         self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
     ) -> Session:
-        """Begin a session with its first event; the head of a fork's parent goes into that
-        event.
+        """Begin a session with its first event.
+
+        The first event of a fork records the parent's head.
         """
         host = self._host
         if id is not None:

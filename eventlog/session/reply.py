@@ -295,8 +295,9 @@ class Reply:
         self._close()
 
     def abort(self, error: MessageError | None = None) -> None:
-        """Close the message as it stands: its text stays, tools without a result are
-        interrupted.
+        """Close the message as it stands.
+
+        Its text stays; tool calls without a result are interrupted.
         """
         self._require_open()
         closing: list[ev.Event] = []

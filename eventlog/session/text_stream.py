@@ -89,8 +89,9 @@ class TextStream:
             raise
 
     def close(self) -> None:
-        """Check the session's state before the next delta: another command may have ended the
-        part.
+        """Have the next delta check the session's state first.
+
+        Another command may have ended the part.
         """
         self._open = False
 
@@ -100,8 +101,9 @@ class TextStream:
         return self._open or self._is_taking()
 
     def _is_taking(self) -> bool:
-        """Whether the session's state allows deltas: a command that ended it may be refused
-        since.
+        """Whether the session's state allows deltas.
+
+        The log may since have refused the command that ended the part.
         """
         try:
             with self._executor.reader.deciding() as state:

@@ -3,16 +3,20 @@
 A part takes about 40 bytes instead of 500, and is found in microseconds. `fact_store.py` decides
 which messages are archived, and when.
 
-* A *chunk* is some messages with their parts, as compressed msgpack.  Chunks are never changed: facts that were restored and
-  changed are archived again in a newer chunk, and the newest chunk that has an id counts.
-* The *index* has one number for each id of a message or part in each chunk: a 40-bit hash, then the chunk's number.  The
-  numbers are kept sorted, in buckets of at most `BUCKET`, so that an entry costs 8 bytes and no look-up walks far.  The
-  hash is the id, read as a number, modulo a random one that is kept with the index: two ids of one hash only cost time, because
-  a chunk is decoded to make sure, and a caller that chooses ids cannot make hashes collide.
-* The greatest id of a message and of a part are known: one comparison shows that an id which grows with time is new.
-* Chunks from before a checkpoint are stored apart from it, and read when an id is not found in newer ones (`later`).
-  They lie in pieces: the first has all chunks of its time and their index, and opens without decoding (a million parts are a
-  copy of 30 MB); each later piece has the chunks added since the piece before it (`added`).
+* A *chunk* is a number of messages with their parts, as compressed msgpack. Chunks are never
+  changed: facts that were restored and changed are archived again in a newer chunk, and the newest
+  chunk with an id counts.
+* The *index* has one number for each id of a message or part in each chunk: a 40-bit hash, then the
+  chunk's number. The numbers are sorted, in buckets of at most `BUCKET`, so that an entry costs 8
+  bytes and a look-up reads one bucket. The hash is the id, read as a number, modulo a random number
+  that is stored with the index. A collision costs only time, because the look-up decodes the chunk
+  to make sure; a caller that chooses ids cannot provoke collisions.
+* The greatest ids of a message and of a part are stored: one comparison shows that an id which
+  grows with time is new.
+* Chunks from before a checkpoint are stored apart from it, and read when an id is not in newer
+  chunks (`later`). They lie in pieces. The first piece has all chunks of its time and their index,
+  and opens without decoding (for a million parts, a copy of 30 MB); each later piece has the chunks
+  added since the piece before (`added`).
 """
 
 from __future__ import annotations

@@ -37,10 +37,10 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
         ev.Custom,
     )
 )
-"""Events anybody may append beside the lease holder: they do not depend on what it does, nor it on
-them.
+"""Events that a writer without the lease may append.
 
-`PartStarted` is one of them when its message is the user's.
+They do not depend on the lease holder's events, and the holder's do not depend on them.
+`PartStarted` belongs to them if its message is the user's.
 """
 
 _OVER = ("completed", "failed", "interrupted")

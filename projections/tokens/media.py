@@ -4,10 +4,10 @@ Nothing is decoded: sizes come from the first bytes of PNG, JPEG, GIF and WebP.
 
 Images, from the providers' documentation of their vision models:
 
-* names with `claude` (Anthropic): scaled down until the long edge is at most 1,568 pixels and the cost at most
-  1,600; a token per 750 pixels.
-* all others (OpenAI, high detail): scaled down to fit 2,048 by 2,048, then until the short edge is at most 768;
-  85 tokens and 170 for each tile of 512 by 512.
+* names with `claude` (Anthropic): scaled down until the long edge is at most 1,568 pixels and the
+  cost at most 1,600; a token per 750 pixels.
+* all other names (OpenAI, high detail): scaled down to fit 2,048 by 2,048, then until the short
+  edge is at most 768; 85 tokens and 170 for each tile of 512 by 512.
 
 An image whose size cannot be read costs what a large one does: 1,600, or 765 (four tiles). A PDF
 page costs 2,000 (Anthropic gives 1,500 to 3,000), any other file 1,500 in all. Models differ;

@@ -125,8 +125,9 @@ class MessageRenderer:
         return found
 
     def is_left_out(self) -> bool:
-        """Whether this assistant message failed or is unfinished, with nothing to show the
-        model.
+        """Whether this message is an assistant's that the view leaves out.
+
+        The view leaves out a failed or unfinished message that has no content for the model.
         """
         return not self._message.user and self._left_out(
             content=any(self._is_content(part, self.rendered(part)) for part in self._message.parts)
@@ -169,8 +170,9 @@ class MessageRenderer:
             yield NeutralMessage("tool", tuple(block.results), message.id)
 
     def _unseparated(self, block: _Block) -> tuple[NeutralPart, ...]:
-        """Turn another model's reasoning into plain texts, kept apart from the text that
-        follows.
+        """Turn another model's reasoning into plain texts.
+
+        A separator stands between such a text and the text that follows.
         """
         said = block.said
         if not block.foreign:

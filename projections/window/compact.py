@@ -261,8 +261,9 @@ class Compaction:
             raise SummaryFailure(reason)
 
     def _tokens_after(self, step: Compact, selection: Selection, text: str) -> int:
-        """Tokens of the request after it: what stays, the summary, and what is carried beside
-        it.
+        """Tokens of the first request after the compaction.
+
+        Counted are the messages that stay, the summary, and the texts carried beside it.
         """
         covered = {message.id for message in selection.head} | {selection.replay}
         left = [

@@ -81,8 +81,9 @@ class _Turn:
         self.interrupted = situation.loop.interrupted > said and not self._is_closed_after_interrupt()
 
     def _newest_answer(self) -> LatestAnswer | None:
-        """Return the newest answer, also one that a compaction covers: it is not asked for
-        again.
+        """Return the newest answer, also one that a compaction covers.
+
+        A covered answer counts, so that the loop does not ask the model for it again.
         """
         answers = self._outline.answers
         last = answers[-1] if answers else None

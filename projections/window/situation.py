@@ -58,8 +58,9 @@ class Situation(msgspec.Struct, frozen=True):
         return policy if planner is None else msgspec.structs.replace(policy, policy=planner)
 
     def prune_plan(self, *, inside: bool, planner: str | None = None) -> PrunePlan | None:
-        """Return the prune that is due now, inside a loop or after one; None if none is worth
-        it.
+        """Return the prune that is due now, inside a loop or after one.
+
+        None if no prune is worth its cost.
         """
         return plan_prune(
             self.state,

@@ -303,8 +303,9 @@ class ContextWindow:
 
     @contextmanager
     def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
-        """Open a subtask: the sub-session to work on, and the call to give a result in the
-        block.
+        """Open a subtask: the sub-session to work in, and the tool call that takes its result.
+
+        The block must end the tool call.
         """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
         name = f"{self.session.id[:200]}-{step.part[-40:]}"

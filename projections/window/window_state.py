@@ -238,15 +238,11 @@ class WindowState:
         return self._counter
 
     def new_counter(self) -> ViewCounter:
-        """Return an uncalibrated counter of requests; it shares the cached counts of large
-        texts.
-        """
+        """Return an uncalibrated counter that shares the cached counts of large texts."""
         return ViewCounter(self._counter, self._named_model, self._cache)
 
     def calibrated(self, counted: int) -> int:
-        """Return the tokens that the provider will report for a request with so many counted
-        ones.
-        """
+        """Return the tokens that the provider is expected to report for `counted` tokens."""
         return self.loop.calibration.apply(self.model_name, counted) if self._is_calibrated else counted
 
     def count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:

@@ -1,6 +1,8 @@
-"""The table of faults for the README, from what the tests counted (`tally.py`).
+r"""The table of faults for the README, from the counts of the tests (`tally.py`).
 
-    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 tests/faults tests/eventlog/log/embedded/test_flipped_bytes.py tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
+    EVERDELTA_SLOW=1 EVERDELTA_TALLY=faults.jsonl python -m pytest --timeout 3600 \
+        tests/faults tests/eventlog/log/embedded/test_flipped_bytes.py \
+        tests/eventlog/integrity/test_integrity.py tests/eventlog/integrity/test_tampering.py
     python -m tests.faults.table faults.jsonl
 
 Add `-k "200 MB"` for the tries on stores of 200 MB only. A row is here only if its promise held

@@ -69,8 +69,9 @@ class Shared:
         return [self.get(FIRST + number) for number in range(self.get(ACCEPTED))]
 
     def rounds_ago(self) -> int:
-        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds; 0 if there were
-        fewer.
+        """Start of the other thread's last `ROUNDS` rounds, in nanoseconds.
+
+        0 if the thread has made fewer rounds.
         """
         return min(self.get(ROUND + number) for number in range(ROUNDS))
 

@@ -53,7 +53,7 @@ def is_array(value: object) -> TypeGuard[list[Any]]:
 
 
 def recorded(data: Path, *formats: str) -> list[Path]:
-    """The files of the folder whose format in INDEX.md begins with one of these words."""
+    """Recorded files whose format, in the folder's index, begins with one of the words."""
     rows = [line.split("|") for line in (data / "INDEX.md").read_text().splitlines() if line.count("|") > 8]
     return [data / row[1].strip() for row in rows if row[4].strip().startswith(formats)]
 

@@ -69,9 +69,7 @@ def _commits(segments: Segments, session: str, row: HeadRow) -> Iterator[Commit]
 
 
 def check_journal(cursor: Journal, segments: Segments, until: int) -> list[str]:
-    """Read what the journal holds beyond LMDB, up to an address; a line for each thing that is
-    wrong.
-    """
+    """Check the journal beyond LMDB, up to an address, and return a line for each fault."""
     wrong: list[str] = []
     try:
         while True:

@@ -15,19 +15,21 @@ batch fails: with `BusyError` or `StorageError` if nothing was written (no room,
 permission, the lock is held), and the next batch is tried; else with `UnknownOutcomeError`, and
 then the log is poisoned until it is opened again: it can be read, and nothing more is written.
 
-An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere, and loses,
-doubles and hangs nothing:
+An interrupt (Ctrl-C, an exception that is thrown into a thread) may come anywhere. No request is
+lost or committed twice, and no caller hangs:
 
-* The batch is a field, and `ready` before its first side effect; it leaves the field after the last, and every step between may be
-  repeated.  The leader that is interrupted repeats them before the exception goes on; if that is interrupted too, the batch stays in
-  its field, and the writers' lock stays held, for the next leader.  Requests stay queued until their batch is done.
-* Python looks for signals after calls, where a function begins and where a loop goes back, nowhere else.  So what must not be lost
-  is taken by one C call that stores its result itself (`list.extend`), and given back by one C call at the beginning of a `finally`.
-* A waiter that was to be woken and was not, because the interrupt came just before, looks by itself after a second.
+* The batch is a field of the object. It is complete before its first side effect, stays in the
+  field until its last, and every step between may be repeated. An interrupted leader repeats these
+  steps before the exception goes on. If that is interrupted too, the batch stays in its field and
+  the writers' lock stays held, for the next leader. Requests stay queued until their batch is done.
+* Python looks for signals after calls, where a function begins and where a loop goes back, nowhere
+  else. The leadership is therefore acquired by one C call that stores its own result
+  (`list.extend`), and released by one C call in a `finally`.
+* A waiter whose wake-up an interrupt prevented looks by itself after a second.
 
-The leadership is a lock that its thread may take again: a signal handler, a finalizer, a `check`
-that waits from inside a commit finds itself to be the leader, and is told so instead of waiting for
-itself.
+The leadership is a lock that its thread may take again. A signal handler, a finalizer or a `check`
+that waits from inside a commit detects that its own thread leads, and gets an error instead of a
+deadlock.
 """
 
 from __future__ import annotations

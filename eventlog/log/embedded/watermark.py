@@ -121,8 +121,9 @@ class Watermark:
 
 
 def is_marked(directory: Path) -> bool:
-    """Return whether a store has a mark; one that a power failure left too short to be mapped is
-    none.
+    """Return whether a store has a mark of full length.
+
+    A power failure can leave a mark too short to be mapped; a short mark counts as none.
     """
     with suppress(FileNotFoundError):
         return (directory / "mark").stat().st_size >= MARK_BYTES

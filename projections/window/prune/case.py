@@ -64,9 +64,7 @@ class PruneCase:
 
     @property
     def protect(self) -> int:
-        """Tokens of the newest results that stay: as the policy says, at most a quarter of
-        usable.
-        """
+        """Tokens of the newest results that stay: the policy's, at most a quarter of usable."""
         return self._scaled(self.policy.protect, 4)
 
     @property

@@ -2,9 +2,10 @@
 
 A planner for `planner.py`.  A result is superseded
 
-* by a later result, not pruned, of the same tool with an equal input;
-* if it shows a file, by a later writing of that file, or a later result, not pruned, that shows it again.  Of two reads that both ask for
-  something more than the file, such as a range of lines, and not for the same, neither supersedes the other.
+* by a later result of the same tool with an equal input, unless the later result is pruned;
+* if it shows a file, by a later write of that file, or by a later result that shows the file again
+  and is not pruned. Two reads that ask for different pieces of the file, such as ranges of lines,
+  do not supersede each other.
 
 What is superseded goes even if it is among the newest `protect` tokens, but never from protected
 turns or steps; of the rest, what is beyond `protect` goes for its age. All of it together must have

@@ -243,7 +243,7 @@ def test_an_expected_version_is_checked_inside_the_commit(log: FaultyLog, sessio
 
 @pytest.mark.promise(4)
 def test_a_conflict_names_the_version_behind_what_was_accepted(log: FaultyLog, session: Session) -> None:
-    """Promise 4: a conflict names the committed version, this handle's accepted events included."""
+    """Promise 4: a conflict names the version behind this handle's accepted events."""
     with session.assistant() as reply:
         other(log).rename("theirs")
         with pytest.raises(ConflictError) as caught:

@@ -147,8 +147,9 @@ def test_nothing_is_opened_in_another_place(place: Place) -> None:
 
 
 def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
-    """What an encrypted append says in clear (base, messages, catalog entry, bodies) is bound to
-    it.
+    """The clear fields of an encrypted append cannot be exchanged.
+
+    Base, messages, catalog entry and names of bodies are authenticated with the ciphertext.
     """
     commit = place.engine._commits[0]
     encrypted = decode_encrypted_payload(commit.payload)
@@ -194,8 +195,9 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
 
 
 def test_a_forged_card_is_found(place: Place) -> None:
-    """`check` opens every catalog entry that it has a key for, and names the session of one that is
-    not what was encrypted.
+    """`check` names the session whose catalog entry is not the one that was encrypted.
+
+    It decrypts every catalog entry whose key it has.
     """
     assert place.log.check() == []
     heads = place.engine._heads

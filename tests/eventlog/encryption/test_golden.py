@@ -76,8 +76,9 @@ def test_keyed_names_are_as_they_ever_were() -> None:
 
 
 def test_what_is_in_clear_is_read_without_a_key() -> None:
-    """Base, messages, names of bodies and the catalog entry of an encrypted append, and whose fork
-    a session is, need no key.
+    """The clear fields of an encrypted append, and a fork's parent, need no key.
+
+    The clear fields are base, messages, names of bodies and the encrypted catalog entry.
     """
     encrypted = decode_encrypted_payload(GOLDEN["payload"])
     assert (encrypted.base, encrypted.messages, encrypted.entry) == (GOLDEN["base"], GOLDEN["messages"], GOLDEN["card"])
@@ -95,9 +96,7 @@ def test_what_is_in_clear_is_read_without_a_key() -> None:
 
 
 def test_a_newer_format_is_said() -> None:
-    """What a later program encrypted is `TooNewError`; what nobody did is `DamagedError`; neither
-    is taken for something else.
-    """
+    """A later format of encryption is `TooNewError`; bytes of no format are `DamagedError`."""
     with pytest.raises(TooNewError, match="format 2"):
         decode_encrypted_value(b"\xc1\xc2" + b"\x92\x02\xc0")
     for data in (

@@ -141,8 +141,9 @@ def test_a_repair_needs_no_key(folded: bool, tmp_path: Path) -> None:
 
 
 def test_a_repair_from_the_journal_alone_keeps_what_is_no_conversation(tmp_path: Path) -> None:
-    """The stream of another library whose head is lost has the catalog entry that was encrypted
-    with its first append.
+    """A repair restores a foreign stream's head from its first append.
+
+    The repaired head has the catalog entry that was encrypted with that append.
     """
     service = Service()
     log = open_log.open_log(tmp_path / "s", keys=service)
@@ -220,8 +221,9 @@ def test_scrub_takes_a_redacted_part_out_of_what_the_key_opens(tmp_path: Path) -
 
 
 def test_a_second_scrub_changes_nothing(tmp_path: Path) -> None:
-    """What was blanked before is not encrypted anew: no byte of it changes, and nothing is recorded
-    again.
+    """A second scrub does not encrypt blanked content anew.
+
+    No byte of the store's payloads changes, and the ledger records nothing again.
     """
     with eventlog.open(tmp_path / "s", keys=True) as store:
         session = store.create_session(id="p")
@@ -254,7 +256,7 @@ def test_a_store_whose_format_cannot_be_read_is_refused_by_name(
     assert len(tries) == 2
     assert service.asked == ["make"] * encrypted
     with eventlog.open(tmp_path / "s", keys=keys) as store:
-        assert store.vacuum().erased == 0  # which nobody else has open
+        assert store.vacuum().erased == 0  # refused while another handle has the store open
 
 
 def test_a_family_that_died_while_nobody_looked_loses_its_key(tmp_path: Path) -> None:

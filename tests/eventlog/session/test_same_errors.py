@@ -1,5 +1,6 @@
-"""The same situation raises the same error, wherever the other caller is: task, store, or
-process.
+"""Errors of a situation do not depend on where the other caller is.
+
+The other caller is another task, another store or another process.
 """
 
 from __future__ import annotations

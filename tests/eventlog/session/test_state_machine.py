@@ -164,9 +164,7 @@ class Sessions(RuleBasedStateMachine):
             model.commit(*closing, ev.Settled(epoch))
 
     def _leased(self, store: int, name: str, model: Model, command: Callable[[Session], object]) -> bool:
-        """Run a command that takes the lease; return False if it was refused for the other
-        store.
-        """
+        """Run a command that takes the lease; return False if the other store holds it."""
         handle = self._handle(store, name)
         if model.owner is not None and model.owner != store:
             with pytest.raises(LeaseHeldError):

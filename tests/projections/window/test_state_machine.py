@@ -418,9 +418,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS, of_parent=st.booleans())
     def redact(self, pick: int, of_parent: bool) -> None:
-        """A result is redacted, here or in the parent of a fork: no view of any version shows
-        it.
-        """
+        """Redact a result, here or in a fork's parent: no view of any version shows it."""
         parts = [part.id for part in self._calls() if part.status == "completed" and not part.redacted]
         if parts and pick % 2 == 0:
             session = self.store.session(self.parents.get(self.session.id, "s")) if of_parent else self.session
@@ -448,9 +446,7 @@ class Windows(RuleBasedStateMachine):
 
     @rule(pick=PICKS)
     def start(self, pick: int) -> None:
-        """A started compaction's range is fixed, also after a crash; the newest question is
-        kept.
-        """
+        """A started compaction keeps its range, also after a crash, and the newest question."""
         found = self._compaction("requested", "failed")
         if found is None or self.session.reader.state().running_compaction() is not None:
             return

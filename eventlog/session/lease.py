@@ -95,12 +95,12 @@ class Lease:
 
     @property
     def is_returned(self) -> bool:
-        """Whether it was given back with the last append already."""
+        """Whether the last append has returned the lease to the log."""
         return self.claim.status is LeaseStatus.RETURNED
 
 
 class LeaseKeeper:
-    """A handle's lease: taken, nested, renewed, given back.  Safe across threads."""
+    """A handle's lease: acquired, nested, renewed, released.  Safe across threads."""
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session

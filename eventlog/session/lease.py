@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["A_LEASE", "POLL", "Lease", "LeaseKeeper"]
 
-A_LEASE = "a lease is what `acquire` gives"
+A_LEASE = "a lease is what `with session.lease() as lease:` gives"
 POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
 
@@ -161,7 +161,7 @@ class LeaseKeeper:
             time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
     def release(self, lease: Lease) -> None:
-        """Give back one `acquire`; the lease itself ends with the last.
+        """Undo one `acquire`; the lease itself ends with the last.
 
         What was accepted under it is durable then.
         """

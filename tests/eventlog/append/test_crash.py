@@ -127,7 +127,7 @@ def test_what_was_accepted_is_committed_when_the_interpreter_exits(tmp_path: Pat
     program = (
         "import eventlog, sys\n"
         "session = eventlog.open(sys.argv[1], flush_interval=60.0).create_session(id='s')\n"
-        "session.acquire()\n"
+        "session.executor.acquire()\n"
         "reply = session.assistant(id='m')\n"
         "reply.begin()\n"
         "text = reply.stream_text(id='p')\n"

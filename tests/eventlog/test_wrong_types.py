@@ -169,6 +169,7 @@ MADE: dict[str, type] = {
 NOT_MADE = {
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
+    "PruneCase": "given to a planner",
     "SessionReport": "an answer",
     "StoreReport": "an answer",
 }

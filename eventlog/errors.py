@@ -380,7 +380,7 @@ class UnknownEventError(_OtherProgramError):
 
 
 class TooNewError(_OtherProgramError):
-    """Written by a newer program: use that one, or a later one."""
+    """Written by a newer program: use that program, or a later one."""
 
     _remedy = "use the program that wrote it, or a later one"
 

@@ -142,7 +142,7 @@ class Decider:
         `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker.
         """
         backlog, committed = self.backlog, self.committed
-        if self.buffer.status >= BufferStatus.SEALED:
+        if self.buffer.status >= BufferStatus.DRAINED:
             self.buffer.require_open()
         if backlog.sent is not None or not committed.loaded:
             backlog.catch_up()

@@ -29,8 +29,8 @@ class BufferStatus(IntEnum):
     """A delta waits until an error has met a caller, or there is room."""
     CLOSED = auto()
     """Deltas are refused; those that came before are still taken out."""
-    SEALED = auto()
-    """The last was taken out: what comes in now stays where it is, for `refuse`."""
+    DRAINED = auto()
+    """The last delta was taken out: a delta that comes in now stays, for `refuse`."""
     FORKED = auto()
     """This is a child process, in which nothing that was accepted may be written."""
 
@@ -69,7 +69,7 @@ class DeltaBuffer:
     def drain(self) -> DeltaRun | None:
         """Take out all deltas, as a run."""
         count = len(self.flat)
-        if not count or self.status >= BufferStatus.SEALED:
+        if not count or self.status >= BufferStatus.DRAINED:
             return None
         run = DeltaRun.from_flat(self.flat[:count], unit=_NANOSECONDS)
         self._weight = 0
@@ -83,7 +83,7 @@ class DeltaBuffer:
 
     def drop(self) -> bool:
         """Delete all deltas; returns whether there were any."""
-        count = 0 if self.status >= BufferStatus.SEALED else len(self.flat)
+        count = 0 if self.status >= BufferStatus.DRAINED else len(self.flat)
         del self.flat[:count]
         return count > 0
 
@@ -108,9 +108,9 @@ class DeltaBuffer:
             self._set(BufferStatus.CLOSED)
             self.awake = False
 
-    def seal(self) -> None:
+    def end(self) -> None:
         """Note that the last delta was taken out."""
-        self._set(BufferStatus.SEALED)
+        self._set(BufferStatus.DRAINED)
 
     def fork_off(self) -> None:
         """Give up what the parent accepted: this is a child process."""

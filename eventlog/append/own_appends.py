@@ -1,6 +1,6 @@
-"""A handle's own accepted and newly committed events, for those who follow the session.
+"""A handle's own accepted and newly committed events, for followers of the session.
 
-Events are not read back from the log for that, and nothing is handed over.
+They come from the writer's memory: nothing is read back from the log, and nothing is committed.
 """
 
 from __future__ import annotations

@@ -80,6 +80,6 @@ class Pipeline:
             await self._writer.waited(command)
 
     def _own(self) -> None:
-        """Have the commands' outcome told to the caller of this block."""
+        """Deliver the commands' outcomes to the caller of this block."""
         for command in self.commands:
             command.owned = True

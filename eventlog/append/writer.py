@@ -293,13 +293,13 @@ class SessionWriter:
                 self.flush()
             except EventlogError as error:
                 with self.lock:
-                    self.buffer.seal()
+                    self.buffer.end()
                     if isinstance(error, DataError) and not self.is_ahead:
                         return  # all of it is in; what others appended can be told to those who read it
                 raise
             with self.lock:
                 if not self.is_ahead:
-                    self.buffer.seal()
+                    self.buffer.end()
                     return
 
     def _known(self, request: str, digest: bytes) -> Committed | None:

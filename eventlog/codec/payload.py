@@ -141,7 +141,7 @@ def _read(data: bytes, decoder: msgspec.msgpack.Decoder[V]) -> V:
     elif data.startswith(_FOREIGN_ENCRYPTED):
         found = data[len(_FOREIGN_ENCRYPTED) :]
     else:
-        raise DamagedError("something that is not encrypted, where all is")
+        raise DamagedError("bytes that are not encrypted, in an encrypted store")
     try:
         encrypted = decoder.decode(found)
     except (msgspec.MsgspecError, ValueError) as error:
@@ -158,4 +158,4 @@ def _refused(found: bytes) -> DamagedError | TooNewError:
         format = FORMAT
     if format > FORMAT:
         return TooNewError(f"encrypted in format {format}; this program knows up to {FORMAT}")
-    return DamagedError("something encrypted that cannot be read")
+    return DamagedError("encrypted bytes that cannot be decoded")

@@ -320,12 +320,12 @@ class EncryptedLog(Log):
         """
         if self._ring.empty:
             return
-        cards = [entry_of(head) for head in self._encrypted_heads()]
-        alive = {encrypted.key for encrypted in cards if not _is_tombstone(encrypted)}
+        entries = [entry_of(head) for head in self._encrypted_heads()]
+        alive = {encrypted.key for encrypted in entries if not _is_tombstone(encrypted)}
         noted = {key.removeprefix(DESTROYED) for key in self._engine.derived_keys(DESTROYED)}
         notes: list[tuple[bytes, bytes]] = []
         failure: EventlogError | None = None
-        for id in {encrypted.key for encrypted in cards} - alive:
+        for id in {encrypted.key for encrypted in entries} - alive:
             if id in noted and self._ring.lasting:
                 self._ring.evict(id)  # another handle had it destroyed
                 continue

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper"]
 
-A_LEASE = "a lease is what `acquire` gives"
+A_LEASE = "a lease is what `with session.lease() as lease:` gives"
 POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
 
@@ -104,7 +104,7 @@ class Lease:
 
     @property
     def is_returned(self) -> bool:
-        """Whether it was given back with the last append already."""
+        """Whether the last append has returned the lease to the log."""
         return self.claim.status is LeaseStatus.RETURNED
 
     @property
@@ -114,7 +114,7 @@ class Lease:
 
 
 class LeaseKeeper:
-    """A handle's lease: taken, nested, renewed, given back.  Safe across threads."""
+    """A handle's lease: acquired, nested, renewed, released.  Safe across threads."""
 
     def __init__(self, host: Host, session: str, writer: SessionWriter) -> None:
         self.id = session
@@ -189,7 +189,7 @@ class LeaseKeeper:
             time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
     def release(self, lease: Lease) -> None:
-        """Give back one `acquire`; the lease itself ends with the last.
+        """Undo one `acquire`; the lease itself ends with the last.
 
         What was accepted under it is durable then.
         """

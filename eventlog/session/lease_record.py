@@ -1,4 +1,4 @@
-"""The lease record of a session in the log: taken, renewed and given back.
+"""The lease record of a session in the log: acquired, renewed and released.
 
 An append with the epoch of a lease that is over is refused inside the commit.
 """

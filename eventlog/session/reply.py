@@ -129,7 +129,7 @@ class Reply:
             raise RefusedError(reason, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
-        """The first event, replying to the last user message unless told otherwise."""
+        """The first event; by default it replies to the last user message."""
         if self._started.reply_to is not None:
             return self._started
         executor = self._executor

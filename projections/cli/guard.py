@@ -66,7 +66,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _end_with_parent(reading: int) -> None:
-    """Have the kernel kill this process when the parent, which holds the other end, is gone."""
+    """Have the kernel kill this process when the parent, at the other end, has ended."""
     fcntl.fcntl(reading, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(reading, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)

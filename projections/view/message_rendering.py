@@ -136,7 +136,7 @@ class MessageRenderer:
     # -- helpers -------------------------------------------------------------------------------
 
     def _take(self, part: Part, whole: list[NeutralMessage], media: list[Text | File]) -> bool:
-        """Put a part behind those before it; whether it is content."""
+        """Append a part to the neutral messages; return whether it is content."""
         found = self.rendered(part)
         if isinstance(part, StepPart) and part.begins and not part.removed:
             whole.extend(self._closed(self._block))

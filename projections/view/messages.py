@@ -53,7 +53,7 @@ class Messages(Sequence[NeutralMessage]):
         return f"<{len(self)} messages>"
 
     def since(self, count: int) -> list[NeutralMessage]:
-        """All but the first `count`, at the cost of those."""
+        """All but the first `count` messages; the cost grows with their number only."""
         found = self._shared[count : self._length]
         found += self._tail[max(count - self._length, 0) :]
         return found

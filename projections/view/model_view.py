@@ -179,7 +179,7 @@ class LiveView:
 
     @property
     def version(self) -> int:
-        """Version of the newest event taken in."""
+        """Version of the newest event that was applied."""
         return self._follower.version
 
     def render_with(self, options: RenderOptions) -> None:

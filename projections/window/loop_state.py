@@ -182,7 +182,7 @@ class LoopStateProjection:
         return LoopState()
 
     def apply(self, state: LoopState, event: ev.Event, version: int, time: int) -> LoopState:
-        """Apply an event; those that say nothing of the window change nothing."""
+        """Apply an event; an event without meaning for the window changes nothing."""
         del time
         match event:
             case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer"):

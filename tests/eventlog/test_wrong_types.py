@@ -170,6 +170,7 @@ NOT_MADE = {
     "PruneCase": "given to a planner",
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
+    "PruneCase": "given to a planner",
     "SessionReport": "an answer",
     "StoreReport": "an answer",
 }

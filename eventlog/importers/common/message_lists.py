@@ -95,7 +95,7 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
 
 
 def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[ListedConversation]:
-    """Yield the conversation that one object is."""
+    """Yield the conversation of one JSON object."""
     shape = shape_of_object(value)
     if shape.kind == "object":
         messages: list[Any] = value[shape.member]

@@ -2,7 +2,7 @@
 
     format      text: what this directory is, and with what it was made (`directory.py`)
     turn, lock  the writers' lock (`locks.py`)
-    open        a lock that everyone holds who has the store open
+    open        a lock that every process holds while it has the store open
     mark        how far the journal is durable (`watermark.py`)
     journal/    the append-only files (`journal/journal.py`, `journal/frames.py`)
     lmdb/       what is folded (`segments/segments.py`)

@@ -73,7 +73,7 @@ class WriterLock:
             flock(self._turn, LOCK_UN)
 
     def close(self) -> None:
-        """Close both files, which gives back what is held."""
+        """Close both files, which releases their locks."""
         self.release = partial(bool)
         fds, self._turn, self._lock = (self._turn, self._lock), -1, -1
         for fd in fds:

@@ -155,7 +155,7 @@ class Partition:
                 self.fold(recycle=not renewed)
                 if tail.mark is not None and not tail.memtable.size:
                     if renewed:
-                        with suppress(OSError):  # what is left is in no one's way, and goes the next time
+                        with suppress(OSError):  # a file that stays does no harm, and is removed later
                             self.journal.remove_before(self.journal.address)
                     tail.mark.set_closed(self.journal.address)
         except EventlogError as error:  # the journal has it all; it is folded when the store is opened again

@@ -23,7 +23,7 @@ __all__ = ["superseded"]
 
 
 def superseded(case: PruneCase) -> PrunePlan | None:
-    """Every result that was superseded, and of the others those beyond `protect`."""
+    """Plan to clear every superseded result, and other results beyond `protect`."""
     candidates = case.candidates
     count = candidates.before(case.unprotected)
     if case.calibrated(candidates.freed(count)) <= case.minimum:

@@ -64,9 +64,9 @@ def offers_recall(tools: Json | None) -> bool:
 
 
 def with_recall(tools: Json | None) -> Json:
-    """The schemas with `recall` behind the others, in the form of these.
+    """The schemas of the tools, followed by the schema of `recall` in their form.
 
-    The form of Chat Completions if there are none.  `CallError` if another tool has its name.
+    The form of Chat Completions if `tools` is empty.  `CallError` if another tool has its name.
     """
     form: Literal["chat", "responses", "anthropic"] = "chat"
     for tool in _schemas(tools):

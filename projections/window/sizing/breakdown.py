@@ -221,7 +221,7 @@ class _Sizer:
         return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, part.pruned, part.full is not None)
 
     def _add(self, part: ToolPart, sums: dict[str, int]) -> None:
-        """Put a call to the others of its tool."""
+        """Add a call to the sums of its tool."""
         known = self.by_tool.get(part.tool) or ToolSize(part.tool, 0, 0, 0, 0, 0)
         self.by_tool[part.tool] = ToolSize(
             part.tool,

@@ -194,7 +194,7 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
             place.log._decrypt_head(replace(head, entry=entry))
 
 
-def test_a_forged_card_is_found(place: Place) -> None:
+def test_a_forged_catalog_entry_is_found(place: Place) -> None:
     """`check` names the session whose catalog entry is not the one that was encrypted.
 
     It decrypts every catalog entry whose key it has.

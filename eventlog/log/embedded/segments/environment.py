@@ -308,7 +308,7 @@ class Environment:
         return StorageError(
             f"{self._path} cannot be opened: {os.strerror(code)}: a reader writes into lock.mdb which pages it reads, and this user may not;"
             " let it (group and mode of the directory), read a backup of your own, or take the right to write"
-            " from everybody (chmod -R a-w)"
+            " from every user (chmod -R a-w)"
         )
 
     def _translate(self, error: lmdb.Error) -> EventlogError:

@@ -154,7 +154,7 @@ class Backlog:
             for command in sent.commands:
                 command.outcome = outcome
             assert sent.append is not None
-            if sent.append.lease is not None:
+            if sent.append.lease is not None and not outcome.repeated:
                 self._note_lease(sent.append.lease, sent.claim)
             if outcome.first == sent.first and not outcome.repeated and committed.loaded:
                 committed.certain, committed.entry = sent.last, sent.entry
@@ -265,6 +265,8 @@ class Backlog:
             claim.status, claim.is_returning = LeaseStatus.LOST, False  # another owner has taken it meanwhile
             error = lease_lost(self.session)
         fenced = isinstance(error, (FencedError, LeaseHeldError))
+        if isinstance(error, FencedError) and claim is not None and claim.is_over:
+            claim.status, self.claim = LeaseStatus.LOST, None  # another owner has taken it: nothing is to be returned
         ends_all = fenced or isinstance(error, (StopError, CallError))
         if fenced or isinstance(error, StopError):
             self._buffer.hold()  # the next delta meets the error, and raises it to its caller

@@ -175,6 +175,9 @@ class Decider:
         if streamed is None:
             return
         state, backlog = self.committed.state, self.backlog
+        if not backlog.epoch:  # a stream that outlives its lease
+            backlog.failure = backlog.failure or lease_over(self.session)
+            return
         run, reason = allowed_deltas(state, streamed)
         backlog.failure = backlog.failure or reason
         for piece in run.pieces(MAX_RUN) if run is not None else ():

@@ -32,18 +32,17 @@ class Gate:
         return self._thread != get_ident()
 
     def wait(self) -> None:
-        """Let the other thread go on for a moment; `BusyError` when its pipeline takes too long."""
+        """Let the other thread go on for a moment."""
         time.sleep(POLL)
-        self._require_patience()
 
     async def waited(self) -> None:
         """Wait as `wait` does, without blocking the event loop."""
         import asyncio  # slow to import, and here it is loaded already
 
         await asyncio.sleep(POLL)
-        self._require_patience()
 
-    def _require_patience(self) -> None:
+    def require_patience(self) -> None:
+        """Raise `BusyError` once the gate has been shut for too long."""
         if time.monotonic() > self._since + PATIENCE:
             raise BusyError(
                 f"another thread's pipeline has been open for more than {PATIENCE:g} s; nothing of this command was"

@@ -101,7 +101,9 @@ class PendingAppend(msgspec.Struct, eq=False):
         if self.outcome is None and self.ticket is not None:
             try:
                 self.outcome = self.ticket.wait()
-            except Exception as error:  # noqa: BLE001 - the writer raises it to those who wait for the commands
+            except Exception as error:
+                if not self.ticket.done():
+                    raise  # a signal handler waits inside this thread's own commit, whose outcome is to come
                 self.outcome = error
 
     async def waited(self) -> None:

@@ -157,6 +157,7 @@ class SessionWriter:
                 gate = self._decider.gate_of_others()
                 if gate is None:
                     return work()
+                gate.require_patience()
             gate.wait()
 
     # -- committing --------------------------------------------------------------------------
@@ -170,6 +171,8 @@ class SessionWriter:
             while (pending := self._guarded(self._next, command, pending)) is not None:
                 pending.wait()
         except BaseException as error:
+            if isinstance(error, Exception) and isinstance(command.outcome, Committed):
+                return  # the next caller meets the error again, where it does not contradict a commit
             self._break_off(command, error)
             raise
 
@@ -180,6 +183,8 @@ class SessionWriter:
             while (pending := self._guarded(self._next, command, pending)) is not None:
                 await pending.waited()
         except BaseException as error:
+            if isinstance(error, Exception) and isinstance(command.outcome, Committed):
+                return
             self._break_off(command, error)
             raise
 
@@ -194,6 +199,7 @@ class SessionWriter:
             backlog.resolve()
         if command.outcome is None and backlog.sent is None:
             if self._decider.gate is not None and (gate := self._decider.gate_of_others()) is not None:
+                gate.require_patience()
                 return gate
             if isinstance(ended, PendingAppend) and ended.is_retried_later and not command.owned:
                 assert isinstance(ended.outcome, Exception)
@@ -240,9 +246,14 @@ class SessionWriter:
 
         The caller sees to it that the log is waited for.
         """
-        last = self._guarded(self._decider.newest)
-        if last is not None and not self.is_held_by_others:
-            self._guarded(self._next, last, None)
+        if self._guarded(self._decider.newest) is not None and not self.is_held_by_others:
+            self._guarded(self._submit)
+
+    def _submit(self) -> None:
+        """Submit what is accepted unless an append is on its way; failures wait for a caller."""
+        self.backlog.resolve()
+        if self.backlog.sent is None and self.backlog.commands:
+            self.backlog.hand_over()
 
     def commit(
         self,
@@ -251,11 +262,14 @@ class SessionWriter:
         *,
         epoch: int = 0,
         expected: int | None = None,
+        unchanged: bool = False,
         request: str | None = None,
         creates_at: int | None = None,
         then: Callable[[State], Sequence[ev.Event]] | None = None,
     ) -> Committed:
         """Commit a command in an append of its own; durable when it returns.
+
+        With `unchanged` nothing may come between the state that it is decided on and its commit.
 
         A request's content is its events without their times; one that was made before gives its
         first result.
@@ -263,10 +277,17 @@ class SessionWriter:
         digest = b"" if request is None else content_digest(items)
         if request is not None and (known := self._known(request, digest)) is not None:
             return known
-        if expected is not None and self.is_ahead:
-            self.flush()  # another writer may be between what is committed and what is accepted
-        terms = Terms(request, digest, expected, creates_at)
-        accept = partial(self.accept, items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+
+        def accept() -> AcceptedCommand:
+            version = expected
+            if (unchanged or version is not None) and self.is_ahead:
+                self.flush()  # another writer may be between what is committed and what is accepted
+            if unchanged and version is None:
+                self.catch_up()
+                version = self.committed.state.version
+            terms = Terms(request, digest, version, creates_at)
+            return self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+
         try:
             command = self._undisturbed(accept)  # its append must not part what another thread's pipeline appends
             self.wait(command)

@@ -70,12 +70,17 @@ class Executor:
         self.host.require_open(writing=True)
         lease = self.leases.held
         epoch = 0 if lease is None else lease.epoch
-        if lease is None and (request_id is None or self.host.log.request(self.id, request_id) is None):
+        is_new = request_id is None or self.host.log.request(self.id, request_id) is None
+        if lease is None and is_new:
             self._require_no_owner()
-            if expected_version is None:  # it goes in only if nothing comes between the decision and the commit
-                self.writer.flush()
-                expected_version = self.reader.state().version
-        return self.writer.commit(items, bodies, epoch=epoch, expected=expected_version, request=request_id)
+        return self.writer.commit(
+            items,
+            bodies,
+            epoch=epoch,
+            expected=expected_version,
+            unchanged=lease is None and is_new,
+            request=request_id,
+        )
 
     def pipeline(self) -> Pipeline:
         """Collect the commands of this thread inside a `with`, and commit them at its end.

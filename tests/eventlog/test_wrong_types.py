@@ -167,7 +167,6 @@ MADE: dict[str, type] = {
 }
 """Classes that a program makes itself."""
 NOT_MADE = {
-    "PruneCase": "given to a planner",
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
     "PruneCase": "given to a planner",

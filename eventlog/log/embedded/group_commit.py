@@ -228,6 +228,8 @@ class GroupCommit:
         finally:
             if mine and mine[0]:
                 self._leadership.release()
+                if self._batch is not None and self._batch.ready:  # a second interrupt left it half written
+                    self._helper.call()
                 if self._queue:
                     self._call_next()
 

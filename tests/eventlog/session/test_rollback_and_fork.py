@@ -12,7 +12,7 @@ from eventlog.errors import (
     RefusedError,
 )
 from eventlog.history import checkpoint_store
-from eventlog.session.lease import Lease
+from eventlog.session.lease import Block, Lease
 from eventlog.session.session import Session
 from eventlog.state.stored import encode_state
 from eventlog.store import Store
@@ -89,10 +89,10 @@ def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
         session.rollback(3)
         acquire = session.executor.acquire
 
-        def late(*, wait: float = 0.0) -> Lease:
+        def late(*, wait: float = 0.0, block: Block | None = None) -> Lease:
             monkeypatch.setattr(session.executor, "acquire", acquire)
             other.session("s").rollback(5)
-            return acquire(wait=wait)
+            return acquire(wait=wait, block=block)
 
         monkeypatch.setattr(session.executor, "acquire", late)
         session.redo()

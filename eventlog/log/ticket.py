@@ -25,7 +25,7 @@ T = TypeVar("T")
 class Commits(Protocol):
     """The source of a ticket's outcome, once a caller waits for it."""
 
-    def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
+    def resolve(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
         """Return when the ticket has its outcome.
 
         `UnknownOutcomeError` when `timeout` runs out first.
@@ -40,13 +40,13 @@ class Commits(Protocol):
 class QueuedTicket(Generic[R, T]):
     """The outcome of one request, now or later: a value or an error."""
 
-    __slots__ = ("__weakref__", "_commits", "_error", "_value", "request", "settled", "size", "waiters")
+    __slots__ = ("__weakref__", "_commits", "_error", "_value", "request", "resolved", "size", "waiters")
 
     def __init__(self, request: R, size: int = 0, commits: Commits | None = None) -> None:
         self.request: R | None = request
         """None once the outcome is set, so that a stored ticket does not hold the payload."""
         self.size = size
-        self.settled = False
+        self.resolved = False
         self.waiters: list[Any] = []
         self._commits = commits
         """None where the outcome is set before the ticket is handed out."""
@@ -57,22 +57,22 @@ class QueuedTicket(Generic[R, T]):
         """Set the outcome; `wake` must follow."""
         self._value = value
         self.request = None
-        self.settled = True
+        self.resolved = True
 
     def fail(self, error: BaseException) -> None:
         """Set an error as the outcome; `wake` must follow."""
         self._error = error
         self.request = None
-        self.settled = True
+        self.resolved = True
 
     def done(self) -> bool:
         """Return whether the outcome is known."""
-        return self.settled
+        return self.resolved
 
     def wait(self, timeout: float | None = None) -> T:
         """Block until the outcome is known; see `contract.Ticket`."""
-        if not self.settled and self._commits is not None:
-            self._commits.settle(self, timeout)
+        if not self.resolved and self._commits is not None:
+            self._commits.resolve(self, timeout)
         if self._error is not None:
             raise self._error
         value: T = self._value
@@ -80,12 +80,12 @@ class QueuedTicket(Generic[R, T]):
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Wait without blocking the event loop; see `contract.Ticket`."""
-        if not self.settled:
+        if not self.resolved:
             future = asyncio.get_running_loop().create_future()
             self.waiters.append(future)
             if self._commits is not None:
                 self._commits.hasten()
-            if not self.settled:
+            if not self.resolved:
                 yield from future
         return self.wait()
 

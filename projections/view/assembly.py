@@ -158,11 +158,11 @@ class Assembly:
 
     def _freeze(self) -> None:
         """Move messages that will hardly change to the shared list; the newest always waits."""
-        waiting, settled, last = self._waiting, self._frozen, self._last
+        waiting, final, last = self._waiting, self._frozen, self._last
         impatient = len(waiting) - PATIENCE
         count = 0
         for message in waiting[:-1]:
-            if message.user:  # waits for as long as it is to be wrapped: what is settled stays as it is
+            if message.user:  # waits for as long as it is to be wrapped: what is final stays as it is
                 if last is not None and message.version >= last.version:
                     break
             elif message.finished is None and count >= impatient:
@@ -175,8 +175,8 @@ class Assembly:
                 place = self._join_frozen(rendered, place)
             else:
                 self._shared += rendered
-            self._index[name] = len(settled)
-            settled.append(message)
+            self._index[name] = len(final)
+            final.append(message)
             self._places.append(place)
             self._drafts.pop(name, None)
         del waiting[:count]

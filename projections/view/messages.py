@@ -59,7 +59,7 @@ class Messages(Sequence[NeutralMessage]):
         return found
 
     @property
-    def settled(self) -> Messages:
+    def final(self) -> Messages:
         """Those that lie in the list that views share, without the tail."""
         return Messages(self._shared, self._length)
 

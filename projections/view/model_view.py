@@ -265,21 +265,21 @@ class RunningDigest:
 
     def __init__(self) -> None:
         self._head = b""
-        self._settled = Messages([])
+        self._final = Messages([])
         self._hash = sha256()
         """Of the head and of these messages."""
 
     def of(self, view: ModelView) -> bytes:
         """The digest of a view."""
-        head, settled = _head(view.system, view.tools), view.messages.settled
-        done = len(self._settled)
-        if head != self._head or not settled.begins_with(self._settled):
+        head, final = _head(view.system, view.tools), view.messages.final
+        done = len(self._final)
+        if head != self._head or not final.begins_with(self._final):
             done, self._head, self._hash = 0, head, sha256(head)
-        for message in settled.since(done):
+        for message in final.since(done):
             self._hash.update(pack(message))
-        self._settled = settled
+        self._final = final
         found = self._hash.copy()
-        for message in view.messages.since(len(settled)):
+        for message in view.messages.since(len(final)):
             found.update(pack(message))
         return found.digest()
 

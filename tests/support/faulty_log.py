@@ -68,7 +68,7 @@ class FaultyLog(MemoryLog):
             return ticket
         return super().submit(append)
 
-    def settle(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
+    def resolve(self, ticket: QueuedTicket[Any, Any], timeout: float | None) -> None:
         """Wait until the held appends are committed."""
         bell = Lock()
         bell.acquire()

@@ -127,10 +127,10 @@ class GroupCommit:
                 first = self._queue[0]
             except IndexError:
                 return
-            if not self._settled_by(first, deadline, lead=True):
+            if not self._resolved_by(first, deadline, lead=True):
                 raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
 
-    def settle(self, ticket: AnyTicket, timeout: float | None) -> None:
+    def resolve(self, ticket: AnyTicket, timeout: float | None) -> None:
         """Lead, or wait for the leader, until a ticket has its outcome.
 
         `UnknownOutcomeError` after `timeout` seconds. A wait that may take only so long leaves
@@ -141,9 +141,9 @@ class GroupCommit:
         if timeout is None:
             if not self._leader:
                 self._lead(ticket)
-            if not ticket.settled:
-                self._settled_by(ticket, None, lead=True)
-        elif not self._settled_by(ticket, time.monotonic() + timeout, lead=False):
+            if not ticket.resolved:
+                self._resolved_by(ticket, None, lead=True)
+        elif not self._resolved_by(ticket, time.monotonic() + timeout, lead=False):
             request = ticket.request
             raise UnknownOutcomeError(
                 f"no outcome within {timeout:g} s",
@@ -151,9 +151,9 @@ class GroupCommit:
                 request=getattr(request, "request", None),
             )
 
-    def _settled_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
+    def _resolved_by(self, ticket: AnyTicket, deadline: float | None, *, lead: bool) -> bool:
         """Wait for a ticket's outcome; return whether it came before the deadline."""
-        while not ticket.settled:
+        while not ticket.resolved:
             bell = Lock()
             bell.acquire()
             try:
@@ -162,13 +162,13 @@ class GroupCommit:
                     self.hasten()
                 elif not self._leader:  # a leader may have gone without seeing the bell
                     self._lead(ticket)
-                if not ticket.settled:
+                if not ticket.resolved:
                     pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
                     if pause <= 0:
                         return False
                     bell.acquire(timeout=pause)
             finally:
-                if not ticket.settled:
+                if not ticket.resolved:
                     with suppress(ValueError):
                         ticket.waiters.remove(bell)
         return True
@@ -212,7 +212,7 @@ class GroupCommit:
             if mine[0]:
                 try:
                     self._leader = get_ident()
-                    while self._queue or self._batch if ticket is None else not ticket.settled:
+                    while self._queue or self._batch if ticket is None else not ticket.resolved:
                         try:
                             if self._batch is None or not self._batch.ready:
                                 self._prepare()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from types import FrameType
 
 import pytest
 
@@ -57,7 +58,11 @@ def test_a_signal_inside_the_leader_doubles_no_delta(tmp_path: Path, monkeypatch
     def interrupted(fd: int) -> None:
         if armed:
             session = armed.pop()
-            signal.signal(signal.SIGUSR1, lambda *_: _try(lambda: asked[ask](session)))
+
+            def handle(_number: int, _frame: FrameType | None) -> None:
+                _try(lambda: asked[ask](session))
+
+            signal.signal(signal.SIGUSR1, handle)
             signal.raise_signal(signal.SIGUSR1)
         sync(fd)
 

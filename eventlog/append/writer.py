@@ -278,10 +278,10 @@ class SessionWriter:
         if request is not None and (known := self._known(request, digest)) is not None:
             return known
 
-        def accept() -> AcceptedCommand:
+        def accept() -> AcceptedCommand | None:
             version = expected
             if (unchanged or version is not None) and self.is_ahead:
-                self.flush()  # another writer may be between what is committed and what is accepted
+                return None  # another writer may be between what is committed and what is accepted
             if unchanged and version is None:
                 self.catch_up()
                 version = self.committed.state.version
@@ -289,7 +289,9 @@ class SessionWriter:
             return self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
 
         try:
-            command = self._undisturbed(accept)  # its append must not part what another thread's pipeline appends
+            # Its append must not part what another thread's pipeline appends.
+            while (command := self._undisturbed(accept)) is None:
+                self.flush()
             self.wait(command)
         except EventlogError:
             if request is None:

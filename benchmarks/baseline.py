@@ -18,7 +18,7 @@ from benchmarks.figures import Curve, Figure, Missing, Result, Row, Target
 __all__ = ["Change", "Run", "compared", "read_run"]
 
 NOTABLE = 1.25
-"""Factor from which a change is called better or worse; runs of one program differ by less."""
+"""Factor from which a figure counts as changed; runs of one program differ by less."""
 
 
 class Run(msgspec.Struct):

@@ -57,7 +57,7 @@ PLOTS = {
 """
 
 WIDTH, HEIGHT, DOTS = 8.0, 4.4, 160
-"""Size in inches, of which the page shows a hundred pixels each, and dots per inch of the PNG."""
+"""Inches, a hundred pixels of the page each, and dots per inch of the PNG."""
 LEFT, BOTTOM, TOP = 0.085, 0.125, 0.885
 """Borders of the axes, as shares of the picture; the names of lines are right of them."""
 LETTER = 0.01
@@ -67,7 +67,7 @@ SAMPLE, NAME = 1.07, 1.135
 FEW = 8
 """Points up to which each point is marked."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's colours, for colour-blind readers too; without yellow, which is too light."""
+"""Okabe and Ito's colours, for colour-blind readers too; without yellow: too light."""
 MARKS = "os^Dvp"
 STYLES = ("-", "--", ":")
 APART = 0.052

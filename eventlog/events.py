@@ -27,7 +27,10 @@ from eventlog.values import (
 )
 
 SCHEMA = 3
-"""Schema version written by this program; older ones are upcast on read (`codec/upcast.py`)."""
+"""Schema version that this program writes; older ones are upcast on read.
+
+See `codec/upcast.py`.
+"""
 
 
 class Base(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -154,8 +157,9 @@ class UserMessageAdded(Base, frozen=True, array_like=True, tag="mu"):
     delivery: Literal["steer", "queue"] = "steer"
     """"queue": it waits, unseen by the model, until it is promoted."""
     cause: str | None = None
-    """The compaction (its part) that added this message, and whose undoing removes it unless it was
-    answered.
+    """The compaction (its part) that added this message.
+
+    Undoing the compaction removes the message unless it was answered.
     """
 
 
@@ -300,8 +304,9 @@ class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
     them.
     """
     patch: Content | None = None
-    """What hooks changed of the view before it was sent, as JSON
-    (`projections/window/hooks.py`).
+    """Changes that hooks made to the view before it was sent, as JSON.
+
+    See `projections/window/hooks.py`.
     """
 
 

@@ -25,16 +25,18 @@ _PAIRS = tuple(map("".join, product(_LETTERS, repeat=2)))
 _RANDOM = 12
 """Random characters of an id."""
 _AT_A_TIME = 1024
-"""Ids whose random characters are made together: asking the system for each hands the interpreter
-to another thread.
+"""Ids whose random characters are made together.
+
+Asking the system for each hands the interpreter to another thread.
 """
 _TO_LETTERS = _LETTERS.encode() * 8
 """Every byte as a letter, each letter for as many bytes as any other."""
 
 _nanoseconds = time.time_ns
 _begin = [(0, "")]
-"""The last 1,024 milliseconds an id was made in, and the characters that say so; of two threads
-that set it both are right.
+"""The last 1,024 milliseconds an id was made in, and their characters.
+
+Of two threads that set it both are right.
 """
 _tails: list[str] = []
 """Random characters that wait to be used; taking one is atomic."""

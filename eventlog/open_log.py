@@ -30,8 +30,9 @@ __all__ = ["LOST_NOTE", "open_log", "place_of"]
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-"""Beginning of an address, also when `Path` has made one slash of two; for a directory of such a
-name write `./name:/…`.
+"""Beginning of an address, also when `Path` has made one slash of two.
+
+For a directory of such a name write `./name:/…`.
 """
 
 

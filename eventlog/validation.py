@@ -39,9 +39,7 @@ __all__ = [
 ]
 
 MAX_DEPTH = 200
-"""Deepest nesting of arrays and objects in JSON that is taken: what is deeper, not every program
-can read.
-"""
+"""Deepest nesting of arrays and objects in JSON: not every program can read more."""
 
 T = TypeVar("T")
 

@@ -41,7 +41,10 @@ __all__ = [
 ]
 
 Json: TypeAlias = str
-"""Compact JSON text.  Kept as text so that key order, number form and depth survive exactly."""
+"""Compact JSON text.
+
+Kept as text so that key order, number form and depth survive exactly.
+"""
 
 
 class Value(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -254,7 +257,10 @@ class Retry(Value, frozen=True, array_like=True, tag="retry"):
 
 
 PartKind: TypeAlias = Text | Reasoning | Tool | File | Subtask | Agent | Snapshot | Patch | Retry
-"""What `PartStarted` may start.  Step and compaction parts come from their own events."""
+"""Kinds that `PartStarted` may start.
+
+Step and compaction parts come from their own events.
+"""
 
 INTERRUPTED = "[Tool execution was interrupted]"
 """Result of a call whose tool was interrupted."""

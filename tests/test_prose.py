@@ -43,11 +43,11 @@ def texts_of(place: str, source: str) -> Iterator[Text]:
     """Yield the docstrings of a module, those of attributes included, and its comments."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            for index, statement in enumerate(node.body):
+            for statement in node.body:
                 if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
                     text = statement.value.value
                     if isinstance(text, str):
-                        yield Text(f"{place}:{statement.lineno}", text, is_docstring=index == 0)
+                        yield Text(f"{place}:{statement.lineno}", text, is_docstring=True)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield Text(f"{place}:{token.start[0]}", token.string)

@@ -44,7 +44,7 @@ MAX_RUN = 16 * 1024 * 1024
 TRIES = 40
 """How often a command is decided anew because other writers came between."""
 RECENT = 8
-"""Appends that are retained decoded, so that a follower of the session need not read them back."""
+"""Appends retained decoded, so that a follower of the session need not read them back."""
 
 RECENT_BYTES = 1 << 14
 """Encoded bytes of the largest append that is retained so."""

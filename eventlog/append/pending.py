@@ -71,7 +71,7 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     tries: int = 0
     """How often it was decided anew because another writer came between."""
     outcome: Committed | Exception | None = None
-    """What became of it: the append it went in with, or why it is not committed and will not be."""
+    """The append it went in with, or why it is not committed and will not be."""
 
 
 class PendingAppend(msgspec.Struct, eq=False):

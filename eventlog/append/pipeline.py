@@ -29,8 +29,9 @@ class Pipeline:
         """The commands accepted so far, which the writer adds."""
         self._gate: Gate | None = None
         self._places = places
-        """Where a thread's commands look for the pipeline they are in: by a weak reference, so that
-        one whose block an interrupt ended is gone with the block.
+        """Where a thread's commands find the pipeline they are in.
+
+        A weak reference, so that a pipeline whose block an interrupt ended is gone with the block.
         """
         self._waits = waits
         self._depth = 0

@@ -36,7 +36,7 @@ from eventlog.state.state import State
 __all__ = ["SessionWriter"]
 
 MAX_ACCEPTED = 2_048
-"""Commands that no caller waits for, after which the next one waits until they are committed."""
+"""Commands without a waiting caller after which the next one waits for their commit."""
 MAX_ACCEPTED_BYTES = 1 << 20
 """Bytes of their bodies after which it does."""
 

@@ -47,8 +47,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 Item: TypeAlias = tuple[int, Event] | DeltaRun
-"""What `encode` takes: an event with its time in UTC milliseconds, or a run built on the batch's
-time.
+"""Argument of `encode`: an event with its time in UTC milliseconds, or a run.
+
+The run is built on the batch's time.
 """
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -66,8 +67,9 @@ def encode(items: Iterable[Item], time: int) -> bytes:
 
 
 _making = Lock()
-"""Two threads that find out the types of a struct at once end the process: msgspec does not guard
-that.
+"""Held while the types of a struct are inspected.
+
+Two threads that inspect them at once end the process: msgspec has no lock there.
 """
 # A child must not find it held by a thread that it has not.
 os.register_at_fork(before=_making.acquire, after_in_parent=_making.release, after_in_child=_making.release)
@@ -188,7 +190,7 @@ def _upcast_entry(entry: list[Any], schema: int) -> list[Any]:
 
 
 _MARK = b"\xc1"
-"""Before a packed value that is escaped as a batch is: a byte that no MessagePack begins with."""
+"""First byte of a packed value with escaped text: no MessagePack value begins with it."""
 V = TypeVar("V")
 
 

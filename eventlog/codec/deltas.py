@@ -29,7 +29,7 @@ Key = tuple[str, str]
 """(part id, field)"""
 
 _DENSE = 8
-"""Deltas per millisecond from which on searching for the milliseconds is quicker than a loop."""
+"""Deltas per millisecond from which a search for the milliseconds is quicker."""
 _NARROW = 256
 """Number of values of one byte."""
 _SIGNED = 8

@@ -72,9 +72,9 @@ ENCRYPTED = b"\xc1\xc2"
 FORMAT = 1
 KEY_ID_BYTES = 16
 DESTROYED = b"destroyed key\0"
-"""First bytes of the name of a derived value that notes a destroyed key; the key's name follows.
+"""First bytes of the name of a derived value that notes a destroyed key.
 
-The log stores these derived values in clear.
+The key's name follows. The log stores these derived values in clear.
 """
 _FOREIGN_ENCRYPTED = FOREIGN + ENCRYPTED
 _MARKS = (ENCRYPTED, _FOREIGN_ENCRYPTED)

@@ -28,7 +28,7 @@ _RECORDED_JSON = re.compile(
     rb"""|^\s*\{\s*"log"\s*:\s*\{\s*"(?:version|creator|browser|pages|entries)"\s*:""",
     re.DOTALL,
 )
-"""The same as JSON or in braces, and HAR."""
+"""The cassettes as JSON or in braces, and HAR files."""
 _NOCK = re.compile(rb'^\s*\[\s*\{\s*"scope"\s*:\s*"http')
 _GEMINI = re.compile(rb'^\s*\{\s*"sessionId"\s*:\s*"[^"]*"\s*,\s*"projectHash"\s*:')
 _AIDER = re.compile(rb"^# aider chat started at |^#### ", re.MULTILINE)

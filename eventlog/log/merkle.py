@@ -44,7 +44,7 @@ __all__ = [
 SALT_BYTES = 16
 HASH_BYTES = 32
 TAG_BYTES = 8
-"""Bytes of a leaf's hash stored beside its append: enough to name the first changed append."""
+"""Bytes of a leaf's hash stored beside its append: they name the first changed append."""
 
 _FIELDS = Struct("<x16sQQqQHH")
 """The zero byte that a leaf is hashed behind, and the fields of fixed length."""

@@ -49,7 +49,7 @@ class Host:
         """UTC milliseconds."""
         own = self.clock
         self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
-        """The same clock in nanoseconds, for deltas: one call less."""
+        """The clock in nanoseconds, for deltas: one call less."""
         self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
         """A new id for a prefix."""
         self.lease_ttl = lease_ttl

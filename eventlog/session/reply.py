@@ -55,7 +55,7 @@ class Reply:
         self.lease: Lease | None = None
         """The lease that all of the message is written under, by any thread."""
         self._block: Block | None = None
-        """What keeps the lease that `with` took."""
+        """Keeps the lease that `with` took."""
         self._took_lease = False
         """Whether the message's last append gives the lease back."""
         self._begun = False

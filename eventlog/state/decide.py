@@ -23,8 +23,9 @@ MAX_TIME = 1 << 53
 __all__ = ["allowed_deltas", "decide", "needs_no_lease", "require_items"]
 
 _STEPS = {kind: (RULES.get(kind), EVOLVE.get(kind)) for kind in KINDS}
-"""Rule and change of each kind of event: as `check` and `evolve`, with a call less for each
-event.
+"""Rule and change of each kind of event.
+
+Used instead of `check` and `evolve`: a call less for each event.
 """
 
 

@@ -69,8 +69,9 @@ _BIRTHS: dict[type[PartKind], tuple[str, str]] = {
     Tool: ("tool", "pending"),
     File: ("file", "ended"),
 }
-"""What a part is, and its first state, by its kind; every other kind is complete at birth, and
-"other".
+"""Name and first state of a part, by its kind.
+
+Every other kind is complete at birth, and "other".
 """
 
 

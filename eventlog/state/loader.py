@@ -42,15 +42,16 @@ __all__ = [
 ]
 
 STATE = "state 6"
-"""Kind of the checkpoints of command state; the number is that of the format and its meaning."""
+"""Kind of the checkpoints; the number is that of the format and its meaning."""
 ARCHIVE = "packed 2"
-"""Kind of the pieces of their archives, which are read only when a command asks for an archived
-fact.
-"""
+"""Kind of the pieces of archives, read only when a command asks for an archived fact."""
 CHECKPOINTS = 2
 """Checkpoints retained of a session's state: the newest, and one to fall back to."""
 UNDO_ENTRIES = 4096
-"""Undo entries retained while committed events are applied: none of them will be taken back."""
+"""Undo entries retained while committed events are applied.
+
+None of these events will be taken back.
+"""
 
 
 def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:

@@ -44,7 +44,7 @@ They do not depend on the lease holder's events, and the holder's do not depend 
 """
 
 _OVER = ("completed", "failed", "interrupted")
-"""The states of a call that has come to an end; after "interrupted" a late result may follow."""
+"""States of a call that has ended; after "interrupted" a late result may follow."""
 
 
 _COST_DIGITS = 300
@@ -319,7 +319,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.Unpinned: _unpinned,
     ev.PartRedacted: _redacted,
 }
-"""What each kind of event asks of the state; a kind that is not here may always follow."""
+"""Rule of each kind of event; a kind without one may always follow."""
 
 
 def new_ids(event: ev.Event) -> list[str]:

@@ -35,12 +35,14 @@ __all__ = [
 ]
 
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
-"""Control characters but tab and newline, line separators, overrides of the writing direction, and
-surrogates."""
+"""Control characters but tab and newline, line separators, and surrogates.
+
+Overrides of the writing direction, too.
+"""
 _HARMFUL_IN_A_LINE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
 )
-"""Tab and newline as well, and marks of writing direction: a line has other text beside a name."""
+"""Tab, newline and marks of writing direction as well: a line has text beside a name."""
 _HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
 """Harmful characters that JSON does not escape."""
 _PIECE = 1 << 18

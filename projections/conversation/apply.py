@@ -74,8 +74,9 @@ PART_MAKERS: dict[type[PartKind], Callable[[str, Any, Message], Part]] = {
     Patch: _note_part,
     Retry: _note_part,
 }
-"""How each kind of part is made. Looked up by type: `isinstance` takes 0.1 µs to find that a struct
-is none of a kind.
+"""Maker of each kind of part.
+
+Looked up by type: `isinstance` takes 0.1 µs to find that a struct is none of a kind.
 """
 
 

@@ -17,8 +17,9 @@ Access = Literal["read", "written"]
 
 _NAMES = ("filePath", "file_path", "filepath", "notebook_path", "target_file", "absolute_path", "relative_path")
 _AMBIGUOUS = ("path", "file", "filename")
-"""Names that also mean a folder to search in; they count for a tool that reads or writes by its
-name.
+"""Names that also mean a folder to search in.
+
+They count for a tool that reads or writes by its name.
 """
 _WRITING = re.compile(r"write|edit|patch|create|replace|insert|append|delete|move|notebook", re.IGNORECASE)
 _READING = re.compile(r"read|view|open|cat\b", re.IGNORECASE)

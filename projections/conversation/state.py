@@ -89,10 +89,10 @@ class Conversation:
         self.todos: tuple[Todo, ...] = ()
         self.pins: dict[str, Pin] = {}
         self.touches: dict[FileTouch, None] = {}
-        """What calls touched, each once, the newest last."""
+        """File touches of calls, each once, the newest last."""
         self.where: dict[str, tuple[Message, Part]] = {}
         self.newest_user: Message | None = None
-        """What `newest_user_message` found last."""
+        """Latest result of `newest_user_message`."""
         self.split: set[str] = set()
         """The messages with a text in more than one piece."""
         self.changed: dict[str, set[str]] = {}

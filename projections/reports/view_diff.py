@@ -31,7 +31,10 @@ __all__ = ["Kind", "PartChange", "ViewDiff", "diff"]
 Kind: TypeAlias = Literal[
     "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
 ]
-"""Why a part differs; "later": the second view is the earlier one, and does not have it yet."""
+"""Reason why a part differs.
+
+"later": the second view is the earlier one, and does not have the part yet.
+"""
 
 
 class PartChange(msgspec.Struct, frozen=True):

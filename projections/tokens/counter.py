@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["CharsCounter", "Counter", "TokenCounter", "counter_named", "split"]
 
 WINDOW = 2048
-"""Characters encoded at a time. A power of two, so that runs of one character are cut where their
-tokens end.
+"""Characters encoded at a time.
+
+A power of two, so that runs of one character are cut where their tokens end.
 """
 
 _PER_THOUSAND = {"o200k_base": (235, 720), "cl100k_base": (235, 1190)}
-"""Tokens per thousand ASCII characters and per thousand others. Measured on English and Chinese
-prose, Markdown and Python: within 20 %, most within 10 %. Others are taken for three UTF-8 bytes
-each, as Chinese, Japanese and Korean are.
+"""Tokens per thousand ASCII characters and per thousand others.
+
+Measured on English and Chinese prose, Markdown and Python: within 20 %, most within 10 %. Others
+are taken for three UTF-8 bytes each, as Chinese, Japanese and Korean are.
 """
 
 _SAFE = r"(?s:.{1,%d})(?<=[^\W_])(?=[\s!-&(-/:-@\[-`{-~\u3001\u3002\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f])"

@@ -33,7 +33,7 @@ class Definition(NamedTuple):
     pattern: str
     """How text is cut into the pieces that are encoded one by one."""
     ascii: str
-    """The same for text that is ASCII, in the syntax of `re`."""
+    """The pattern for ASCII text, in the syntax of `re`."""
     special: Mapping[str, int]
     """Tokens with a meaning to the model.  Counting takes their spellings as ordinary text."""
 

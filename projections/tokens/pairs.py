@@ -15,8 +15,9 @@ __all__ = ["FEW", "PairCounter"]
 FEW = 1 << 17
 """Characters of one encoding that are counted here, all texts of the process together."""
 LONGEST = 128
-"""Characters of a piece that is merged here: the time grows with their square, and is reckoned
-so.
+"""Characters of a piece that is merged here.
+
+The time grows with their square, and is reckoned so.
 """
 
 

@@ -28,8 +28,9 @@ __all__ = ["Assembly"]
 TOGETHER = 8
 """Messages that wait before finished ones are frozen, all at once."""
 PATIENCE = 16
-"""So many messages wait at most, even if the first is open: one that was left open must not make
-all others wait.
+"""Most messages that wait, even if the first is open.
+
+A message that was left open must not make all others wait.
 """
 REMINDER = (
     "<system-reminder>\nThe user sent the following message:\n",

@@ -12,8 +12,9 @@ __all__ = ["FILES_SHOWN", "PINNED_SHOWN", "carried_text"]
 FILES_SHOWN = 60
 """Newest files that the view names; what was touched before is counted."""
 PINNED_SHOWN = 8_000
-"""Characters of one pinned part that are shown; the whole can be recalled. A pinned fact, which
-cannot, is shown whole.
+"""Characters shown of one pinned part; `recall` reads the whole.
+
+A pinned fact, which cannot be recalled, is shown whole.
 """
 
 

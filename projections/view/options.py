@@ -57,7 +57,7 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     metadata; None: the same model.
     """
     capabilities: tuple[Capability, ...] = ALL_CAPABILITIES
-    """What the model takes; a file that it does not take becomes an error text."""
+    """Media that the model takes; a file of another kind becomes an error text."""
     strip_media: bool = False
     """Images and PDFs become `[Attached mime: name]`, in a tool's result behind its output."""
     tool_output_limit: int | None = None
@@ -70,10 +70,11 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     max_steps: str | None = None
     """Text of a last assistant message that tells the model to stop."""
     keep_empty_text: bool = False
-    """Empty assistant texts are sent, so that a message that broke off is there as an empty one."""
+    """Empty assistant texts are sent, so that a message that broke off is in the view."""
     drop_failed: bool = False
-    """A failed assistant message is left out unless it was aborted; else only one with nothing to
-    show is.
+    """A failed assistant message is left out unless it was aborted.
+
+    Else only a message with nothing to show is left out.
     """
     reasoning_separator: str = "\n\n"
     """Put between another model's reasoning and the text after it."""

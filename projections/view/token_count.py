@@ -25,8 +25,9 @@ from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Re
 __all__ = ["ContentKind", "ViewCounter", "wire_messages"]
 
 ContentKind: TypeAlias = Literal["text", "reasoning", "calls", "results", "attachments"]
-"""What the content of a part is: "calls" are names and arguments, "results" are outputs without
-their attachments.
+"""Kind of the content of a part.
+
+"calls" are names and arguments, "results" are outputs without their attachments.
 """
 
 _PIECE = 1 << 18

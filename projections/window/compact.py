@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["Compaction", "CompactionResult"]
 
 SMALLER = 3
-"""Times that a request which the provider calls too large is made again, each half as large."""
+"""Times that a request refused for its size is made again, each half as large."""
 LOOKS = 16
 """Pieces of a summary between two looks for an interrupt."""
 

@@ -45,8 +45,9 @@ class Hooks(msgspec.Struct, frozen=True):
     context: Callable[[], Sequence[str]] | None = None
     """Gives texts to be added to the prompt for a summary."""
     prompt: Callable[[str], str | None] | None = None
-    """Is given the prompt for a summary and may return another; the template's sections are then
-    not asked for.
+    """Receives the prompt for a summary and may return another.
+
+    The template's sections are then not asked for.
     """
     auto_continue: Callable[[AutoContinue], bool] | None = None
     """Whether a message that asks to go on is added after an automatic compaction."""

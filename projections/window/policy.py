@@ -44,8 +44,9 @@ class TruncationPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     max_bytes: int = 50 * 1024
     direction: Literal["head", "tail", "both"] = "both"
     window_share: float | None = 0.125
-    """With a known window, the preview is also held below this share of usable (None: the same for
-    all models).
+    """With a known window, the preview is also held below this share of usable.
+
+    None: the same limit for all models.
     """
 
 
@@ -63,8 +64,9 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     enabled: bool = True
     policy: str = "recency"
-    """Name of a planner in `planner.PLANNERS`: "recency", "superseded", "cost-aware", "opencode",
-    or a registered one.
+    """Name of a planner in `planner.PLANNERS`, or of a registered one.
+
+    "recency", "superseded", "cost-aware", "opencode".
     """
     protect: int = 40_000
     """Tokens of the newest results that stay; at most a quarter of usable."""
@@ -89,7 +91,10 @@ class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
     auto: bool = True
     reserved: int | None = None
-    """Tokens kept free below an input limit; None: `buffer`, at most the model's largest output."""
+    """Tokens kept free below an input limit.
+
+    None: `buffer`, at most the model's largest output.
+    """
     buffer: int = 20_000
     output_cap: int = 32_000
     count_next: Literal["always", "before-usage", "never"] = "always"
@@ -116,8 +121,9 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     synthetic_turns: bool = False
     """Whether a user message that the program wrote begins a turn, too (OpenCode's do)."""
     replay_keeps_steps: bool = True
-    """Whether what the refused turn had already done may stay visible beside the replayed message
-    (OpenCode drops it).
+    """Whether finished work of a refused turn may stay visible beside the replayed message.
+
+    OpenCode drops it.
     """
     tool_output_limit: int = 2_000
     """Characters of a tool's output in the request for a summary."""

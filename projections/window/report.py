@@ -138,10 +138,11 @@ class WindowReport(msgspec.Struct, frozen=True):
     tokens: int
     """Tokens of the next request, calibrated by what the provider reported."""
     counted: int
-    """The same as counted; `kinds` sum to this."""
+    """Tokens of the view as counted; `kinds` sum to this."""
     used: int | None
-    """Tokens of the newest step, as its provider reported them, None after a compaction and before
-    the first.
+    """Tokens of the newest step, as its provider reported them.
+
+    None after a compaction and before the first step.
     """
     auto: bool
     """Whether a full window is compacted automatically."""

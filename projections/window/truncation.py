@@ -22,8 +22,9 @@ from projections.window.policy import TruncationPolicy
 __all__ = ["Bounds", "Preview", "beginning", "bounds", "count_lines", "shorten", "truncate"]
 
 BYTES_PER_TOKEN = 3
-"""Bytes taken for a token when a share of the window becomes a number of bytes: English has 4,
-Chinese 2 to 4, code 3 to 4.
+"""Bytes taken for a token when a share of the window becomes a number of bytes.
+
+English has 4, Chinese 2 to 4, code 3 to 4.
 """
 LEAST_BYTES = 1_024
 """Room for the marker with the longest id and a few words, for any policy and window."""

@@ -102,7 +102,7 @@ class ContextWindow:
         self.state = WindowState(
             session, policy, model=model, limits=limits, hooks=hooks, options=options, environment=environment
         )
-        """What the window knows of the session: policy, limits, sizes, counts."""
+        """The window's knowledge of the session: policy, limits, sizes, counts."""
         self.session = session
         """The session that this is the window of."""
         self._summarizer = summarizer

@@ -67,14 +67,14 @@ FITTING: dict[str, Any] = {
     "value": "{}",
     "wait": 0.0,
 }
-"""What an argument is given that must be, by its name; else a text."""
+"""Value of an argument that must be given, by its name; else a text."""
 STEPS: dict[str, Any] = {
     "CallModel": projections.CallModel("m1", last=False, tokens=0),
     "PendingCall": projections.PendingCall("prt_c", "c", "bash", "{}", running=False),
     "RunSubtask": projections.RunSubtask("m1", "prt_t", eventlog.Subtask("x", "x", "x")),
     "Step": projections.Promote("m1"),
 }
-"""The same by the type."""
+"""Value of an argument that must be given, by its type."""
 
 
 SPECIFIC: dict[str, dict[str, Any]] = {
@@ -83,7 +83,7 @@ SPECIFIC: dict[str, dict[str, Any]] = {
     "projections.window.recall": {"name": "m2"},
     "projections.policy_named": {"name": "default"},
 }
-"""What fits one function only."""
+"""Values that fit one function only."""
 
 
 class Case(NamedTuple):

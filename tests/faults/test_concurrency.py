@@ -33,7 +33,7 @@ WANTED = {
     "taking append done",
     "taking append fenced",
 }
-"""What a history has to have to tell anything."""
+"""Least content of a history that can show anything."""
 
 
 def said(one: Operation) -> str:

@@ -21,8 +21,9 @@ from tests.growth.place import Place
 __all__ = ["COLD", "SESSION"]
 
 EARLY = 3
-"""The checkpoints of both stores are behind the first third of their histories: a state of then is
-replayed whole.
+"""Checkpoints of both stores lie behind the first third of their histories.
+
+A state inside that third is replayed whole.
 """
 _ALL = "gives every event"
 _SEARCHES = "looks for the same text in every event"

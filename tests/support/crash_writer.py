@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FLUSH = 0.01
 """Flush interval of the writers, in seconds."""
 SLACK = 0.2
-"""What a commit may take on top of the interval, in seconds."""
+"""Seconds that a commit may take on top of the interval."""
 ROUNDS = 20
 """Rounds that the writer's second thread must have made since: a busy machine delays all."""
 SESSION = "session"
@@ -77,8 +77,10 @@ class Shared:
 
 
 ACCEPTED, DURABLE, STARTED, KILLED, ROUND = range(5)
-"""The slots of `Shared`: words accepted, words known to be durable, whether the message is durable,
-the time of death, the last rounds.
+"""Slots of `Shared`.
+
+Words accepted, words known to be durable, whether the message is durable, the time of death, the
+last rounds.
 """
 FIRST = ROUND + ROUNDS
 """The first slot of the times at which the words were accepted."""

@@ -44,7 +44,7 @@ class Batch:
         self.tickets: list[AnyTicket] = []
         self.outcomes: list[Outcome] = []
         self.records: list[Record] = []
-        """What is to be written, and in `part` what it adds to the log."""
+        """Records to write, and in `part` their effect on the log."""
         self.part = MemtablePart()
         self.ready = False
         """Whether all is decided, and the frame prepared in the journal."""

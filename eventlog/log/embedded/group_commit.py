@@ -70,7 +70,10 @@ __all__ = ["GroupCommit"]
 BATCH_BYTES = 4 << 20
 """About how much is written at once."""
 RECHECK = 1.0
-"""Seconds after which a waiter looks by itself: an interrupt may come just before it is woken."""
+"""Seconds after which a waiter looks by itself.
+
+An interrupt may come just before the waiter is woken.
+"""
 
 
 class GroupCommit:

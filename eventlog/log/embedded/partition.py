@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["Partition"]
 
 RETRY_AFTER = 1.0
-"""Seconds after which a fold that failed is tried again, if the worker is not called before."""
+"""Seconds until a failed fold is tried again, if the worker is not called before."""
 _ROOM_POLL = 5e-3
 logger = logging.getLogger("eventlog")
 

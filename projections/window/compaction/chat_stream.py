@@ -32,12 +32,14 @@ __all__ = [
 LONGEST_EVENT = 4 * 1024 * 1024
 """Bytes of one event of a stream at most; a summary has some thousands."""
 MOST_EVENTS = 1_000_000
-"""Events of a stream at most: several times the tokens of any model's longest answer, reasoning
-included.
+"""Most events of a stream: several times the tokens of any model's longest answer.
+
+Reasoning is included.
 """
 LARGEST_STREAM = 256 * 1024 * 1024
-"""Bytes of a streamed answer at most, as they come and as they are unpacked: some hundreds for each
-token.
+"""Most bytes of a streamed answer, as they come and as they are unpacked.
+
+Some hundreds for each token.
 """
 LARGEST_WHOLE = 16 * 1024 * 1024
 """Bytes at most of an answer that is read as a whole."""

@@ -27,8 +27,9 @@ REMOVED = (
 CONTINUE_OPENCODE = (
     "Continue if you have next steps, or stop and ask for clarification if you are unsure how to proceed."
 )
-"""The same as OpenCode 1.18 writes it: a fixed string, kept so that its sessions go on as they
-began.
+"""The text as OpenCode 1.18 writes it: a fixed string.
+
+Retained so that its sessions go on as they began.
 """
 REMOVED_OPENCODE = (
     "The previous request exceeded the provider's size limit due to large media attachments. The conversation was compacted and media"

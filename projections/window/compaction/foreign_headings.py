@@ -25,7 +25,7 @@ _OURS = {
     "problem solving": "Critical Context",
     "relevant files / directories": "Relevant Files",
 }
-"""What others call a section, and where it belongs in the template."""
+"""Other names of a section, and where it belongs in the template."""
 
 _MARK = re.compile(r"\s*(?:#{1,6}\s+)?(?:\d{1,2}[.)]\s+)?")
 _FENCE = "```"

@@ -41,8 +41,9 @@ API_KEY = "OPENAI_API_KEY"
 """The environment variable that the key is taken from by default."""
 
 LONGEST_SILENCE = 600.0
-"""Seconds in which an endpoint may send no data, though it sends something to keep the connection
-open.
+"""Seconds in which an endpoint may send no data.
+
+It may send something to keep the connection open.
 """
 _AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
 """Statuses after which the same request may succeed."""

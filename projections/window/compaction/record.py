@@ -27,7 +27,7 @@ __all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "SummaryRecord", "request_again",
 SUMMARY_RENDERER = "summary/1"
 """Name and version of the form of these requests, the template's words included."""
 SUMMARY_FORM = "neutral/1"
-"""What the digests of these requests name, however views are rendered by now."""
+"""Form that the digests of these requests name, however views are rendered by now."""
 
 
 class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,9 +46,9 @@ class SummaryRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     previous: str | None = None
     """The part with the summary of those; None: the summary in force."""
     context: tuple[str, ...] = ()
-    """What a hook added to the prompt."""
+    """Text that a hook added to the prompt."""
     prompt: str | None = None
-    """What a hook gave instead of it."""
+    """Prompt that a hook returned instead."""
 
     def encode(self) -> str:
         """The record as JSON."""

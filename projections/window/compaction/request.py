@@ -43,7 +43,10 @@ MessagesTransform: TypeAlias = Callable[[list[NeutralMessage]], Sequence[Neutral
 """A hook that changes what is to be summarised."""
 
 GOES_ON = "(The conversation goes on here.)"
-"""Said first when a request would begin with an assistant message, which many providers refuse."""
+"""First message of a request that would begin with an assistant message.
+
+Many providers refuse such requests.
+"""
 
 
 KEPT_CHARACTERS = 4_000
@@ -66,7 +69,7 @@ class SummaryRequest(msgspec.Struct, frozen=True):
 
     system: str
     messages: tuple[NeutralMessage, ...]
-    """What is to be summarised; the prompt is to follow it as a user message."""
+    """Messages to summarise; the prompt follows them as a user message."""
     prompt: str
     model: Model | None = None
     previous: str | None = None
@@ -130,7 +133,7 @@ class SummaryJob:
             for found in MessageRenderer(message, chosen, resolve).messages()
         ]
         self.patch: str | None = None
-        """What `transform` changed, as a patch of the messages."""
+        """Changes that `transform` made, as a patch of the messages."""
         if transform is not None:
             changed = [*transform([*rendered])]
             self.patch = patch_of(rendered, changed, (), ())

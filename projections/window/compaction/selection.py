@@ -42,21 +42,23 @@ class Selection(msgspec.Struct, frozen=True):
     """
 
     head: tuple[Message, ...]
-    """To be summarised, in the order of the view, without the summary in force and its question."""
+    """Messages to summarise, in the order of the view.
+
+    The summary in force and its question are not among them.
+    """
     through: str
     """The last message of the covered range."""
     tail: str | None
     """The first message after it; None: there is no tail."""
     kept: tuple[str, ...] = ()
-    """Messages inside the range that stay visible: the newest of the user's, and those with a call
-    that is not answered.
+    """Messages inside the range that stay visible.
+
+    The newest of the user's, and those with an unanswered call.
     """
     previous: str | None = None
     """The summary in force, which is to be brought up to date."""
     replay: str | None = None
-    """The user message to be added again after the summary, because its request was refused for its
-    size.
-    """
+    """User message to add again after the summary: its request was refused for its size."""
 
 
 def tail_budget(policy: CompactionPolicy, usable: int | None) -> int:

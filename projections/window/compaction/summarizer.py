@@ -46,7 +46,7 @@ Piece: TypeAlias = str | Usage | ToolCalled
 """A piece of the summary's text, what it cost, or a tool call that should not have been."""
 
 Summary: TypeAlias = Iterable[Piece] | AsyncIterable[Piece] | Awaitable[Iterable[Piece] | AsyncIterable[Piece]]
-"""What a summariser may answer; a `str` is the whole text (and an iterable of pieces, too)."""
+"""Answers of a summariser; a `str` is the whole text, as an iterable of pieces is."""
 
 Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
 

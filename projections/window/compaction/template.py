@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 NONE = "(none)"
-"""What stands in a section that has nothing to say."""
+"""Text of a section that has nothing to say."""
 
 SECTIONS: tuple[tuple[str, str, str], ...] = (
     ("##", "Goal", "what the user wants in the end, in one sentence"),
@@ -36,8 +36,9 @@ SECTIONS: tuple[tuple[str, str, str], ...] = (
     ("##", "Critical Context", "facts, numbers, names, commands and error messages that must not be lost"),
     ("##", "Relevant Files", "path: what it is, or what was done to it"),
 )
-"""The sections in order: level of the heading, name, and what belongs there. "Progress" has its
-three parts only.
+"""Sections in order: level of the heading, name, and what belongs there.
+
+"Progress" has its three parts only.
 """
 
 SYSTEM = (

@@ -55,7 +55,7 @@ class PruneCase:
             candidates = Candidates(Outline(state, options), policy.protected_tools, measure)
         candidates.look()
         self.candidates = candidates
-        """What may be pruned in the whole view, protected turns and steps included."""
+        """Candidates of the whole view, protected turns and steps included."""
 
     @property
     def messages(self) -> list[Message]:

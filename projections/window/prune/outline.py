@@ -100,8 +100,9 @@ class Outline:
         self.turn_place = 0
         """Place of the newest message that begins a turn."""
         self.said_place = 0
-        """Place of the newest message of the user's or the program's, in the view or not; none that
-        a compaction left or added.
+        """Place of the newest message of the user's or the program's, in the view or not.
+
+        Never one that a compaction left or added.
         """
         self.turns: list[int] = []
         """Indexes of the messages that begin turns."""

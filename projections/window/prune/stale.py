@@ -24,7 +24,7 @@ from projections.window.repeated_calls import call_key
 __all__ = ["StaleResults"]
 
 Subject: TypeAlias = str | tuple[str, str]
-"""What is waited for: a file by its path, or a call by its tool and canonical input."""
+"""Awaited event: a file by its path, or a call by its tool and canonical input."""
 
 
 class _Waiter:

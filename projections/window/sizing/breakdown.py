@@ -50,9 +50,9 @@ class TokensByKind(msgspec.Struct, frozen=True):
     summary: int = 0
     """Summaries and the questions that they answer."""
     carried: int = 0
-    """What a compaction carries beside its summary: todos, pinned facts, files touched."""
+    """Text carried beside the summary of a compaction: todos, pinned facts, files touched."""
     frames: int = 0
-    """What a provider puts around each message, and what begins the answer."""
+    """Tokens of the frame around each message, and of the beginning of the answer."""
 
     @property
     def total(self) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["CharsSizes", "Sizes", "TokenSizes", "sizes_named"]
 
 Stamp: TypeAlias = tuple[object, ...]
-"""Everything that a message or a part is made of, to be compared with what it is made of later."""
+"""All contents of a message or part, to be compared with its later contents."""
 
 
 class Sizes(ABC):

@@ -31,7 +31,7 @@ from tests.support.spans import Recording, Timed
 SCENARIOS = scenarios()
 EACH = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 SNAPSHOT = (ev.ForeignKept, ev.SessionRenamed, ev.SessionArchived)
-"""What is only true of an export as a whole, and comes last."""
+"""Facts of an export as a whole, which come last."""
 REWRITTEN = {"edits", "revert", "revert-compacted"}
 """Scenarios in which OpenCode itself changes or deletes what it had stored."""
 

@@ -119,7 +119,7 @@ LEASED: dict[str, Callable[[eventlog.Store, eventlog.Session], Any]] = {
     "events": lambda _, session: session.append([RENAMED]),
     "an erasure": lambda store, _: store.erase("s"),
 }
-"""What another holder of the lease refuses."""
+"""Calls that another holder of the lease refuses."""
 ERASED: dict[str, Callable[[eventlog.Store, eventlog.Session], Any]] = {
     "a message": lambda _, session: session.user("x"),
     "a command": lambda _, session: session.set_todos([]),
@@ -139,7 +139,7 @@ ERASED: dict[str, Callable[[eventlog.Store, eventlog.Session], Any]] = {
     "an erasure": lambda store, _: store.erase("s"),
     "the id again": lambda store, _: store.create_session(id="s"),
 }
-"""What an erased session refuses."""
+"""Calls that an erased session refuses."""
 BEHIND: dict[str, tuple[str, Callable[[eventlog.Store, eventlog.Session], Any], type[EventlogError]]] = {
     "a session created twice": (
         "store.create_session(id='n')",

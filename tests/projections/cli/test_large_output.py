@@ -16,9 +16,9 @@ BYTES = (100 if SLOW else 30) * 1_000_000
 ONCE = 1.05
 """The text with its numbered lines is a little longer than that."""
 MARGIN = 14_000_000
-"""What a command may hold beside the text."""
+"""Bytes that a command may hold beside the text."""
 TOKENIZER = 75_000_000
-"""What the tables of the tokenizer take while they are built; 50 MB of it stay."""
+"""Bytes of the tokenizer's tables while they are built; 50 MB of them stay."""
 
 
 def peak(store: Path, *arguments: str) -> int:

@@ -33,8 +33,9 @@ SOURCES = sorted(
     ]
 )
 WHOLE = 500
-"""Sessions up to this many versions are looked at at every version, longer ones at this many over
-`THIN`.
+"""Most versions at which a session is compared; longer ones are thinned by `THIN`.
+
+Sessions up to this many versions are compared at every version.
 """
 THIN = 8
 GROUPS = 24

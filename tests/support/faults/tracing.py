@@ -39,7 +39,7 @@ class Call(NamedTuple):
     """Where a rename or a link goes."""
     offset: int = 0
     data: bytes = b""
-    """What is written."""
+    """Bytes that the call writes."""
     synced: bool = False
     """Whether a write is synced before it returns."""
 

@@ -28,7 +28,7 @@ __all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "BlockBuilder", "BlockSlot", "B
 BLOCK_BYTES = 128 << 10
 """Plain bytes of a block at most: it compresses well, and is quick to read for one commit."""
 SHARED_BYTES = 64 << 10
-"""Plain bytes of a block of chunks at most: it may be read for one short session of several."""
+"""Most plain bytes of a block of chunks: it may be read for one short session of many."""
 _LEVEL = 9
 _APART = 4 << 10
 """Bytes of a column from which on it gets compression statistics of its own."""

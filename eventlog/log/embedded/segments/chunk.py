@@ -52,9 +52,10 @@ class _Table(msgspec.Struct, frozen=True, array_like=True):
     sizes: list[int]
     """Bytes of each payload without what was cut out."""
     cuts: list[tuple[int, int, int, int, int, int]]
-    """What was cut: the commit's number in this chunk, less that of the cut before; the place in
-    its payload, as it is left; the bytes of lengths, of gaps and of text; and of each integer in
-    the gaps.
+    """Cuts out of payloads, and the integers in their gaps.
+
+    Of each cut: its commit's number in this chunk, less that of the cut before; its place in the
+    remaining payload; the bytes of lengths, of gaps and of text; and of each integer in the gaps.
     """
     columns: tuple[int, int, int, int]
     """Bytes of the four columns."""

@@ -27,12 +27,13 @@ from tests.support.spans import Recording
 SCENARIOS = [found for found in scenarios() if any(pair.kind == "compaction" for pair in found.pairs())]
 
 KILLED = {("compact-fail", "05-02")}
-"""OpenCode writes the tail when the summary has ended; this one was killed before that, so what it
-chose is not known.
+"""OpenCode writes the tail when the summary has ended.
+
+This one was killed before that, so its choice is not known.
 """
 
 HEAD_IS_KEPT = {("compact-fail", name) for name in ("03-01", "05-02", "06-01")}
-"""OpenCode lost the head to a failed summary, so its later transcripts lack it; ours have it."""
+"""OpenCode lost the head to a failed summary: its later transcripts lack it, ours not."""
 
 
 class Asked(NamedTuple):

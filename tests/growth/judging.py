@@ -15,7 +15,7 @@ FLAT = 2.0
 """Allowed factor for operations of constant cost."""
 NOISE = 60e-6
 """Seconds that a call may take longer on the larger store, at any ratio."""
-TRIES = 3
+TRIES = 6
 """Measurements, each with more runs, before an operation counts as too steep."""
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
 
 from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.append.metrics import Metrics
-from eventlog.append.pending import AcceptedCommand, PendingAppend, count_of
+from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, count_of
 from eventlog.codec.batch import Item
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.codec.deltas import DeltaRun
@@ -29,6 +30,7 @@ from eventlog.errors import (
     EventlogError,
     FencedError,
     LeaseHeldError,
+    LimitError,
     RefusedError,
     StopError,
 )
@@ -205,7 +207,7 @@ class Backlog:
 
         The caller who waits for it hears of that, or, if none does, the session's next caller.
         """
-        for each in command.unit or (command,):
+        for each in (command,) if command.unit is None else command.unit.commands:
             if each.outcome is None:
                 each.outcome = error
                 if each.returns_lease:
@@ -267,6 +269,9 @@ class Backlog:
         fenced = isinstance(error, (FencedError, LeaseHeldError))
         if isinstance(error, FencedError) and claim is not None and claim.is_over:
             claim.status, self.claim = LeaseStatus.LOST, None  # another owner has taken it: nothing is to be returned
+        if isinstance(error, LimitError):
+            self._part(sent.commands, error)
+            return
         ends_all = fenced or isinstance(error, (StopError, CallError))
         if fenced or isinstance(error, StopError):
             self._buffer.hold()  # the next delta meets the error, and raises it to its caller
@@ -283,11 +288,28 @@ class Backlog:
                 command.epoch = 0
             elif command.owned or ends_all:
                 self.refuse(command, error)
-        if not fenced and not is_conflict(error) and any(command.outcome is None for command in sent.commands):
+        left = [command for command in sent.commands if command.outcome is None]
+        if is_conflict(error):
+            sent.is_retried_later = any(command.tries >= TRIES for command in left)
+        elif left and not fenced:
             sent.is_retried_later = True
             for command in self.commands:  # they would only wait behind what cannot be written now
                 if command.owned:
                     self.refuse(command, error)
+
+    def _part(self, commands: Sequence[AcceptedCommand], error: LimitError) -> None:
+        """Have commands that are too large together go in one by one, each with its pipeline.
+
+        A command that is too large alone is refused.
+        """
+        first = commands[0]
+        if first.terms is None and any(
+            command.unit is None or command.unit is not first.unit for command in commands[1:]
+        ):
+            for command in commands:
+                command.terms = command.terms or Terms()
+        else:
+            self.refuse(first, error)
 
     def _decide_anew(self) -> None:
         """Decide all waiting commands anew, each whole, and those of one pipeline together."""
@@ -358,16 +380,21 @@ def _is_free(command: AcceptedCommand) -> bool:
 
 
 def _end_of_append(commands: Sequence[AcceptedCommand]) -> int:
-    """Return how many of the commands go into the next append.
+    """Return how many of the commands go into the next append: one, or while they are light.
 
-    One with terms of its own goes alone; others together, while they are not much more than
-    `MAX_RUN`.
+    A command with terms of its own goes alone. A pipeline, with what lies between its commands, is
+    never parted, so that one alone may weigh more than `MAX_RUN`.
     """
     ends = {id(command.unit): place for place, command in enumerate(commands) if command.unit is not None}
-    weight = end = 0
-    for place, command in enumerate(commands):
-        weight += command.weight
-        whole, end = place > end, max(end, ends.get(id(command.unit), place))
-        if whole and (command.terms is not None or commands[0].terms is not None or weight > MAX_RUN):
-            return place
+    weight = start = end = 0
+    while start < len(commands):
+        alone = commands[0].terms is not None or commands[start].terms is not None
+        for place, command in enumerate(islice(commands, start, None), start):
+            if place > end:
+                break
+            end = max(end, ends.get(id(command.unit), place))
+            weight += command.weight
+        if start and (alone or weight > MAX_RUN):
+            return start
+        start = end = end + 1
     return len(commands)

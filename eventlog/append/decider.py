@@ -17,7 +17,8 @@ from eventlog.append.delta_buffer import BufferStatus, DeltaBuffer
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.metrics import Metrics
-from eventlog.append.pending import AcceptedCommand, Terms, limit_bodies
+from eventlog.append.pending import AcceptedCommand, Terms, Unit, limit_bodies
+from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import BusyError, ConflictError, EventlogError, FencedError, RefusedError
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
@@ -76,7 +77,7 @@ class Decider:
         *,
         epoch: int = 0,
         owned: bool = False,
-        unit: list[AcceptedCommand] | None = None,
+        unit: Unit | None = None,
         terms: Terms | None = None,
         then: Callable[[State], Sequence[ev.Event]] | None = None,
         returns_lease: bool = False,
@@ -125,7 +126,8 @@ class Decider:
         backlog.weight += command.weight
         backlog.apart += terms is not None
         if command.unit is not None:
-            command.unit.append(command)
+            command.unit.commands.append(command)
+            command.unit.parts.update([event.part for _, event in items if type(event) is ev.PartStarted])
         if command.returns_lease and backlog.claim is not None:
             backlog.claim.is_returning = True
         if command.owned and backlog.sent is None and not (self.gate is not None and self.gate_of_others() is not None):
@@ -169,7 +171,8 @@ class Decider:
     def _collect(self) -> None:
         """Accept the buffered deltas, behind what was accepted before them.
 
-        Deltas of a part that takes none any more are left out, and the next caller hears of it.
+        Those of a part that the open pipeline starts go in with the pipeline. Deltas of a part that
+        takes none any more are left out, and the next caller hears of it.
         """
         streamed = self.buffer.drain()
         if streamed is None:
@@ -180,10 +183,24 @@ class Decider:
             return
         run, reason = allowed_deltas(state, streamed)
         backlog.failure = backlog.failure or reason
+        gate = None if self.gate is None else self.gate()
+        started = () if gate is None or run is None else [key for key in run.keys if key[0] in gate.unit.parts]
+        if run is not None and gate is not None and started:
+            others = [key for key in run.keys if key not in started]
+            self._accept_deltas(run.without(started), None)
+            self._accept_deltas(run.without(others), gate.unit)
+        else:
+            self._accept_deltas(run, None)
+
+    def _accept_deltas(self, run: DeltaRun | None, unit: Unit | None) -> None:
+        state, backlog = self.committed.state, self.backlog
         for piece in run.pieces(MAX_RUN) if run is not None else ():
             state.skip(piece.count)
-            backlog.commands.append(AcceptedCommand([piece], None, backlog.epoch, len(piece.text)))
+            command = AcceptedCommand([piece], None, backlog.epoch, len(piece.text), unit=unit)
+            backlog.commands.append(command)
             backlog.weight += len(piece.text)
+            if unit is not None:
+                unit.commands.append(command)
 
     def drop(self, epoch: int) -> None:
         """Refuse what waits to be written under a lease that is over; the next caller hears it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from threading import get_ident
 
+from eventlog.append.pending import Unit
 from eventlog.errors import BusyError
 
 __all__ = ["Gate"]
@@ -21,9 +22,11 @@ class Gate:
     Other threads wait in front of it as for an append.
     """
 
-    __slots__ = ("__weakref__", "_since", "_thread")
+    __slots__ = ("__weakref__", "_since", "_thread", "unit")
 
-    def __init__(self) -> None:
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        """The pipeline's commands."""
         self._thread = get_ident()
         self._since = time.monotonic()
 

@@ -24,6 +24,7 @@ __all__ = [
     "AcceptedCommand",
     "PendingAppend",
     "Terms",
+    "Unit",
     "content_digest",
     "count_of",
     "limit_bodies",
@@ -63,8 +64,8 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     """Bytes of its bodies and characters of its deltas."""
     owned: bool = False
     """Whether a caller waits for it, and hears of its outcome."""
-    unit: list[AcceptedCommand] | None = None
-    """The commands of its pipeline: all of them go in, or none does."""
+    unit: Unit | None = None
+    """Its pipeline's commands."""
     terms: Terms | None = None
     returns_lease: bool = False
     """Whether it is the last command under its lease, which goes back with it."""
@@ -72,6 +73,15 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     """How often it was decided anew because another writer came between."""
     outcome: Committed | Exception | None = None
     """The append it went in with, or why it is not committed and will not be."""
+
+
+class Unit(msgspec.Struct, eq=False):
+    """The commands of one pipeline: all of them go in, or none does."""
+
+    commands: list[AcceptedCommand] = []
+    """The commands accepted so far."""
+    parts: set[str] = set()
+    """The parts they start, whose deltas go in with them."""
 
 
 class PendingAppend(msgspec.Struct, eq=False):

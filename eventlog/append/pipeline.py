@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import weakref
+from contextlib import suppress
 from threading import local
 from types import TracebackType
 from typing import Self
 
 from eventlog.append.gate import Gate
-from eventlog.append.pending import AcceptedCommand
+from eventlog.append.pending import Unit
 from eventlog.append.writer import SessionWriter
+from eventlog.errors import EventlogError
 
-__all__ = ["Pipeline"]
+__all__ = ["OpenPipelines", "Pipeline"]
+
+
+class OpenPipelines(local):
+    """For each thread the pipeline of one session that the thread's commands are in.
+
+    The reference is weak: a pipeline whose block an interrupt ended is gone with the block.
+    """
+
+    innermost: weakref.ref[Pipeline] | None = None
+
+    def current(self) -> Pipeline | None:
+        """Return the running thread's pipeline, or None."""
+        innermost = self.innermost
+        if innermost is None:
+            return None
+        pipeline = innermost()
+        return pipeline if pipeline is not None and pipeline.is_open else None
 
 
 class Pipeline:
@@ -21,18 +40,14 @@ class Pipeline:
     ones first. Other threads' commands for this session wait for the end of the block.
     """
 
-    __slots__ = ("__weakref__", "_depth", "_gate", "_outer", "_places", "_waits", "_writer", "commands")
+    __slots__ = ("__weakref__", "_depth", "_gate", "_opened", "_outer", "_waits", "_writer", "unit")
 
-    def __init__(self, writer: SessionWriter, places: local, *, waits: bool) -> None:
+    def __init__(self, writer: SessionWriter, opened: OpenPipelines, *, waits: bool) -> None:
         self._writer = writer
-        self.commands: list[AcceptedCommand] = []
+        self.unit = Unit()
         """The commands accepted so far, which the writer adds."""
         self._gate: Gate | None = None
-        self._places = places
-        """Where a thread's commands find the pipeline they are in.
-
-        A weak reference, so that a pipeline whose block an interrupt ended is gone with the block.
-        """
+        self._opened = opened
         self._waits = waits
         self._depth = 0
         self._outer: weakref.ref[Pipeline] | None = None
@@ -45,10 +60,10 @@ class Pipeline:
     def __enter__(self) -> Self:
         if not self._depth:
             if self._waits:
-                self._gate = Gate()
+                self._gate = Gate(self.unit)
                 self._writer.shut(self._gate)
-            self._outer = getattr(self._places, "pipeline", None)
-            self._places.pipeline = weakref.ref(self)
+            self._outer = self._opened.innermost
+            self._opened.innermost = weakref.ref(self)
         self._depth += 1
         return self
 
@@ -57,30 +72,32 @@ class Pipeline:
     ) -> None:
         self._depth -= 1
         if not self._depth:
-            place = getattr(self._places, "pipeline", None)
-            if place is not None and place() is self:  # not where another thread closes it, as of a generator
-                self._places.pipeline = self._outer
+            innermost = self._opened.innermost
+            if innermost is not None and innermost() is self:  # not where another thread closes it, as of a generator
+                self._opened.innermost = self._outer
             if self._waits:
                 if kind is None:
                     self._own()
-                self._writer.open_gate()
-            if kind is not None and self.commands:
+                with suppress(EventlogError):  # the wait for the commands meets it again
+                    self._writer.open_gate()
+            if kind is not None and self.unit.commands:
                 self._writer.wake()  # no caller waits, so nothing else would have it flushed
             elif kind is None and self._waits:
                 self.commit()
 
     def commit(self) -> None:
         """Block until all commands are durable; raises why none of them is."""
-        for command in self.commands[-1:]:
+        self._own()
+        for command in self.unit.commands[-1:]:
             self._writer.wait(command)
 
     async def committed(self) -> None:
         """Wait as `commit` does, without blocking the event loop."""
         self._own()
-        for command in self.commands[-1:]:
+        for command in self.unit.commands[-1:]:
             await self._writer.waited(command)
 
     def _own(self) -> None:
         """Deliver the commands' outcomes to the caller of this block."""
-        for command in self.commands:
+        for command in self.unit.commands:
             command.owned = True

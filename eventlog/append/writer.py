@@ -147,8 +147,12 @@ class SessionWriter:
         self._undisturbed(partial(setattr, self._decider, "gate", weakref.ref(gate)))
 
     def open_gate(self) -> None:
-        """Let other threads hand over again."""
-        self._decider.gate = None
+        """Accept the buffered deltas for the pipeline, and let other threads hand over again."""
+        try:
+            if self.buffer.flat:
+                self._guarded(self._decider.newest)
+        finally:
+            self._decider.gate = None
 
     def _undisturbed(self, work: Callable[[], R]) -> R:
         """Do some work, under the lock, once no other thread's pipeline is open."""
@@ -219,16 +223,19 @@ class SessionWriter:
 
         After an interrupt it is flushed all the same, with those of its pipeline, and tried again
         if need be. A caller who hears of an error, as that the log cannot be read now, finds
-        nothing of the command in the log later.
+        nothing of the command in the log later, unless the append with it is on its way.
         """
         if command.outcome is not None or not command.owned:
             return
         with self.lock:
+            sent = self.backlog.sent
+            if isinstance(error, Exception) and sent is not None and command in sent.commands:
+                return  # as for a signal handler inside the commit of its own thread
             if isinstance(error, Exception):
                 self.backlog.refuse(command, error)
                 self.committed.loaded = False  # the state is read again, without it
             else:
-                for each in command.unit or (command,):
+                for each in (command,) if command.unit is None else command.unit.commands:
                     each.owned = False
         self.wake()
 

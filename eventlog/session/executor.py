@@ -5,16 +5,14 @@ Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from threading import local
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseStatus
-from eventlog.append.pipeline import Pipeline
+from eventlog.append.pipeline import OpenPipelines, Pipeline
 from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
@@ -51,7 +49,7 @@ class Executor:
         self.writer = writer
         self.reader = SessionReader(host, session, writer)
         self.leases = LeaseKeeper(host, session, writer)
-        self._local = local()
+        self._pipelines = OpenPipelines()
 
     def append(
         self,
@@ -87,20 +85,14 @@ class Executor:
 
         A pipeline inside another is the outer one.  See `Session.pipeline`.
         """
-        return self._pipeline() or Pipeline(self.writer, self._local, waits=True)
-
-    def _pipeline(self) -> Pipeline | None:
-        """Return the pipeline that the running thread's commands are in, or None."""
-        place: weakref.ref[Pipeline] | None = getattr(self._local, "pipeline", None)
-        pipeline = None if place is None else place()
-        return pipeline if pipeline is not None and pipeline.is_open else None
+        return self._pipelines.current() or Pipeline(self.writer, self._pipelines, waits=True)
 
     def collecting(self) -> Pipeline:
         """Collect commands as `pipeline` does, and leave the wait to the caller: for asyncio.
 
         The caller may be inside another pipeline.
         """
-        return Pipeline(self.writer, self._local, waits=False)
+        return Pipeline(self.writer, self._pipelines, waits=False)
 
     def command(
         self,
@@ -130,7 +122,7 @@ class Executor:
         if request_id is not None:
             writer.commit(items, bodies, epoch=epoch, request=request_id)
             return
-        pipeline = self._pipeline() if hasattr(self._local, "pipeline") else None
+        pipeline = None if self._pipelines.innermost is None else self._pipelines.current()
         returns_lease = last and lease is not None and self.leases.ends_with(lease)
         if not wait and pipeline is None and writer.is_crowded:
             writer.flush()
@@ -140,7 +132,7 @@ class Executor:
                 bodies,
                 epoch=epoch,
                 owned=wait and pipeline is None,
-                unit=None if pipeline is None else pipeline.commands,
+                unit=None if pipeline is None else pipeline.unit,
                 returns_lease=returns_lease,
             )
         except EventlogError as error:

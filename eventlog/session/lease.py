@@ -178,7 +178,7 @@ class LeaseKeeper:
                         lease.share()
                         self.current = lease  # last: an interrupt before it leaves the lease to be taken anew
                         return lease
-                elif lease in _HELD.get():
+                elif lease.live and lease in _HELD.get():
                     lease.depth += 1
                     lease.share()
                     return lease
@@ -200,12 +200,15 @@ class LeaseKeeper:
                 return
             if self.current is not lease:
                 return
-            try:
-                if not lease.claim.is_returning:
-                    self._flush(lease.claim)
-                self._writer.checkpoint()
-            finally:
-                self._close(lease)
+        try:  # without the lock: another task that asks for the lease waits no longer than it wants to
+            lease.live = False
+            if not lease.claim.is_returning:
+                self._flush(lease.claim)
+            self._writer.checkpoint()
+        finally:
+            with self.lock:
+                if self.current is lease:
+                    self._close(lease)
                 lease.block = None  # it was not abandoned
 
     def _flush(self, claim: LeaseClaim) -> None:

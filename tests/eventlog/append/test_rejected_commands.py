@@ -10,7 +10,7 @@ import pytest
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import BusyError, ConflictError, FencedError, UnknownOutcomeError
+from eventlog.errors import BusyError, ConflictError, FencedError, LimitError, UnknownOutcomeError
 from eventlog.log.contract import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -333,3 +333,83 @@ def test_a_conflict_that_never_ends_is_no_commit(
         together(session, lambda: session.user("a", id="a"))
     session.store.flush()
     assert users(log) == []
+
+
+@pytest.mark.promise(4)
+def test_deltas_of_a_refused_pipelines_part_are_refused_with_it(log: FaultyLog, session: Session) -> None:
+    """Promise 4: text for a part of a refused pipeline fails no later caller."""
+    with session.assistant() as reply:
+        kept = reply.stream_text(id="kept")
+
+        def whole() -> None:
+            with session.pipeline():
+                reply.stream_text(id="p").append("refused")
+                kept.append("stays")
+                session.store.log.sync()
+                log.fail = 1
+
+        with pytest.raises(BusyError):
+            whole()
+        session.user("next", id="next")
+        reply.finish()
+    assert said(session) == {"kept": "stays"}
+    assert users(log) == ["next"]
+
+
+@pytest.mark.promise(4)
+def test_an_append_holds_whole_pipelines_up_to_its_bound(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: pipelines that wait together are cut between two of them, before the bound."""
+    text = "u" * 2 * INLINE
+    collected = []
+    for number in range(4):
+        with session.executor.collecting() as pipeline:
+            session.user(text + str(number), id=f"{number}a")
+            session.user(text + text + str(number), id=f"{number}b")
+        collected.append(pipeline)
+    weight = session.executor.writer.backlog.weight
+    monkeypatch.setattr("eventlog.append.backlog.MAX_RUN", weight * 5 // 8)
+    for pipeline in collected:
+        pipeline.commit()
+    assert users(log) == [f"{number}{half}" for number in range(4) for half in "ab"]
+    assert [commit.count for commit in log.read("s")] == [1, 8, 8]
+
+
+@pytest.mark.promise(4)
+def test_a_pipeline_above_the_largest_append_is_refused_alone(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: of commands too large together, those that are small enough go in one by one."""
+    monkeypatch.setattr("eventlog.append.pending.MAX_APPEND_BYTES", 3_000)
+    text = "u" * 700
+    with session.executor.collecting() as before:
+        session.user(text, id="before")
+    with session.executor.collecting() as large:
+        for number in range(5):
+            session.user(text, id=f"{number}")
+    with session.executor.collecting() as after:
+        for number in range(3):
+            session.user(text, id=f"after {number}")
+    before.commit()
+    with pytest.raises(LimitError):
+        large.commit()
+    after.commit()
+    assert users(log) == ["before", "after 0", "after 1", "after 2"]
+    session.rename("later")
+
+
+def test_a_flush_that_is_always_too_late_ends(
+    log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush that always meets another writer raises so; what waits goes in later."""
+    monkeypatch.setattr("eventlog.append.backlog.TRIES", 3)
+    with session.executor.collecting():
+        session.user("a", id="a")
+    log.fail, log.error = 1_000, ConflictError("s", 1, 2)
+    with pytest.raises(ConflictError):
+        session.flush()
+    assert log.fail > 1_000 - 10
+    log.fail = 0
+    session.flush()
+    assert users(log) == ["a"]

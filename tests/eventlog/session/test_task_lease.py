@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import copy_context
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -117,3 +117,26 @@ def test_what_another_owner_was_quicker_to_take_is_not_written_under(log: Faulty
 
     with pytest.raises(LeaseHeldError):
         lose()
+
+
+def test_a_lease_on_its_way_back_holds_up_no_other_thread(log: FaultyLog, session: Session) -> None:
+    """While the last append of a lease waits for the disk, another task is refused at once."""
+    released = Event()
+
+    def run() -> None:
+        with session.executor.lease():
+            with session.executor.collecting():
+                set_todos(session)
+            log.held = []
+        released.set()
+
+    thread = Thread(target=run)
+    thread.start()
+    while not log.held:
+        thread.join(0.01)
+    assert type(in_thread(session.executor.acquire)) is LeaseHeldError
+    assert not released.is_set()
+    log.let_go()
+    assert released.wait(60.0)
+    thread.join()
+    assert in_thread(lambda: set_todos(session)) is None

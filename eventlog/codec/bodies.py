@@ -17,7 +17,7 @@ from eventlog.errors import DamagedError, LimitError
 from eventlog.validation import require
 from eventlog.values import Body, Content
 
-__all__ = ["INLINE", "MAX_BODY_BYTES", "digests_in", "from_file", "to_content", "to_file", "unpack"]
+__all__ = ["INLINE", "MAX_BODY_BYTES", "digests_in", "from_file", "to_content", "to_file", "unpack", "unpack_checked"]
 
 INLINE = 1024
 """Longest text, in characters, that stays inside its event."""
@@ -96,6 +96,21 @@ def unpack(body: Body, packed: bytes) -> str:
     except UnicodeDecodeError as error:
         raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
     return text
+
+
+def unpack_checked(body: Body, packed: bytes) -> str:
+    """Return the text of a body whose packed bytes the log has just checked, by block or frame.
+
+    A plain one is not hashed again. `DamagedError` if its size is another.
+    """
+    if packed[:1] != PLAIN_MARK:
+        return unpack(body, packed)
+    if len(packed) != body.size + 1:
+        raise DamagedError(f"body {body.digest.hex()} is not what was stored")
+    try:
+        return str(memoryview(packed)[1:], "utf-8", "surrogatepass")
+    except UnicodeDecodeError as error:
+        raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
 
 
 def _pieces(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:

@@ -15,7 +15,7 @@ from hashlib import blake2b
 
 from eventlog.log.contract import Log
 
-__all__ = ["PREFIX", "forget", "name_in_keys", "newest", "save", "sound", "valid", "versions"]
+__all__ = ["PREFIX", "forget", "key_of", "name_in_keys", "newest", "save", "sound", "valid", "versions"]
 
 PREFIX = b"checkpoint\0"
 """First bytes of the keys of all checkpoints."""
@@ -35,7 +35,7 @@ def valid(log: Log, kind: str, session: str, upto: int) -> Iterator[tuple[int, b
 
 def sound(log: Log, kind: str, session: str, version: int) -> bytes | None:
     """Return the checkpoint of a kind at a version, None if there is no sound one."""
-    key = _prefix(kind, session) + version.to_bytes(8, "big")
+    key = key_of(kind, session, version)
     value = log.of(session).get_derived(key)
     if value is None:
         return None
@@ -70,6 +70,11 @@ def newest(count: int) -> Callable[[list[int]], list[int]]:
 def forget(log: Log, kind: str, session: str) -> None:
     """Delete all checkpoints of this kind."""
     log.put_derived([(key, None) for key in log.derived_keys(_prefix(kind, session))])
+
+
+def key_of(kind: str, session: str, version: int) -> bytes:
+    """Return the key of the checkpoint of a kind at a version."""
+    return _prefix(kind, session) + version.to_bytes(8, "big")
 
 
 def name_in_keys(session: str) -> bytes:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Protocol
 
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import unpack_checked
 from eventlog.codec.decoded import DecodedCommit, Span, decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
@@ -22,8 +22,8 @@ from eventlog.values import Body
 
 __all__ = ["ancestry", "continued", "decoded_commits", "head_of", "history_spans", "spans", "stream_spans", "texts"]
 
-TEXTS_AT_ONCE = 64
-"""Bodies read together: some hundred KB."""
+TEXTS_AT_ONCE = 256
+"""Bodies read together: about a MB."""
 
 
 class HeadReader(Protocol):
@@ -160,4 +160,4 @@ def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
         for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
-            yield unpack(body, packed)
+            yield unpack_checked(body, packed)

@@ -61,7 +61,9 @@ class Lookup:
 
     def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return `body` of each digest, in order."""
-        packed = [self._tail.body(digest) for digest in digests]
+        packed = list(map(self._tail.body, digests))
+        if not any(packed):
+            return self._segments.bodies_of(digests)
         folded = iter(
             self._segments.bodies_of([digest for digest, body in zip(digests, packed, strict=True) if body is None])
         )

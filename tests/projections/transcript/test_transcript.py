@@ -16,7 +16,7 @@ from eventlog.errors import CallError
 from eventlog.values import Agent, Patch, Retry, Subtask, Text
 from projections.conversation.parts import TextPart
 from projections.replay.loop import replay
-from projections.transcript import pages
+from projections.transcript import backward
 from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptProjection, transcript_message
 from tests.support.history_strategies import Command, Grower, commands
 
@@ -39,7 +39,7 @@ def filled(store: eventlog.Store, steps: list[Command]) -> eventlog.Session:
 def test_reading_backwards_equals_the_fold(steps: list[Command], window: int, data: st.DataObject) -> None:
     """Pages from the end equal the whole projection reversed, at any version."""
     with eventlog.open("memory:") as store, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pages, "WINDOW", window)
+        patched.setattr(backward, "WINDOW", window)
         session = filled(store, steps)
         redacted = {span.item.part for span in session.reader.spans() if isinstance(span.item, ev.PartRedacted)}
         for at in {session.version, data.draw(st.integers(1, session.version))}:
@@ -189,7 +189,10 @@ def test_a_page_does_not_read_the_history_before_it() -> None:
         session.reader.spans = watched  # type: ignore[method-assign]  # to see what is read
         page = Transcript(session).page(10)
         assert [message.parts[0].text for message in page][:2] == ["text 3999", "text 3998"]
-        assert len(read) <= pages.WINDOW
+        assert len(read) <= backward.WINDOW * (1 + backward.WINDOWS)
+        read.clear()
+        assert Transcript(session).page(10) == page
+        assert len(read) <= backward.WINDOW
 
 
 def test_marks() -> None:

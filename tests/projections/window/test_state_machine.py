@@ -26,7 +26,9 @@ from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower, replay
+from projections.replay.loop import Follower, replay, state_at
+from projections.transcript import backward
+from projections.transcript.transcript import Transcript, TranscriptProjection, transcript_message
 from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Call as Called
 from projections.view.neutral import NeutralMessage, Result
@@ -175,13 +177,13 @@ class Expected:
         return first + [message.id for message in rest]
 
     def newest_real(self) -> str | None:
-        """The newest message that the user wrote and that says something, and does not wait.
+        """The newest message that the user wrote and that does not wait.
 
-        None if it was removed.
+        None if it was removed, or says nothing, as after a fork inside an append.
         """
-        found = [seen for seen in self.messages.values() if seen.real and seen.says and not seen.waiting]
+        found = [seen for seen in self.messages.values() if seen.real and not seen.waiting]
         newest = max(found, key=lambda seen: seen.place, default=None)
-        return None if newest is None or newest.removed else newest.id
+        return None if newest is None or newest.removed or not newest.says else newest.id
 
     def unseen_words(self) -> list[str]:
         """The texts of every message that is not in the view."""
@@ -718,6 +720,14 @@ class Windows(RuleBasedStateMachine):
                 assert request.digest == ModelView.of(self.session, options=request.options).digest
                 assert (request.digest, request.counted, request.render) == (again.digest, again.counted, again.render)
 
+    @invariant()
+    def the_rows_are_the_replay(self) -> None:
+        """The transcript, from rows where there are any, is what a replay of all events gives."""
+        state, _ = state_at(self.session, TranscriptProjection())
+        told = [transcript_message(message, self.session.text) for message in state.messages.values()]
+        assert Transcript(self.session).oldest_first() == told
+        assert Transcript(self.session).page(5) == told[: -6 if len(told) > 5 else None : -1]
+
     def _is_sound(self, view: ModelView) -> None:
         expected = Expected(self.session)
         shown = list(dict.fromkeys(message.source for message in view.messages))
@@ -790,13 +800,15 @@ def _each_call_has_one_result(messages: list[NeutralMessage]) -> None:
 
 @pytest.mark.promise(7, 8, 10, 13)
 @pytest.mark.parametrize("engine_name", ENGINES)
-def test_random_commands_leave_one_view(engine_name: str) -> None:
+def test_random_commands_leave_one_view(engine_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Promises 7-10, 13: the view is the same from any checkpoint, and nothing covered leaks."""
 
     class OnEngine(Windows):
         pass
 
     OnEngine.engine_name = engine_name
+    monkeypatch.setattr(backward, "WINDOW", 8)
+    monkeypatch.setattr(backward, "WINDOWS", 3)
     run_state_machine_as_test(
         OnEngine,
         settings=profile(

@@ -130,23 +130,27 @@ class Segments:
 
     def body(self, digest: bytes) -> bytes | None:
         """Return the packed bytes of a body."""
-        with self.environment.reading() as txn:
-            return self._body(txn, digest)
+        return self.bodies_of([digest])[0]
 
     def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
         """Return `body` of each digest, in order, in one transaction."""
+        tree, piece = self._trees["bodies"], self._blocks.piece
+        unprotect, decode = layout.unprotect, layout.decode_location
+        bodies: list[bytes | None] = []
         with self.environment.reading() as txn:
-            return [self._body(txn, digest) for digest in digests]
-
-    def _body(self, txn: lmdb.Transaction[memoryview], digest: bytes) -> bytes | None:
-        value = self._get(txn, "bodies", digest)
-        if value is None:
-            return None
-        where = layout.decode_location(value, digest)
-        try:
-            return self._blocks.piece(txn, where)
-        except ValueError as error:
-            raise DamagedError(f"body {digest.hex()} is damaged") from error
+            for digest in digests:  # a transcript has thousands: no call here that is not needed
+                row = txn.get(digest, db=tree) if digest else None
+                if row is None:
+                    bodies.append(None)
+                    continue
+                value = unprotect(digest, row)
+                if value is None:
+                    raise DamagedError("a row of bodies is damaged")
+                try:
+                    bodies.append(piece(txn, decode(value, digest)))
+                except ValueError as error:
+                    raise DamagedError(f"body {digest.hex()} is damaged") from error
+        return bodies
 
     def chunk(self, session: str, version: int, *, whole: bool = True) -> list[Commit]:
         """Return the commits of the chunk that holds a version, or those from that version on.

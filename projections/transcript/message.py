@@ -1,0 +1,286 @@
+"""Messages of the transcript as frozen values, and the large texts that they still lack.
+
+A message is made from the state of a conversation without reading bodies: a text with a body in it
+is left empty, and a `LargeText` says what belongs there.  `fill` reads the bodies of many messages
+together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from eventlog.values import Agent, Body, Content, Json, MessageError, Model, Patch, Retry
+from projections.conversation.parts import (
+    CompactionPart,
+    FilePart,
+    Message,
+    NotePart,
+    Part,
+    ReasoningPart,
+    StepPart,
+    SubtaskPart,
+    TextPart,
+    ToolPart,
+)
+from projections.view.part_rendering import REDACTED, Resolver
+
+__all__ = [
+    "LargeText",
+    "TranscriptMessage",
+    "TranscriptPart",
+    "fill",
+    "frozen_message",
+    "redacted_part",
+    "transcript_message",
+]
+
+
+class TranscriptPart(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A part of the transcript; `text` is the full output, not its preview."""
+
+    id: str
+    kind: str
+    text: str = ""
+    tool: str = ""
+    call: str = ""
+    input: Json = ""
+    title: str = ""
+    status: str = ""
+    error: str = ""
+    mime: str = ""
+    filename: str | None = None
+    synthetic: bool = False
+    ignored: bool = False
+    removed: bool = False
+    redacted: bool = False
+    pruned: bool = False
+    open: bool = False
+    """Whether the part has not ended."""
+
+    @property
+    def marks(self) -> list[str]:
+        """Return the marks that are set."""
+        names = ("synthetic", "ignored", "removed", "redacted", "pruned", "open")
+        return [name for name in names if getattr(self, name)]
+
+
+class TranscriptMessage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One message of the transcript; times are UTC milliseconds."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    version: int
+    """Version of the event that began it; also the cursor for the page before it."""
+    created: int
+    parts: tuple[TranscriptPart, ...]
+    finished: int | None = None
+    agent: str = ""
+    model: Model | None = None
+    reason: str | None = None
+    error: MessageError | None = None
+    synthetic: bool = False
+    summary: bool = False
+    removed: bool = False
+    covered: str | None = None
+    """Id of the compaction part whose summary covers this message."""
+
+
+class LargeText(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A text of a part that is not filled in yet: its pieces, bodies among them."""
+
+    message: int
+    """Index of the message among those it was made with."""
+    part: int
+    """Index of the part in its message."""
+    field: str
+    pieces: tuple[Content, ...]
+
+
+def transcript_message(message: Message, resolve: Resolver) -> TranscriptMessage:
+    """Return a message as a frozen value, with all its texts."""
+    large: list[LargeText] = []
+    frozen = frozen_message(message, 0, large, resolve)
+    for lacking in large:
+        text = "".join(map(resolve, lacking.pieces))
+        force_setattr(frozen.parts[lacking.part], lacking.field, text)
+    return frozen
+
+
+def frozen_message(message: Message, index: int, large: list[LargeText], resolve: Resolver) -> TranscriptMessage:
+    """Return a message as a frozen value; add the texts that it lacks to `large`, under `index`.
+
+    `resolve` is asked only for what a `data:` URL may hide in.
+    """
+    parts: list[TranscriptPart] = []
+    for part in message.parts:
+        if part.redacted:
+            parts.append(redacted_part(part.id, _kind(part), removed=part.removed))
+            continue
+        lacking: list[tuple[str, Sequence[Content]]] = []
+        parts.append(_CONVERTERS[type(part)](part, lacking, resolve))
+        large += [LargeText(index, len(parts) - 1, field, tuple(pieces)) for field, pieces in lacking]
+    return TranscriptMessage(
+        message.id,
+        "user" if message.user else "assistant",
+        message.version,
+        message.created,
+        tuple(parts),
+        message.finished,
+        message.agent,
+        message.model,
+        message.reason,
+        message.error,
+        message.synthetic,
+        message.summary,
+        message.removed,
+        message.covered,
+    )
+
+
+def redacted_part(part: str, kind: str, *, removed: bool) -> TranscriptPart:
+    """Return a redacted part, which has only its kind."""
+    return TranscriptPart(part, kind, REDACTED, removed=removed, redacted=True)
+
+
+def fill(
+    messages: Sequence[TranscriptMessage], large: Iterable[LargeText], texts: Callable[[Sequence[Body]], Iterable[str]]
+) -> None:
+    """Fill in large texts of messages; `texts` returns those of bodies, which are read together."""
+    lacking = [text for text in large if not messages[text.message].parts[text.part].redacted]
+    bodies = {piece.digest: piece for text in lacking for piece in text.pieces if type(piece) is Body}
+    read = dict(zip(bodies, texts(list(bodies.values())), strict=True))
+    for text in lacking:
+        part = messages[text.message].parts[text.part]
+        if len(text.pieces) == 1:
+            force_setattr(part, text.field, read[cast("Body", text.pieces[0]).digest])
+        else:
+            pieces = (read[piece.digest] if type(piece) is Body else cast("str", piece) for piece in text.pieces)
+            force_setattr(part, text.field, "".join(pieces))
+
+
+# -- one converter for each kind of part -----------------------------------------------------------
+
+_Lacking = list[tuple[str, Sequence[Content]]]
+
+
+def _say(field: str, pieces: Sequence[Content], lacking: _Lacking) -> str:
+    """Return the text of some pieces; with a body among them "" for now."""
+    for piece in pieces:
+        if type(piece) is Body:
+            lacking.append((field, pieces))
+            return ""
+    return "".join(cast("Sequence[str]", pieces))
+
+
+def _text(part: TextPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    return TranscriptPart(
+        part.id,
+        "text",
+        _say("text", part.pieces, lacking),
+        synthetic=part.synthetic,
+        ignored=part.ignored,
+        removed=part.removed,
+        open=not part.ended,
+    )
+
+
+def _reasoning(part: ReasoningPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    text = _say("text", part.pieces, lacking)
+    return TranscriptPart(part.id, "reasoning", text, removed=part.removed, open=not part.ended)
+
+
+def _tool(part: ToolPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    output = part.full if part.full is not None else part.output
+    status = part.status
+    return TranscriptPart(
+        part.id,
+        "tool",
+        _say("text", part.live if output is None else (output,), lacking),
+        part.tool,
+        part.call,
+        _say("input", (part.input,) if part.input else part.pieces, lacking),
+        part.title,
+        status,
+        _say("error", () if part.error is None else (part.error,), lacking),
+        removed=part.removed,
+        pruned=part.pruned,
+        open=status in {"pending", "running"},
+    )
+
+
+def _file(part: FilePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    file = part.file
+    shown = not file.url or not resolve(file.url).startswith("data:")
+    return TranscriptPart(
+        part.id,
+        "file",
+        _say("text", (file.url,), lacking) if shown else "",
+        mime=file.mime,
+        filename=file.filename,
+        synthetic=file.synthetic,
+        removed=part.removed,
+    )
+
+
+def _subtask(part: SubtaskPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del resolve
+    task = part.subtask
+    text = _say("text", (task.prompt,), lacking)
+    return TranscriptPart(part.id, "subtask", text, title=task.description, tool=task.agent, removed=part.removed)
+
+
+def _step(part: StepPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del lacking, resolve
+    return TranscriptPart(part.id, _kind(part), status=part.reason, removed=part.removed)
+
+
+def _note(part: NotePart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del lacking, resolve
+    return TranscriptPart(part.id, _kind(part), _noted(part), removed=part.removed)
+
+
+def _compaction(part: CompactionPart, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    del lacking, resolve
+    return TranscriptPart(part.id, "compaction", removed=part.removed)
+
+
+_CONVERTERS: dict[type[Part], Callable[[Any, _Lacking, Resolver], TranscriptPart]] = {
+    TextPart: _text,
+    ReasoningPart: _reasoning,
+    ToolPart: _tool,
+    FilePart: _file,
+    SubtaskPart: _subtask,
+    StepPart: _step,
+    NotePart: _note,
+    CompactionPart: _compaction,
+}
+"""The function that converts each kind of part."""
+
+
+def _noted(part: NotePart) -> str:
+    match part.note:
+        case Agent():
+            return part.note.name
+        case Patch():
+            return "\n".join(part.note.files)
+        case Retry():
+            return part.note.error.message
+        case _:
+            return part.note.snapshot
+
+
+def _kind(part: Part) -> str:
+    match part:
+        case NotePart():
+            return type(part.note).__name__.lower()
+        case StepPart():
+            return "step-start" if part.begins else "step-finish"
+        case _:
+            return type(part).__name__.removesuffix("Part").lower()

@@ -1,0 +1,72 @@
+"""The stored rows of one session: derived values, which readers make and any of which may be gone.
+
+They lie under the keys of checkpoints, so that what drops a session's checkpoints drops its rows,
+and a fork reads the rows of its parents.  The log checks the bytes, with a checksum or a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from eventlog.errors import EventlogError
+from eventlog.history.checkpoint_store import key_of
+from eventlog.history.lineage import StreamRange
+from eventlog.session.session import Session
+from projections.transcript.row_block import RowBlock
+
+__all__ = ["KIND", "RowStore"]
+
+KIND = "rows 1"
+"""Kind of checkpoint; the number changes when the same events give other rows."""
+
+Ranges = list[tuple[int, int]]
+
+
+class RowStore:
+    """The rows that a session and its parents have, by the last version of their stretch."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session.id
+        self._log = session.store.log
+        self._streams: tuple[StreamRange, ...] = session.reader.ancestry()
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows can be stored."""
+        return not self._log.read_only
+
+    def get(self, low: int, high: int, ranges: Ranges) -> RowBlock | None:
+        """Return the rows of versions `low + 1 .. high` if they are stored and fit the history.
+
+        `ranges` are the effective ranges among these versions.
+        """
+        owner = self._owner(low, high, ranges)
+        data = self._log.of(owner).get_derived(key_of(KIND, owner, high))
+        if data is None:
+            return None
+        try:
+            block = RowBlock.decode(data)
+        except ValueError:
+            return None
+        return block if block.low == low and block.ranges == ranges else None
+
+    def put(self, high: int, block: RowBlock, replaced: Iterable[int] = ()) -> None:
+        """Store rows up to version `high`, and delete those up to the versions that they replace.
+
+        A log that takes nothing now is left alone: the next reader makes the rows again.
+        """
+        owner = self._owner(block.low, high, block.ranges)
+        deleted = [(key_of(KIND, owner, version), None) for version in replaced]
+        with suppress(EventlogError):
+            self._log.of(owner).put_derived([(key_of(KIND, owner, high), block.encode()), *deleted])
+
+    def _owner(self, low: int, high: int, ranges: Ranges) -> str:
+        """Return the session that these rows are stored with.
+
+        It is the one whose stream holds version `high`, for all its forks read the stretch as it
+        does; but rows that a rollback cut are a session's own.
+        """
+        if ranges != [(low + 1, high)]:
+            return self._session
+        return next(stream.session for stream in self._streams if stream.first <= high <= stream.last)

@@ -1,0 +1,156 @@
+"""A stretch: the messages that begin in a range of versions, with its changes to older ones.
+
+A stretch is made from the events of its range alone. So its messages are as they were at its end;
+what came later is in the later stretches, as events that are `deferred` until the message is
+reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from eventlog.codec.decoded import Span
+from eventlog.codec.deltas import DeltaRun
+from eventlog.events import (
+    AssistantMessageStarted,
+    CompactionCompleted,
+    CompactionRequested,
+    CompactionStarted,
+    CompactionUndone,
+    MessageFinished,
+    MessagePromoted,
+    MessageRemoved,
+    PartDelta,
+    PartEdited,
+    PartEnded,
+    PartRedacted,
+    PartRemoved,
+    PartStarted,
+    Pruned,
+    Restored,
+    StepFinished,
+    StepStarted,
+    ToolCompleted,
+    ToolFailed,
+    ToolProgress,
+    ToolRunning,
+    UserMessageAdded,
+)
+from projections.conversation import apply
+from projections.conversation.state import Conversation
+from projections.transcript.coverage import Coverages, PlacedEvent, order_of
+from projections.transcript.message import LargeText, TranscriptMessage, frozen_message
+from projections.view.part_rendering import Resolver
+
+__all__ = ["FrozenMessages", "Stretch", "event_about"]
+
+
+class FrozenMessages(NamedTuple):
+    """Messages in order, and the texts that they lack, in order."""
+
+    messages: list[TranscriptMessage]
+    large: list[LargeText]
+
+
+class Stretch:
+    """The messages that begin in a range, and what its events say about earlier ones."""
+
+    def __init__(self, spans: Iterable[Span]) -> None:
+        self.state = Conversation(whole=True)
+        self.deferred: list[PlacedEvent] = []
+        """Events about earlier messages, in order."""
+        self.about_compactions: list[PlacedEvent] = []
+        """Events that say which messages a compaction covers, in order."""
+        for span in spans:
+            item = span.item
+            if isinstance(item, DeltaRun):
+                for (part, field), text in item.joined().items():
+                    self.defer(self.apply(PlacedEvent(PartDelta(part, field, text), span.first, span.time)))
+                continue
+            placed = PlacedEvent(item, span.first, span.time)
+            if isinstance(item, _OF_COVERAGE):
+                self.about_compactions.append(placed)
+            self.defer(self.apply(placed))
+
+    def defer(self, placed: PlacedEvent | None) -> None:
+        """Add an event about earlier messages."""
+        if placed is not None:
+            self.deferred.append(placed)
+
+    def receive(self, later: Iterable[PlacedEvent]) -> list[PlacedEvent]:
+        """Apply events of later stretches; return those about messages before this one."""
+        for placed in later:
+            self.defer(self.apply(placed))
+        return self.deferred
+
+    def frozen(self, coverages: Coverages, resolve: Resolver) -> FrozenMessages:
+        """Return the messages as frozen values."""
+        every = list(self.state.messages.values())
+        for index, part in coverages.covering([(message.id, order_of(message)) for message in every]):
+            every[index].covered = part
+        large: list[LargeText] = []
+        return FrozenMessages(
+            [frozen_message(message, index, large, resolve) for index, message in enumerate(every)], large
+        )
+
+    def apply(self, placed: PlacedEvent) -> PlacedEvent | None:
+        """Apply an event to messages of the stretch; return the part of it about earlier ones."""
+        event = placed.event
+        if isinstance(event, (UserMessageAdded, AssistantMessageStarted)):
+            apply.apply(self.state, *placed)
+            return None
+        known, earlier = event_about(placed, self.state.messages.__contains__, self.state.where.__contains__)
+        if known:
+            apply.apply(self.state, *placed)
+        return earlier
+
+
+def event_about(
+    placed: PlacedEvent, has_message: Callable[[str], bool], has_part: Callable[[str], bool]
+) -> tuple[bool, PlacedEvent | None]:
+    """Return whether an event is about these messages, and the part of it about others."""
+    event = placed.event
+    if isinstance(event, (Pruned, Restored)):
+        others = tuple(part for part in event.parts if not has_part(part))
+        if not others:
+            return True, None
+        return len(others) < len(event.parts), placed._replace(event=msgspec.structs.replace(event, parts=others))
+    if isinstance(event, _OF_MESSAGE):
+        known = has_message(event.message)
+    elif isinstance(event, _OF_PART):
+        known = has_part(event.part)
+    else:
+        return False, None
+    return known, None if known else placed
+
+
+_OF_COVERAGE = (
+    CompactionStarted,
+    CompactionCompleted,
+    CompactionUndone,
+    MessageRemoved,
+    PartRemoved,
+)
+_OF_MESSAGE = (
+    PartStarted,
+    StepStarted,
+    StepFinished,
+    MessageFinished,
+    MessagePromoted,
+    MessageRemoved,
+    CompactionRequested,
+)
+_OF_PART = (
+    PartDelta,
+    PartEnded,
+    PartEdited,
+    PartRemoved,
+    PartRedacted,
+    ToolRunning,
+    ToolProgress,
+    ToolCompleted,
+    ToolFailed,
+)

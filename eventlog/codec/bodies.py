@@ -99,7 +99,7 @@ def unpack(body: Body, packed: bytes) -> str:
 
 
 def unpack_checked(body: Body, packed: bytes) -> str:
-    """Return the text of a body whose packed bytes the log has just checked, by block or frame.
+    """Return the text of a body whose packed bytes the log has just checked.
 
     A plain one is not hashed again. `DamagedError` if its size is another.
     """

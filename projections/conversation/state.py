@@ -22,7 +22,7 @@ from projections.conversation.parts import Compaction, Message, Part, ReasoningP
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import NeedsReplay
 
-__all__ = ["Conversation", "join_part", "texts_of"]
+__all__ = ["Conversation", "join_part", "joined", "texts_of"]
 
 
 class StoredConversation(msgspec.Struct, array_like=True):

@@ -28,13 +28,14 @@ WINDOWS = 4
 class BackwardReader:
     """Reads a history in stretches from its end; events about older messages are deferred."""
 
-    def __init__(self, session: Session, version: int) -> None:
+    def __init__(self, session: Session, version: int, *, makes_rows: bool = True) -> None:
         self._reader = session.reader
         self._resolve = session.text
         self._version = version
         self._ranges = self._reader.effective_ranges(version)
         self._coverages = Coverages(session, self._ranges)
         self._rows = RowStore(session)
+        self._makes_rows = makes_rows and self._rows.takes_rows
 
     def stretches(self) -> Iterator[FrozenMessages]:
         """Yield the messages, stretch by stretch, the newest stretch first."""
@@ -47,7 +48,7 @@ class BackwardReader:
             earlier = None if found is None else found.receive(deferred)
             if earlier is None:
                 stretch = self._read(low, high)
-                if found is None and not high % WINDOW and self._rows.takes_rows:
+                if found is None and not high % WINDOW and self._makes_rows:
                     for placed in deferred:  # the rows never hold what is redacted by now
                         if isinstance(placed.event, PartRedacted):
                             stretch.apply(placed)

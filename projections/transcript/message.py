@@ -111,8 +111,9 @@ def transcript_message(message: Message, resolve: Resolver) -> TranscriptMessage
 
 
 def frozen_message(message: Message, index: int, large: list[LargeText], resolve: Resolver) -> TranscriptMessage:
-    """Return a message as a frozen value; add the texts that it lacks to `large`, under `index`.
+    """Return a message as a frozen value; add the texts that it lacks to `large`.
 
+    They are added under `index`.
     `resolve` is asked only for what a `data:` URL may hide in.
     """
     parts: list[TranscriptPart] = []
@@ -149,7 +150,7 @@ def redacted_part(part: str, kind: str, *, removed: bool) -> TranscriptPart:
 def fill(
     messages: Sequence[TranscriptMessage], large: Iterable[LargeText], texts: Callable[[Sequence[Body]], Iterable[str]]
 ) -> None:
-    """Fill in large texts of messages; `texts` returns those of bodies, which are read together."""
+    """Fill in large texts of messages; `texts` returns those of bodies."""
     lacking = [text for text in large if not messages[text.message].parts[text.part].redacted]
     bodies = {piece.digest: piece for text in lacking for piece in text.pieces if type(piece) is Body}
     read = dict(zip(bodies, texts(list(bodies.values())), strict=True))

@@ -1,4 +1,4 @@
-"""Rows: the messages of a stretch as a transcript shows them, which no event is needed for.
+"""Rows: the messages of a stretch as a transcript shows them.
 
 A later event changes a row only by a mark.  For any other change the block is of no use, and the
 stretch is read again from its events.  A message that is open at the end of the stretch takes every

@@ -1,7 +1,8 @@
-"""The stored rows of one session: derived values, which readers make and any of which may be gone.
+"""The stored rows of one session.
 
-They lie under the keys of checkpoints, so that what drops a session's checkpoints drops its rows,
-and a fork reads the rows of its parents.  The log checks the bytes, with a checksum or a key.
+They are derived values: readers make them, and any of them may be gone.  They lie under the keys of
+checkpoints, so that what drops a session's checkpoints drops its rows, and a fork reads the rows of
+its parents.  The log checks the bytes, with a checksum or a key.
 """
 
 from __future__ import annotations

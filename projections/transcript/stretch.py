@@ -1,4 +1,4 @@
-"""A stretch: the messages that begin in a range of versions, with its changes to older ones.
+"""A stretch: the messages that begin in a range of versions, and changes of older ones.
 
 A stretch is made from the events of its range alone. So its messages are as they were at its end;
 what came later is in the later stretches, as events that are `deferred` until the message is

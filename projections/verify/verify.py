@@ -180,6 +180,7 @@ def _session(
         _try(report, partial(_checkpoints, projection, session, report))
     if projections:
         _try(report, partial(_state, session, report))
+        _try(report, partial(_rows, session, report))
     return report
 
 
@@ -362,3 +363,11 @@ def _state(session: Session, report: SessionReport) -> None:
     """Compare the checkpoints of command state with a replay."""
     for version in session.reader.wrong_checkpoints(report.version):
         report.problems.append(Problem("command state: the checkpoint differs from a replay", version))
+
+
+def _rows(session: Session, report: SessionReport) -> None:
+    """Compare the rows of the transcript with a replay."""
+    from projections.transcript.row_check import wrong_rows  # loaded for a deep check only
+
+    for version in wrong_rows(session, report.version):
+        report.problems.append(Problem("transcript: the rows differ from a replay", version))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import eventlog
 from eventlog import events as ev
@@ -25,6 +26,7 @@ from projections.transcript.message import LargeText, TranscriptMessage, Transcr
 from projections.transcript.row_block import RowBlock
 from projections.transcript.row_store import KIND
 from projections.transcript.transcript import Transcript, TranscriptProjection
+from projections.verify.verify import verify_session
 from tests.support.engines import ENGINES, Engine
 from tests.support.file_search import files_with
 
@@ -208,6 +210,25 @@ def test_nothing_depends_on_rows(engine_name: str, tmp_path: Path) -> None:
         assert Transcript(session).page(3) == told[:-4:-1]
         assert rows_of(store) == keys
     engine.close()
+
+
+def test_a_deep_check_finds_wrong_rows() -> None:
+    """`verify --deep` compares the rows with a replay, and makes none."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        talk(session)
+        assert verify_session(store, session.id, [TranscriptProjection()]).sound
+        assert not rows_of(store)
+        Transcript(session).oldest_first()
+        assert verify_session(store, session.id, [TranscriptProjection()]).sound
+        key = rows_of(store)[0]
+        block = RowBlock.decode(store.log.get_derived(key) or b"")
+        wrong = block.rows[1]
+        block.rows[1] = replace(wrong, reason="another")
+        store.log.put_derived([(key, block.encode())])
+        problems = verify_session(store, session.id, [TranscriptProjection()]).problems
+        assert [problem.version for problem in problems] == [wrong.version]
+        assert problems[0].problem == "transcript: the rows differ from a replay"
 
 
 @pytest.mark.promise(12)

@@ -15,7 +15,7 @@ from benchmarks.scenarios import (
     while_folding,
     written,
 )
-from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, viewing
+from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, transcripts, viewing
 from benchmarks.targets import groups as target_groups
 from benchmarks.targets import streaming as target_streaming
 from benchmarks.targets import turns as target_turns
@@ -31,6 +31,7 @@ CASES: tuple[Case, ...] = (
     *opening.CASES,
     *replaying.CASES,
     *viewing.CASES,
+    *transcripts.CASES,
     *memory.CASES,
     *starting.CASES,
     *streaming.CASES,

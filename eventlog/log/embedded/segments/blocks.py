@@ -1,6 +1,6 @@
 """Blocks: pieces compressed together, so that they share what they have in common.
 
-A block is up to 64 KiB of chunks, of one session or of several, or up to 128 KiB of bodies, or one
+A block is up to 96 KiB of chunks, of one session or of several, or up to 256 KiB of bodies, or one
 piece that is larger. `FORMAT.md` has its bytes. Blocks never change and never move, so the ones
 read last are cached uncompressed: what is read in sequence lies together.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BLOCK_BYTES", "BODY_APART", "Block", "BlockBuilder", "BlockSlot", "Blocks", "lay"]
 
-BLOCK_BYTES = 128 << 10
+BLOCK_BYTES = 256 << 10
 """Plain bytes of a block at most: it compresses well, and is quick to read for one commit."""
-SHARED_BYTES = 64 << 10
+SHARED_BYTES = 96 << 10
 """Most plain bytes of a block of chunks: it may be read for one short session of many."""
 _LEVEL = 9
 _APART = 4 << 10
@@ -35,7 +35,7 @@ _APART = 4 << 10
 BODY_APART = 32 << 10
 """Bytes of a body from which on it does: bodies resemble each other more than columns do."""
 _KEPT = 8
-"""Blocks that are cached: 1 MiB."""
+"""Blocks that are cached: 2 MiB."""
 _NONE = (0, 0), b""
 """No block: slots are numbered from 1."""
 _CRC = struct.Struct("<I")

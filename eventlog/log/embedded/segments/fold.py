@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["begin_store", "fold", "write_address", "write_copied", "write_derived"]
 
-CHUNK_BYTES = BLOCK_BYTES
+CHUNK_BYTES = 128 << 10
 """Bytes of commits after which a session's chunk ends."""
 POSITIONS_A_ROW = 1024
 PAGES_A_SLOT = 16

@@ -141,7 +141,7 @@ def loose_cases() -> Iterator[tuple[str, bytes, bytes]]:
     yield "of another hash", bytes(32), whole
     yield "damaged", sha256(data).digest(), whole[:-3] + b"xyz"
     yield "cut short", sha256(data).digest(), whole[:5]
-    yield "too large", sha256(data * 100).digest(), pack(data * 100)
+    yield "too large", sha256(data * 200).digest(), pack(data * 200)
     yield "plain already", sha256(b"x").digest(), pack(b"x")
     yield "nothing", sha256(b"").digest(), b""
     without_size = zstandard.ZstdCompressor().compressobj()
@@ -171,7 +171,7 @@ def test_a_changed_byte_costs_its_block(segments: Segments, at: int) -> None:
 def test_blocks_that_are_kept_are_few(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sequential reads load each block once, and the block cache stays bounded."""
     chance = random.Random(2)
-    texts = [chance.randbytes(3000).hex() for _ in range(400)]
+    texts = [chance.randbytes(3000).hex() for _ in range(800)]
     packed = bodies_of(texts)
     put_bodies(segments, packed)
     reads = counted_reads(monkeypatch)
@@ -229,7 +229,7 @@ def test_a_block_closes_in_time() -> None:
     filler = BlockBuilder()
     spots = [filler.add([bytes(20_000), bytes(10_000)]) for _ in range(9)]
     filler.limit = BLOCK_BYTES
-    spots += [filler.add([bytes(40_000), bytes(20_000)]) for _ in range(3)]
+    spots += [filler.add([bytes(80_000), bytes(40_000)]) for _ in range(3)]
     spots.append(filler.add_packed(bytes(3 * BLOCK_BYTES)))
     spots.append(filler.add([bytes(2 * BLOCK_BYTES)]))
     spots.append(filler.add([b"x"]))

@@ -9,7 +9,7 @@ from tests.growth.place import Place
 
 __all__ = ["Growth", "compared"]
 
-SLACK = 2.0
+SLACK = 2.5
 """Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
 FLAT = 2.0
 """Allowed factor for operations of constant cost."""

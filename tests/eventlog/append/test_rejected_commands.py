@@ -9,6 +9,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
+from eventlog.append.pipeline import Pipeline
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import BusyError, ConflictError, FencedError, LimitError, UnknownOutcomeError
 from eventlog.log.contract import LeaseState
@@ -362,7 +363,7 @@ def test_an_append_holds_whole_pipelines_up_to_its_bound(
 ) -> None:
     """Promise 4: pipelines that wait together are cut between two of them, before the bound."""
     text = "u" * 2 * INLINE
-    collected = []
+    collected: list[Pipeline] = []
     for number in range(4):
         with session.executor.collecting() as pipeline:
             session.user(text + str(number), id=f"{number}a")

@@ -80,9 +80,12 @@ def redact_inherited(projection: Projection[S], state: S, source: EventSource, v
     return state
 
 
-def state_at(session: Session, projection: Projection[S], at: int | None = None) -> StateAtVersion[S]:
+def state_at(
+    session: Session, projection: Projection[S], at: int | None = None, *, uses_checkpoints: bool = True
+) -> StateAtVersion[S]:
     """Return the state right after a version, with later redactions in it."""
-    state, version = replay(projection, session.reader, at, Checkpoints(session.store.log))
+    checkpoints = Checkpoints(session.store.log) if uses_checkpoints else None
+    state, version = replay(projection, session.reader, at, checkpoints)
     if at is not None:
         for span in session.reader.spans(version):
             if isinstance(span.item, PartRedacted):

@@ -35,7 +35,10 @@ LAYERS: dict[str, str] = {
         owner inputs | host lease_record | liveness lease reader | executor | text_stream context redact rollback | tool_call | reply | session
         | registry
     """,
-    "eventlog.state": "facts version_log | archive | fact_store | state | stored rules evolve | decide loader | committed",
+    "eventlog.state": """
+        facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader
+        | committed
+    """,
     "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | decider | writer | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
@@ -66,7 +69,6 @@ OUTSIDE = {
         "eventlog.codec.bodies",
         "eventlog.compression",
         "eventlog.log.embedded.segments",
-        "eventlog.state.archive",
         "projections.tokens.vocabulary",
     ),
     "cryptography": ("eventlog.encryption.family",),

@@ -49,17 +49,23 @@ def versions(log: Log, kind: str, session: str) -> list[int]:
 
 
 def save(
-    log: Log, kind: str, session: str, version: int, state: bytes, *, surplus: Callable[[list[int]], Iterable[int]]
+    log: Log,
+    kind: str,
+    session: str,
+    version: int,
+    state: bytes,
+    *,
+    surplus: Callable[[list[int]], Iterable[int]],
+    beside: Iterable[tuple[str, int, bytes | None]] = (),
 ) -> None:
     """Store a checkpoint, and delete those at versions that `surplus` returns.
 
-    `surplus` gets all versions with a checkpoint, ascending, the new one included.
+    `surplus` gets all versions with a checkpoint, ascending, the new one included. Rows `beside`
+    the checkpoint have a kind, a number and bytes, or None to be deleted; all is stored at once.
     """
-    prefix = _prefix(kind, session)
-    key = prefix + version.to_bytes(8, "big")
     stored = sorted({*versions(log, kind, session), version})
-    dropped = [(prefix + other.to_bytes(8, "big"), None) for other in surplus(stored) if other != version]
-    log.of(session).put_derived([(key, _checksum(key, state) + state), *dropped])
+    rows = [(kind, version, state), *((kind, other, None) for other in surplus(stored) if other != version), *beside]
+    log.of(session).put_derived([_stored(session, *row) for row in rows])
 
 
 def newest(count: int) -> Callable[[list[int]], list[int]]:
@@ -84,6 +90,11 @@ def name_in_keys(session: str) -> bytes:
 
 def _prefix(kind: str, session: str) -> bytes:
     return PREFIX + kind.encode() + b"\0" + name_in_keys(session)
+
+
+def _stored(session: str, kind: str, number: int, state: bytes | None) -> tuple[bytes, bytes | None]:
+    key = key_of(kind, session, number)
+    return key, None if state is None else _checksum(key, state) + state
 
 
 def _checksum(key: bytes, state: bytes) -> bytes:

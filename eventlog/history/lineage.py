@@ -79,6 +79,12 @@ class History(msgspec.Struct, array_like=True):
         for column in (self.starts, self.targets, self.parents, self.jumps, self.depths, self.undone):
             column.pop()
 
+    def cut(self, version: int) -> None:
+        """Remove the rollbacks after a version."""
+        count = bisect_right(self.starts, version)
+        for column in (self.starts, self.targets, self.parents, self.jumps, self.depths, self.undone):
+            del column[max(count, 1) :]
+
     def to_redo(self) -> int | None:
         """Return the version of the newest rollback that was not redone, None if there is none."""
         node = self.undone[-1]

@@ -64,13 +64,13 @@ def _rollback_to_redo(executor: Executor) -> int:
 
 
 def _file_states(executor: Executor, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:
-    """The snapshots and patches that a rollback to `to` hides; reads only the events between."""
+    """The snapshots and patches that a rollback to `to` hides; reads only their events."""
     with executor.reader.deciding() as state:
-        hidden = state.history.lost(to)
+        versions = [version for version, _ in state.files.among(state.history.lost(to))]
     snapshots: list[str] = []
     patches: list[Patch] = []
-    for first, last in hidden:
-        for span in executor.reader.spans(first - 1, last):
+    for version in versions:
+        for span in executor.reader.spans(version - 1, version):
             item = span.item
             if isinstance(item, (ev.StepStarted, ev.StepFinished)) and item.snapshot:
                 snapshots.append(item.snapshot)

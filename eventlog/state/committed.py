@@ -10,6 +10,7 @@ from eventlog.errors import ErasedError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
+from eventlog.history.tree_heads import EVERY, save_tree_head
 from eventlog.log.contract import Head, LeaseState, Log
 from eventlog.state.loader import apply_spans, newest_state, restore, save_state
 from eventlog.state.state import State
@@ -91,8 +92,8 @@ class CommittedState:
     def keep_if_due(self) -> None:
         """Store the state, all of which is committed, if `checkpoint_events` came since the last.
 
-        Where another handle kept it last, its pieces are taken over: each handle adds one, none
-        writes what is there already.
+        Where another handle stored it last, its archive is taken over: none writes what is there
+        already.
         """
         version = self.state.version
         if version < self.keep_at:
@@ -105,6 +106,9 @@ class CommittedState:
             state, self._rests_on = restore(self.log, self.streams, version)
             state.commit_to(version)
             self.state = state
-        save_state(self.log, self.session, self.state)
+        save_state(self.log, self.streams, self.state)
+        head = self.log.head(self.session)
+        if head is not None and version // EVERY > max(saved, head.base) // EVERY:
+            save_tree_head(self.log, head)
         self._rests_on = version
         self.keep_at = version + self.checkpoint_events

@@ -9,7 +9,7 @@ from eventlog import events as ev
 from eventlog.history.lineage import History
 from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
-from eventlog.values import File, PartKind, Reasoning, Text, Tool
+from eventlog.values import File, PartKind, Patch, Reasoning, Text, Tool
 
 __all__ = ["EVOLVE", "evolve"]
 
@@ -24,10 +24,8 @@ def evolve(state: State, event: ev.Event) -> None:
 
 def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
     state.set("started", state.version)
-    if isinstance(event, ev.SessionForked):
-        state.set("archived", value=False)
-        if state.interrupt_pending():
-            state.add(state.interrupts, "answered")
+    if isinstance(event, ev.SessionForked) and state.interrupt_pending():
+        state.add(state.interrupts, "answered")
 
 
 def _user(state: State, event: ev.UserMessageAdded) -> None:
@@ -82,6 +80,8 @@ def _part(state: State, event: ev.PartStarted) -> None:
         first = "ended"
     call = born.call if isinstance(born, Tool) else ""
     state.insert_part(event.part, PartFacts(state.version, event.message, kind, call, first))
+    if isinstance(born, Patch):
+        state.add(state.files.recent, ())
 
 
 def _ended(state: State, event: ev.PartEnded) -> None:
@@ -119,11 +119,15 @@ def _failed(state: State, event: ev.ToolFailed) -> None:
 def _step(state: State, event: ev.StepStarted) -> None:
     state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
     state.change(state.messages[event.message], "steps", "started")
+    if event.snapshot:
+        state.add(state.files.recent, ())
 
 
 def _step_finished(state: State, event: ev.StepFinished) -> None:
     state.insert_part(event.part, PartFacts(state.version, event.message, "step", "", "ended"))
     state.change(state.messages[event.message], "steps", "finished")
+    if event.snapshot:
+        state.add(state.files.recent, ())
 
 
 def _pruned(state: State, event: ev.Pruned) -> None:
@@ -175,10 +179,6 @@ def _unpinned(state: State, event: ev.Unpinned) -> None:
     state.change(state.pins[event.pin], "changes", "unpinned")
 
 
-def _archived(state: State, event: ev.SessionArchived | ev.SessionUnarchived) -> None:
-    state.set("archived", isinstance(event, ev.SessionArchived))
-
-
 def _interrupt(state: State, event: ev.InterruptRequested) -> None:
     del event
     state.add(state.interrupts, "requested")
@@ -198,8 +198,6 @@ def _erased(state: State, event: ev.SessionErased) -> None:
 EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.SessionStarted: _began,
     ev.SessionForked: _began,
-    ev.SessionArchived: _archived,
-    ev.SessionUnarchived: _archived,
     ev.UserMessageAdded: _user,
     ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,

@@ -11,15 +11,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from threading import RLock
 from typing import TypeVar
 
-from eventlog.state.archive import FactArchive
+from eventlog.state.archive import CHUNK, FactArchive
 from eventlog.state.facts import MessageFacts, PartFacts
 
-__all__ = ["CHUNK", "HOT", "FactMap", "FactStore"]
+__all__ = ["HOT", "FactMap", "FactStore"]
 
 HOT = 64
 """Messages that are never archived: the newest."""
-CHUNK = 32
-"""Messages archived together, and how many more than `HOT` there are before that happens."""
 
 F = TypeVar("F")
 
@@ -71,7 +69,7 @@ class FactStore:
         self.lock = RLock()
         """Held to archive facts and to look into the archive: readers have no other lock."""
         self.archive_at = HOT + CHUNK
-        """Number of hot messages at which the older ones are archived."""
+        """Number of hot messages at which the older ones are archived, a chunk more."""
         self._restored: dict[str, int] = {}
         """Messages that came back from the archive, with the version of their newest fact then."""
         self.messages = FactMap(self.hot_messages, self.archived_message, self.all_messages)

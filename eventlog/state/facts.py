@@ -62,6 +62,11 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
         """The version of the newest fact."""
         return max(self.added, _newest(self.changes), _newest(self.prunes), _newest(self.edits))
 
+    def as_of(self, version: int) -> PartFacts:
+        """The facts up to version `version`, which is not before the one that added the part."""
+        changes, prunes, edits = (_as_of(column, version) for column in (self.changes, self.prunes, self.edits))
+        return PartFacts(self.added, self.message, self.kind, self.call, self.first, changes, prunes, edits)
+
 
 class MessageFacts(msgspec.Struct, array_like=True, gc=False):
     """Facts of a message.  `changes`: "waiting", "promoted", "finished", "removed"."""
@@ -84,12 +89,28 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
         own = (self.added, _newest(self.steps), _newest(self.changes))
         return max(*own, *(part.newest() for part in self.parts.values()))
 
+    def as_of(self, version: int) -> MessageFacts | None:
+        """The facts up to version `version`; None if the message was added after it."""
+        if self.added > version:
+            return None
+        parts = {name: part.as_of(version) for name, part in self.parts.items() if part.added <= version}
+        steps, changes = _as_of(self.steps, version), _as_of(self.changes, version)
+        return MessageFacts(self.added, self.user, self.summary, parts, steps, changes)
+
 
 class PinFacts(msgspec.Struct, array_like=True, gc=False):
     """Facts of a pin.  `changes`: "unpinned"."""
 
     added: int
     changes: Changes = ()
+
+    def as_of(self, version: int) -> PinFacts | None:
+        """The facts up to version `version`; None if the pin was added after it."""
+        return None if self.added > version else PinFacts(self.added, _as_of(self.changes, version))
+
+
+def _as_of(changes: Changes, version: int) -> Changes:
+    return tuple(change for change in changes if change >> CODE_BITS <= version)
 
 
 def _newest(changes: Changes) -> int:

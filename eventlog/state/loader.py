@@ -12,39 +12,22 @@ from contextlib import suppress
 import msgspec
 
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import DamagedError, DataError
+from eventlog.errors import DamagedError
 from eventlog.history import checkpoint_store
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import spans
 from eventlog.log.contract import Log
+from eventlog.state.chunk import Row
 from eventlog.state.evolve import evolve
 from eventlog.state.state import State
-from eventlog.state.stored import (
-    ArchivedFacts,
-    Piece,
-    archive_for,
-    canonical,
-    decode_archive,
-    decode_state,
-    encode_state,
-    mark_stored,
-)
+from eventlog.state.stored import canonical, decode_archive, decode_state, encode_state, mark_stored
+from eventlog.state.stored_facts import LostRowsError, StoredArchive
+from eventlog.state.version_log import Entry, VersionLog
 
-__all__ = [
-    "ARCHIVE",
-    "STATE",
-    "ArchiveFinder",
-    "apply_spans",
-    "newest_state",
-    "restore",
-    "save_state",
-    "wrong_checkpoints",
-]
+__all__ = ["STATE", "LogRows", "apply_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
 
-STATE = "state 6"
+STATE = "state 7"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
-ARCHIVE = "packed 2"
-"""Kind of the pieces of archives, read only when a command asks for an archived fact."""
 CHECKPOINTS = 2
 """Checkpoints retained of a session's state: the newest, and one to fall back to."""
 UNDO_ENTRIES = 4096
@@ -52,10 +35,14 @@ UNDO_ENTRIES = 4096
 
 None of these events will be taken back.
 """
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, LostRowsError)
 
 
 def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:
-    """Return the state right after version `upto`, and its checkpoint's version (0: none)."""
+    """Return the state right after version `upto`, and its checkpoint's version (0: none).
+
+    The checkpoint may be of a later version of a parent: what is newer is left out.
+    """
     state, saved = State(), 0
     for stream in reversed(streams):
         checkpoint = next(_usable(log, streams, stream, upto), None)
@@ -66,80 +53,80 @@ def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State,
     return state, saved
 
 
-def _replayed(log: Log, streams: Sequence[StreamRange], upto: int) -> State:
-    """The state right after version `upto`, from the first event on."""
-    state = State()
-    apply_spans(log, streams, state, upto)
-    state.commit_to(upto)
-    return state
-
-
 def newest_state(log: Log, session: str, upto: int) -> int:
     """Return the newest version up to `upto` that has a checkpoint, sound or not (0: none)."""
     return max((version for version in checkpoint_store.versions(log, STATE, session) if version <= upto), default=0)
 
 
-def save_state(log: Log, session: str, state: State) -> None:
+def save_state(log: Log, streams: Sequence[StreamRange], state: State) -> None:
     """Store a checkpoint of the state, all of which must be committed.
 
-    The archive is written whole when a quarter of its versions is new, so that storing it costs no
-    more than what came; in between a piece is added to it.
+    It costs what came since the checkpoint before: archived facts are added to those stored.
     """
+    session = streams[-1].session
     state.commit_to(state.version)
-    stored = set(checkpoint_store.versions(log, ARCHIVE, session))
-    has_pieces = bool(state.pieces) and all(version in stored for version, _ in state.pieces)  # a new fork has none
-    first = state.pieces[0][0] if has_pieces else state.version
-    whole = state.version >= first + first // 4 or not has_pieces
     # Ids with lone surrogates cannot stand in a checkpoint: such a session is replayed.
     with suppress(UnicodeEncodeError):
-        data, piece = encode_state(state, whole=whole)
-        if piece:  # the pieces before it serve the checkpoint before
-            checkpoint_store.save(
-                log,
-                ARCHIVE,
-                session,
-                state.version,
-                piece,
-                surplus=lambda versions: [at for at in versions if at < first],
-            )
-        checkpoint_store.save(log, STATE, session, state.version, data, surplus=checkpoint_store.newest(CHECKPOINTS))
-        mark_stored(state, piece, whole=whole)
+        rows = LogRows(log, streams)
+        checkpoint, beside = encode_state(state, session, rows)
+        surplus = checkpoint_store.newest(CHECKPOINTS)
+        checkpoint_store.save(log, STATE, session, state.version, checkpoint, beside=beside, surplus=surplus)
+        mark_stored(state, session, rows)
 
 
 def wrong_checkpoints(log: Log, streams: Sequence[StreamRange], session: str, upto: int) -> Iterator[int]:
     """Versions whose checkpoint of command state differs from a replay from the first event."""
+    rows = LogRows(log, streams)
     for version, data in checkpoint_store.valid(log, STATE, session, upto):
         expected = canonical(_replayed(log, streams, version))
         try:
-            same = canonical(decode_state(data, ArchiveFinder(log, streams, session, version))) == expected
-        except (msgspec.MsgspecError, DataError):
+            same = canonical(decode_state(data, rows, session)) == expected
+        except _UNREADABLE:
             same = False
         if not same:
             yield version
 
 
-class ArchiveFinder:
-    """Finds the archive of a checkpoint: its stored pieces, or a replay where one is lost."""
+def _replayed(log: Log, streams: Sequence[StreamRange], version: int) -> State:
+    """The state right after a version, from the first event on."""
+    state = State()
+    apply_spans(log, streams, state, version)
+    state.commit_to(version)
+    return state
 
-    def __init__(self, log: Log, streams: Sequence[StreamRange], session: str, version: int) -> None:
+
+class LogRows:
+    """The rows beside checkpoints in a log; see `stored_facts.StoredRows`."""
+
+    def __init__(self, log: Log, streams: Sequence[StreamRange]) -> None:
         self._log = log
         self._streams = streams
-        self._session = session
-        self._version = version
 
-    def __call__(self, state: State, pieces: Sequence[Piece]) -> Sequence[ArchivedFacts]:
-        """See `stored.decode_state`."""
-        archived = [read for piece in pieces if (read := self._read(*piece)) is not None]
-        if len(archived) == len(pieces):
-            return archived
-        state.pieces = ()  # to be stored anew
-        return [archive_for(state, _replayed(self._log, self._streams, self._version))]
+    def get(self, session: str, kind: str, number: int) -> bytes | None:
+        """Return a row of a session; None if it is missing or damaged."""
+        return checkpoint_store.sound(self._log, kind, session, number)
 
-    def _read(self, version: int, digest: bytes) -> ArchivedFacts | None:
-        data = checkpoint_store.sound(self._log, ARCHIVE, self._session, version)
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-            return None if data is None else decode_archive(data, digest)
+    def numbers(self, session: str, kind: str) -> list[int]:
+        """Return the numbers of a session's rows."""
+        return checkpoint_store.versions(self._log, kind, session)
+
+    def archive_of(self, session: str, version: int) -> StoredArchive | None:
+        """Return a session's archive as of version `version` or later; None if there is none."""
+        for number in reversed(checkpoint_store.versions(self._log, STATE, session)):
+            data = checkpoint_store.sound(self._log, STATE, session, number) if number >= version else None
+            if data is not None:
+                with suppress(*_UNREADABLE):
+                    return decode_archive(data)
         return None
+
+    def replayed_messages(self, version: int) -> list[Row]:
+        """Return all messages as of a version, from a replay of the events."""
+        return list(_replayed(self._log, self._streams, version).facts.all_messages())
+
+    def replayed_log(self, name: str, version: int) -> list[Entry]:
+        """Return the entries of a `VersionLog` as of a version, from a replay of the events."""
+        log: VersionLog = getattr(_replayed(self._log, self._streams, version), name)
+        return log.whole()
 
 
 def apply_spans(log: Log, streams: Sequence[StreamRange], state: State, upto: int) -> None:
@@ -168,8 +155,15 @@ def apply_spans(log: Log, streams: Sequence[StreamRange], state: State, upto: in
 
 
 def _usable(log: Log, streams: Sequence[StreamRange], stream: StreamRange, upto: int) -> Iterator[tuple[int, State]]:
-    """The readable checkpoints of one stream, newest first, with their versions."""
-    for version, data in checkpoint_store.valid(log, STATE, stream.session, min(stream.last, upto)):
+    """The states that checkpoints of one stream give up to version `upto`, newest first.
+
+    Each comes with the version that it is of.
+    """
+    limit = min(stream.last, upto)
+    head = log.head(stream.session)
+    rows = LogRows(log, streams)
+    for version, data in checkpoint_store.valid(log, STATE, stream.session, 0 if head is None else head.version):
         if version >= stream.first:
-            with suppress(msgspec.MsgspecError, UnicodeDecodeError):
-                yield version, decode_state(data, ArchiveFinder(log, streams, stream.session, version))
+            with suppress(*_UNREADABLE):
+                state = decode_state(data, rows, stream.session, limit)
+                yield state.version, state

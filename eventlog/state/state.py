@@ -30,10 +30,10 @@ class State:
     """The facts of a session that commands are decided against."""
 
     __slots__ = (
-        "archived",
         "compactions",
         "erased",
         "facts",
+        "files",
         "history",
         "hot_messages",
         "hot_parts",
@@ -42,7 +42,6 @@ class State:
         "messages",
         "opens",
         "parts",
-        "pieces",
         "pins",
         "started",
         "undo",
@@ -54,14 +53,15 @@ class State:
         self.version = 0
         self.started = 0
         """Version of the event that began the session's own stream, 0 before."""
-        self.archived = False
         self.erased = False
         self.last_message = ""
         self.pins: dict[str, PinFacts] = {}
-        self.opens = VersionLog()
+        self.opens = VersionLog("opens")
         """Which assistant messages were open, each time that changed."""
-        self.users = VersionLog()
+        self.users = VersionLog("users")
         """The user messages."""
+        self.files = VersionLog("files")
+        """The events that tell of file states: snapshots and patches."""
         self.compactions: list[tuple[int, str, str]] = []
         """(version, compaction part, state) in order."""
         self.interrupts: list[tuple[int, str]] = []
@@ -70,10 +70,6 @@ class State:
         self.undo: list[tuple[Any, ...]] = []
         """(version, function, its arguments) that take back the newest facts, oldest first; cut by
         `commit_to`.
-        """
-        self.pieces: tuple[tuple[int, bytes], ...] = ()
-        """Version and digest of each stored piece of the archive (`stored.py`), the oldest
-        first.
         """
         self.facts = FactStore()
         self.hot_messages = self.facts.hot_messages
@@ -251,6 +247,7 @@ class State:
         if len(self.hot_messages) >= self.facts.archive_at:
             self.opens.pack(version)
             self.users.pack(version)
+            self.files.pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)
 

@@ -1,59 +1,39 @@
-"""Stored form of a command state: a checkpoint, and apart from it its archive in pieces.
+"""Stored form of a command state: a checkpoint, and rows that are read when needed.
 
-A checkpoint reads the same however long the session is: archived facts lie in pieces of their own,
-which are read when a command first asks for one. `loader.py` stores and loads both.
+A checkpoint reads the same however long the session is: archived facts and older log entries are
+rows of their own. `loader.py` stores and loads both.
+
+A checkpoint gives the state of earlier versions, too: facts carry the version that made them, so
+what is newer is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from hashlib import blake2b
+from typing import NamedTuple
 
 import msgspec
 
 from eventlog.history.lineage import History
-from eventlog.state.archive import FactArchive, StoredArchive
-from eventlog.state.fact_store import CHUNK
+from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PinFacts
 from eventlog.state.state import State
-from eventlog.state.version_log import Entry, Older, VersionLog
+from eventlog.state.stored_facts import FACTS, Source, StoredArchive, StoredFacts, StoredRows
+from eventlog.state.version_log import StoredLog, VersionLog
 
-__all__ = [
-    "ArchiveSummary",
-    "ArchivedFacts",
-    "FindArchive",
-    "Piece",
-    "StoredState",
-    "archive_for",
-    "canonical",
-    "decode_archive",
-    "decode_state",
-    "encode_state",
-    "mark_stored",
-]
+__all__ = ["Row", "StoredState", "canonical", "decode_archive", "decode_state", "encode_state", "mark_stored"]
 
-Piece = tuple[int, bytes]
-"""The version a piece was stored at, and the digest of its bytes."""
-
-
-class ArchivedFacts(msgspec.Struct, array_like=True):
-    """A piece of the archive, stored apart; a change of it changes `loader.ARCHIVE`."""
-
-    packed: StoredArchive
-    opens: Older
-    users: Older
+Row = tuple[str, int, bytes | None]
+"""A row beside a checkpoint: kind, number, and bytes or None to delete it."""
+LOGS = ("opens", "users", "files")
 
 
 class ArchiveSummary(msgspec.Struct, array_like=True):
-    """Summary of an archive that a checkpoint has, so that the archive is read late."""
+    """Where a checkpoint has its archive."""
 
     greatest_message: str
     greatest_part: str
-    opens_begin: int
-    users_begin: int
-    pieces: list[Piece]
-    """The stored pieces, the oldest first."""
+    inherited: list[Source]
+    own: StoredArchive
 
 
 class StoredState(msgspec.Struct, array_like=True):
@@ -61,12 +41,11 @@ class StoredState(msgspec.Struct, array_like=True):
 
     version: int
     started: int
-    archived: bool
     erased: bool
     last_message: str
     pins: dict[str, PinFacts]
-    opens: list[Entry]
-    users: list[Entry]
+    logs: list[StoredLog]
+    """Those of `LOGS`."""
     compactions: list[tuple[int, str, str]]
     interrupts: list[tuple[int, str]]
     history: History
@@ -74,125 +53,126 @@ class StoredState(msgspec.Struct, array_like=True):
     archive: ArchiveSummary | None
 
 
-FindArchive = Callable[[State, Sequence[Piece]], Sequence[ArchivedFacts]]
-"""Finds the stored pieces of a state's archive."""
+class Encoded(NamedTuple):
+    """A checkpoint and the rows to store with it."""
+
+    data: bytes
+    rows: list[Row]
+
+
 _STATE = msgspec.msgpack.Decoder(StoredState)
-_ARCHIVE = msgspec.msgpack.Decoder(ArchivedFacts)
 
 
-def decode_archive(data: bytes, digest: bytes) -> ArchivedFacts | None:
-    """A piece of the archive; None unless these are the bytes that the digest is of."""
-    return _ARCHIVE.decode(data) if piece_digest(data) == digest else None
+def encode_state(state: State, session: str, stored: StoredRows) -> Encoded:
+    """Encode a state as a checkpoint of a session that has these rows.
 
-
-def piece_digest(data: bytes) -> bytes:
-    """The digest by which a checkpoint names a piece of its archive."""
-    return blake2b(data, digest_size=16).digest()
-
-
-def encode_state(state: State, *, whole: bool = True) -> tuple[bytes, bytes]:
-    """Encode a state, and the piece of its archive to store beside it, b"" for none.
-
-    A `whole` piece has the whole archive, and reads what was not read yet; else the piece has what
-    no stored piece has. All of the state must be committed: a checkpoint has no undo log. Call
-    `mark_stored` when both are stored.
+    All of it must be committed: a checkpoint has no undo log. Call `mark_stored` when the
+    checkpoint and its rows are stored.
     """
     with state.facts.lock:
-        opens, users, archive = state.opens, state.users, state.facts.archive
-        hot = list(state.hot_messages.items())
-        if not (archive or opens.begins or users.begins):
-            return _encode(state, opens.recent, users.recent, hot, None), b""
-        if whole:
-            archived = ArchivedFacts(archive.stored(), opens.packed(), users.packed())
-        else:
-            archived = ArchivedFacts(archive.added(), opens.added(), users.added())
-        some = whole or archived.packed.chunks or archived.opens or archived.users
-        piece = msgspec.msgpack.encode(archived) if some else b""
-        pieces = list(_pieces_with(state, piece, whole=whole))
-        summary = ArchiveSummary(archive.greatest_message, archive.greatest_part, opens.begins, users.begins, pieces)
-        return _encode(state, opens.recent, users.recent, hot, summary), piece
+        archive, summary, rows = state.facts.archive, None, list[Row]()
+        if archive:
+            growth = archive.growth(session)
+            inherited = [] if archive.stored is None else archive.stored.inherited(session)
+            summary = ArchiveSummary(archive.greatest_message, archive.greatest_part, inherited, growth.archive)
+            if growth.begins:  # rows there are of an archive that was lost
+                rows += ((FACTS, number, None) for number in stored.numbers(session, FACTS))
+            rows += ((FACTS, number, data) for number, data in growth.rows)
+        logs = list[StoredLog]()
+        for name in LOGS:
+            log, packs = getattr(state, name).stored(session)
+            logs.append(log)
+            rows += packs
+        return Encoded(_encode(state, logs, list(state.hot_messages.items()), summary), rows)
 
 
-def mark_stored(state: State, piece: bytes, *, whole: bool) -> None:
-    """Note that the piece `encode_state` returned is stored: the next begins behind it."""
+def mark_stored(state: State, session: str, rows: StoredRows) -> None:
+    """Note that what `encode_state` returned is stored: the next checkpoint adds to it."""
     with state.facts.lock:
-        state.pieces = _pieces_with(state, piece, whole=whole)
-        for archive in (state.facts.archive, state.opens, state.users):
-            archive.mark_stored()
+        if state.facts.archive:
+            state.facts.archive.mark_stored(rows, Source(session, state.version))
+        for name in LOGS:
+            getattr(state, name).mark_stored(rows, session)
 
 
 def canonical(state: State) -> bytes:
     """Encode states with equal facts as equal bytes, however much of them is archived."""
     messages = sorted(state.facts.all_messages(), key=lambda row: (row[1].added, row[0]))
-    return _encode(state, state.opens.whole(), state.users.whole(), messages, None)
+    return _encode(state, [StoredLog(getattr(state, name).whole(), []) for name in LOGS], messages, None)
 
 
-def decode_state(data: bytes, find: FindArchive) -> State:
-    """The state of a checkpoint; `msgspec.MsgspecError` if it is none.
+def decode_archive(data: bytes) -> StoredArchive | None:
+    """Return where the archive of a checkpoint's session lies, None if it has none."""
+    summary = _STATE.decode(data).archive
+    return None if summary is None else summary.own
 
-    `find` returns the pieces of the archive when a fact in them is first needed.
+
+def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None = None) -> State:
+    """Return the state of a session's checkpoint, or that of an earlier version `upto`.
+
+    `msgspec.MsgspecError` if it is no checkpoint; `LostRowsError` if an earlier version needs a row
+    that cannot be read.
     """
     stored = _STATE.decode(data)
     state = State()
-    state.version, state.started = stored.version, stored.started
-    state.archived, state.erased, state.last_message = stored.archived, stored.erased, stored.last_message
-    state.pins, state.opens, state.users = stored.pins, VersionLog(stored.opens), VersionLog(stored.users)
+    state.version, state.started, state.erased = stored.version, stored.started, stored.erased
+    state.last_message, state.pins = stored.last_message, stored.pins
     state.compactions, state.interrupts, state.history = stored.compactions, stored.interrupts, stored.history
-    for name, facts in stored.hot:
-        state.facts.insert(name, facts)
-    summary = stored.archive
+    for name, log in zip(LOGS, stored.logs, strict=True):
+        setattr(state, name, VersionLog(name, log, rows))
+    hot, summary = stored.hot, stored.archive
+    sources: list[Source] = []
+    modulus = 0
     if summary is not None:
-        state.pieces = tuple(summary.pieces)
-        load = partial(_load, state, find, state.pieces)
-        state.facts.archive.later(load, summary.greatest_message, summary.greatest_part)
-        state.opens.later(load, summary.opens_begin)
-        state.users.later(load, summary.users_begin)
+        sources, modulus = [*summary.inherited, Source(session, stored.version)], summary.own.modulus
+    if upto is not None and upto < stored.version:
+        hot = [(name, facts) for name, whole in hot if (facts := whole.as_of(upto)) is not None]
+        sources = [Source(source.session, min(source.upto, upto)) for source in sources]
+        _cut(state, upto)
+    for name, facts in hot:
+        state.facts.insert(name, facts)
+    if summary is not None:
+        archive = state.facts.archive = FactArchive(StoredFacts(rows, sources), modulus)
+        archive.greatest_message, archive.greatest_part = summary.greatest_message, summary.greatest_part
+    if state.version < stored.version:
+        state.last_message = _last_message(state)
     return state
 
 
-def archive_for(state: State, whole: State) -> ArchivedFacts:
-    """Rebuild the archive of `state`, whose pieces are lost, from a replay of its events."""
-    archive = FactArchive()
-    rows = list(whole.facts.all_messages())
-    for start in range(0, len(rows), CHUNK):
-        archive.add(rows[start : start + CHUNK])
-    opens, users = whole.opens.before(state.opens.oldest()), whole.users.before(state.users.oldest())
-    return ArchivedFacts(archive.stored(), opens, users)
+def _cut(state: State, version: int) -> None:
+    """Leave out what came after a version, except facts of messages and parts."""
+    state.version, state.erased = version, False
+    state.started = state.started if state.started <= version else 0
+    state.pins = {name: facts for name, whole in state.pins.items() if (facts := whole.as_of(version)) is not None}
+    state.compactions = [entry for entry in state.compactions if entry[0] <= version]
+    state.interrupts = [entry for entry in state.interrupts if entry[0] <= version]
+    state.history.cut(version)
+    for name in LOGS:
+        getattr(state, name).cut(version)
 
 
-def _load(state: State, find: FindArchive, pieces: Sequence[Piece]) -> None:
-    """Read the stored pieces of the archive, unless another thread just did."""
-    with state.facts.lock:
-        archive = state.facts.archive
-        if archive.is_later:
-            archived = find(state, pieces)
-            archive.attach(*(piece.packed for piece in archived))
-            state.opens.attach([entry for piece in archived for entry in piece.opens])
-            state.users.attach([entry for piece in archived for entry in piece.users])
-
-
-def _pieces_with(state: State, piece: bytes, *, whole: bool) -> tuple[Piece, ...]:
-    before = () if whole else state.pieces
-    return (*before, (state.version, piece_digest(piece))) if piece else before
+def _last_message(state: State) -> str:
+    """Return the message added last; an entry of `opens` also tells that one was closed."""
+    user, message = next(state.users.newest_entries(), (0, ("",)))
+    for version, names in state.opens.newest_entries():
+        if version < user:
+            break
+        if names and state.messages[names[-1]].added == version:
+            return names[-1]
+    return message[0]
 
 
 def _encode(
-    state: State,
-    opens: list[Entry],
-    users: list[Entry],
-    messages: list[tuple[str, MessageFacts]],
-    summary: ArchiveSummary | None,
+    state: State, logs: list[StoredLog], messages: list[tuple[str, MessageFacts]], summary: ArchiveSummary | None
 ) -> bytes:
     return msgspec.msgpack.encode(
         StoredState(
             state.version,
             state.started,
-            state.archived,
             state.erased,
             state.last_message,
             state.pins,
-            opens,
-            users,
+            logs,
             state.compactions,
             state.interrupts,
             state.history,

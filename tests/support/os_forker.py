@@ -25,7 +25,6 @@ from eventlog.errors import ForkedProcessError
 from eventlog.log.embedded.engine import EmbeddedLog
 from eventlog.log.embedded.segments.environment import Environment
 from eventlog.log.memory import MemoryLog
-from eventlog.state import archive
 from eventlog.store import open_store
 from projections.tokens import CharsCounter, encodings
 from projections.view.neutral import NeutralMessage, Text
@@ -80,22 +79,6 @@ def ended(number: int) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(number, 0)[1])
     finally:
         killer.cancel()
-
-
-def packing(_: Path) -> None:
-    """Fork while the facts of a long session are archived."""
-    standing = Event()
-    compressor, decompressor = archive._zstandard()
-
-    class Slow:
-        def compress(self, data: bytes) -> bytes:
-            standing.set()
-            forked.wait(MOMENT)
-            return compressor.compress(data)
-
-    archive._zstandard = lambda: (Slow(), decompressor)  # type: ignore[assignment]
-    with meanwhile(lambda: archive._squeeze(b"one"), standing):
-        child(lambda: archive._squeeze(b"two"))
 
 
 def loading(_: Path) -> None:
@@ -286,7 +269,6 @@ def leaving(place: Path) -> None:
 
 if __name__ == "__main__":
     CASES: dict[str, Callable[[Path], None]] = {
-        "packing": packing,
         "loading": loading,
         "keyed": keyed,
         "counting": counting,

@@ -14,6 +14,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode
 from eventlog.codec.decoded import spans_of
 from eventlog.errors import DamagedError
+from eventlog.history.tree_heads import tree_head_before
 from eventlog.integrity.fork_anchor import portable, prefix_head, read_prefix
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.engine import open_log
@@ -48,13 +49,12 @@ def grown(store: Store, session: str, at: int) -> TreeState:
     return TreeState(version, appends, peaks)
 
 
-@pytest.mark.parametrize("name", ENGINES)
-def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
-    """A fork's first event has its parent's head at the fork, also inside an append."""
-    store = Engine(name, tmp_path).open()
+def check_anchors(store: Store, *, stored: bool) -> None:
+    """Fork a session and its fork at every version, and compare the anchors with the leaves."""
     session = store.create_session(id="p")
     for _ in range(3):
         exchange(session)
+    assert bool(tree_head_before(store.log, "p", session.version).appends) is stored
     fork = session.fork(id="f")
     assert read_prefix(head_of(fork).parent_head) == grown(store, "p", session.version)
     exchange(fork)
@@ -66,6 +66,19 @@ def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path)
         assert kept.version >= at
     assert verify(store, deep=True).sound
     store.close()
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_fork_at_any_version_keeps_the_head_of_that(name: str, tmp_path: Path) -> None:
+    """A fork's first event has its parent's head at the fork, also inside an append."""
+    check_anchors(Engine(name, tmp_path).open(), stored=False)
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_stored_tree_heads_give_the_same_anchors(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An anchor made from a stored head of the tree is the one made from all leaves."""
+    monkeypatch.setattr("eventlog.state.committed.EVERY", 5)
+    check_anchors(Engine(name, tmp_path).open(checkpoint_events=5), stored=True)
 
 
 def test_the_head_of_a_session_without_one() -> None:

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from eventlog import Store, StoreHead
 from eventlog import events as ev
 from eventlog.errors import CallError, DamagedError, NotFoundError, PoisonedError, RefusedError
-from eventlog.history import checkpoint_store
 from eventlog.log.contract import Append, Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
@@ -27,8 +26,7 @@ from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.memory import MemoryLog
 from eventlog.log.merkle import leaf_data, leaf_of
-from eventlog.state.loader import STATE, restore
-from eventlog.state.stored import encode_state
+from eventlog.state.loader import restore, save_state
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import replay
 from projections.transcript.transcript import TranscriptProjection
@@ -348,9 +346,8 @@ def test_deep_compares_every_checkpoint(place: Place) -> None:
         ]
         Checkpoints(store.log).delete(transcript, session.reader)
         wrong = restore(store.log, session.reader.ancestry(), 3)[0]
-        checkpoint_store.save(
-            store.log, STATE, "a", session.version, encode_state(wrong)[0], surplus=checkpoint_store.newest(1)
-        )
+        wrong.version = session.version
+        save_state(store.log, session.reader.ancestry(), wrong)
         (found,) = verify(store, session="a", deep=True).sessions
         assert found.first_bad == session.version
 

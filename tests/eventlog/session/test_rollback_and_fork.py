@@ -14,7 +14,7 @@ from eventlog.errors import (
 from eventlog.history import checkpoint_store
 from eventlog.session.lease import Block, Lease
 from eventlog.session.session import Session
-from eventlog.state.stored import encode_state
+from eventlog.state.stored import canonical
 from eventlog.store import Store
 from eventlog.values import (
     MessageError,
@@ -109,7 +109,7 @@ def test_a_state_that_an_older_program_kept_is_not_used(engine: Engine) -> None:
         session.rollback(5)
         wrong = session.reader.state().history
         wrong.undone[-1] = 0  # as that program took it
-        data, _ = encode_state(session.reader.state())
+        data = canonical(session.reader.state())
         checkpoint_store.save(store.log, "state 4", "s", session.version, data, surplus=checkpoint_store.newest(1))
         wanted = session.version - 1
     with engine.open() as store:

@@ -11,10 +11,11 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
+from eventlog.errors import AlreadyExistsError
 from eventlog.log.contract import Commit, Log
 from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
-from eventlog.state.loader import ARCHIVE
+from eventlog.state.stored_facts import FACTS
 from eventlog.store import Store
 from eventlog.values import Patch, Text
 from projections.verify.verify import verify
@@ -131,7 +132,52 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
             counts, values = events_read(store.log), derived_reads(store.log)
             assert store.session(str(messages)).reader.state().last_message
             assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
-            assert not [key for key in values if ARCHIVE.encode() in key]
+            assert not [key for key in values if FACTS.encode() in key]
+
+
+@pytest.mark.promise(8)
+def test_going_back_to_the_middle_reads_no_more_of_a_longer_history(
+    engine: Engine, events_read: Callable[[Log], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 8: a fork in the middle, its first append and a rollback read a few events."""
+    monkeypatch.setattr("eventlog.state.committed.EVERY", CHECKPOINT_EVENTS)
+    read: list[int] = []
+    for messages in (SMALL, LARGE):
+        name = str(messages)
+        with engine.open() as store:
+            alone(store.create_session(id=name), messages)
+        with engine.open() as store:
+            counts = events_read(store.log)
+            session = store.session(name)
+            middle = session.version // 2 // 6 * 6
+            fork = session.fork(middle, id=f"{name} fork").id
+        with engine.open() as store:
+            counts += events_read(store.log)
+            store.session(fork).user("more", id="m")
+            store.session(name).rollback(middle)
+            with pytest.raises(AlreadyExistsError):
+                store.session(fork).user(id=f"{name} 1 0")
+            store.session(name).user(id=f"{fork} 1 0")
+            read.append(sum(counts))
+            assert verify(store, deep=True).sound
+    assert read[1] < read[0] + 3 * CHECKPOINT_EVENTS
+
+
+@pytest.mark.promise(9)
+def test_a_rollback_finds_old_file_states(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 9: a rollback names the snapshots and patches after its version, also old ones."""
+    monkeypatch.setattr("eventlog.state.version_log.RECENT", 4)
+    with engine.open(checkpoint_events=20) as store:
+        session = store.create_session(id="s")
+        for number in range(40):
+            with session.assistant() as reply:
+                reply.step(snapshot=f"before {number}")
+                reply.part(Patch(f"hash {number}", ("a.py",)))
+                reply.finish(snapshot=f"after {number}")
+    with engine.open(checkpoint_events=20) as store:
+        found = store.session("s").rollback(1)
+        assert found.snapshots == tuple(f"{when} {number}" for number in range(40) for when in ("before", "after"))
+        assert [patch.hash for patch in found.patches] == [f"hash {number}" for number in range(40)]
 
 
 @pytest.mark.promise(14)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from eventlog.session.session import Session
@@ -71,34 +72,21 @@ class SharedPrefix(NamedTuple):
     """
 
 
-class ModelView:
+class ModelView(msgspec.Struct, eq=False):
     """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
 
-    __slots__ = ("_counting", "_digest", "_session", "_tokens", "messages", "options", "system", "tools", "version")
-
-    def __init__(
-        self,
-        session: Session,
-        version: int,
-        options: RenderOptions,
-        messages: Messages,
-        *,
-        system: tuple[str, ...] = (),
-        tools: str | None = None,
-        counting: _Counting | None = None,
-    ) -> None:
-        self._session = session
-        self.version = version
-        """The view is that right after this version."""
-        self.options = options
-        self.messages = messages
-        self.system = system
-        """The system prompt, at most two segments."""
-        self.tools = tools
-        """The tool schemas offered, a JSON array, or None."""
-        self._counting = counting
-        self._tokens: int | None = None
-        self._digest: bytes | None = None
+    _session: Session
+    version: int
+    """The view is that right after this version."""
+    options: RenderOptions
+    messages: Messages
+    system: tuple[str, ...] = ()
+    """The system prompt, at most two segments."""
+    tools: str | None = None
+    """The tool schemas offered, a JSON array, or None."""
+    _counting: _Counting | None = None
+    _tokens: int | None = None
+    _digest: bytes | None = None
 
     @classmethod
     def of(
@@ -201,16 +189,21 @@ class LiveView:
 
     def advance(self) -> ModelView:
         """Apply the events that came since, and return the view."""
-        self.catch_up()
+        self._follower.advance()
+        if self._follower.renewed:
+            self._renew()
         return self.excluding(None)
 
     def catch_up(self) -> bool:
         """Apply the events that came since; return whether there were any."""
         changed = self._follower.advance()
         if self._follower.renewed:
-            self._follower.renewed = False
-            self._assembly.replace_state(self._follower.state)
+            self._renew()
         return changed
+
+    def _renew(self) -> None:
+        self._follower.renewed = False
+        self._assembly.replace_state(self._follower.state)
 
     def note(self) -> None:
         """Bring the assembly up to date, so that the state records only later changes."""
@@ -218,7 +211,8 @@ class LiveView:
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
         """Return the view without a message; `max_steps` wins over that of the options."""
-        require_or_none(str, message, "the message that is left out is named by its id, a str")
+        if message is not None:
+            require(str, message, "the message that is left out is named by its id, a str")
         follower, session = self._follower, self._session
         state = follower.state
         options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)
@@ -229,7 +223,7 @@ class LiveView:
             self._assembly.view(message, max_steps),
             system=self._system.of(state),
             tools=None if state.tools is None else session.reader.text(state.tools),
-            counting=self._counting,
+            _counting=self._counting,
         )
 
     def save(self) -> None:

@@ -115,7 +115,12 @@ class EmbeddedLog(Log):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         partition = self._partition
-        if self._closed or self._pid != os.getpid() or partition.tail.is_behind():
+        mark = partition.tail.mark
+        if (
+            self._closed
+            or self._pid != os.getpid()
+            or (mark is not None and (mark.short or mark.words[:16] != mark.last))
+        ):
             partition = self._fresh()
         return partition.lookup.head_of(session)
 

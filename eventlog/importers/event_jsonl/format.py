@@ -34,7 +34,7 @@ from typing import Any, BinaryIO, TypeGuard
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.batch import Entry
+from eventlog.codec.batch import Entry, json_decoder
 from eventlog.codec.surrogates import escape, map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
@@ -140,6 +140,29 @@ def _object(raw: bytes) -> dict[str, Any]:
     return found
 
 
+class _AppendLine(msgspec.Struct):
+    """The line of an append of the current schema, without lone surrogates."""
+
+    version: int
+    time: int
+    events: list[tuple[int, ev.Event]]
+    request: str | None = None
+    more: bool = False
+    escaped: bool = False
+
+
+_APPEND = b'{"version":'
+
+
+def _append_line(raw: bytes) -> _AppendLine | None:
+    """Decode the line of an append; None unless it is plainly one."""
+    try:
+        line: _AppendLine = json_decoder(_AppendLine).decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
+        return None
+    return None if line.escaped else line
+
+
 class _Reader:
     """State between two lines: the session, the next version, and the body being read."""
 
@@ -165,6 +188,9 @@ class _Reader:
     def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
         """Read a line; return the append that it is, if it is one."""
         try:
+            batch = self._typed(number, raw) if raw.startswith(_APPEND) else None
+            if batch is not None:
+                return batch
             value = _object(raw)
             if "events" in value:
                 return self._append(number, value)
@@ -220,6 +246,25 @@ class _Reader:
         if sha256(data).hexdigest() != digest:
             raise DamagedLineError("a body that is not what was written")
         self.waiting[bytes.fromhex(digest)] = pack(data)
+
+    def _typed(self, number: int, raw: bytes) -> JsonlAppend | None:
+        """Read the line of an append straight into events; None if it has to be looked at closely."""
+        line = _append_line(raw) if self.schema == ev.SCHEMA and self.session is not None else None
+        if self.session is None or line is None or line.version != self.expected or not line.events:
+            return None
+        time, count = line.time, len(line.events)
+        batch = JsonlAppend(self.session, line.version, number, None if line.more else line.request)
+        batch.items = [(time + after, event) for after, event in line.events]
+        kinds = [type(event) for _, event in line.events]
+        if b'"b"' in raw or b"\\u0062" in raw:  # no body without its tag
+            for _, event in line.events:
+                for body in bodies_of(event) if type(event) is not ev.PartDelta else ():
+                    self._refer(batch, body)
+        self.report.messages += kinds.count(ev.UserMessageAdded) + kinds.count(ev.AssistantMessageStarted)
+        self.report.parts += kinds.count(ev.PartStarted)
+        self.expected += count
+        self.events += count
+        return batch
 
     def _append(self, number: int, value: dict[str, Any]) -> JsonlAppend | None:
         entries, time, request = value["events"], value.get("time"), value.get("request")

@@ -25,7 +25,7 @@ import os
 import sys
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from threading import Lock
@@ -107,20 +107,33 @@ class FactArchive:
                 if self._newest(name) == number:
                     yield name, facts
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Archive some messages, as one chunk."""
-        self._add(_squeeze(_plain(rows)), rows)
-        self.greatest_message = max(self.greatest_message, *(name for name, _ in rows))
-        self.greatest_part = max(self.greatest_part, *(max(facts.parts, default="") for _, facts in rows))
+    def add(self, rows: Sequence[Row], size: int) -> None:
+        """Archive some messages, as chunks of `size` messages each."""
+        chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
+        self._add([_squeeze(_plain(chunk)) for chunk in chunks], chunks)
+        self.greatest_message = max([self.greatest_message, *[name for name, _ in rows]])
+        self.greatest_part = max([self.greatest_part, *chain.from_iterable([facts.parts for _, facts in rows])])
 
-    def _add(self, chunk: bytes, rows: Sequence[Row]) -> None:
-        number = len(self._chunks)
-        if number > _CHUNK_MASK:
+    def _add(self, chunks: Sequence[bytes], contents: Iterable[Sequence[Row]]) -> None:
+        first, modulus = len(self._chunks), self._modulus
+        if first + len(chunks) > _CHUNK_MASK + 1:
             raise OverflowError("more chunks of facts than an index can hold")
-        self._chunks.append(chunk)
-        modulus, bounds, buckets = self._modulus, self._bounds, self._buckets
-        for data in [key.encode("utf-8", "surrogatepass") for name, facts in rows for key in (name, *facts.parts)]:
-            entry = int.from_bytes(data, "little") % modulus << CHUNK_BITS | number
+        self._chunks += chunks
+        self._index(
+            [
+                int.from_bytes(key.encode("utf-8", "surrogatepass"), "little") % modulus << CHUNK_BITS | number
+                for number, rows in enumerate(contents, first)
+                for name, facts in rows
+                for key in (name, *facts.parts)
+            ]
+        )
+
+    def _index(self, entries: list[int]) -> None:
+        bounds, buckets = self._bounds, self._buckets
+        if len(entries) > len(buckets) * (BUCKET // 8):  # then one sort is quicker than a search for each
+            self._open_index(array("Q", sorted(chain(entries, *buckets))))
+            return
+        for entry in entries:
             place = bisect_right(bounds, entry) - 1
             bucket = buckets[place]
             insort(bucket, entry)
@@ -154,11 +167,9 @@ class FactArchive:
         """Put these stored pieces before the chunks that are here."""
         newer, self._load = self._chunks, None
         self._open(stored)
-        for chunk in chain.from_iterable(piece.chunks for piece in added):
-            self._add(chunk, _unpack(chunk))
-        self._stored += len(self._chunks)
-        for chunk in newer:
-            self._add(chunk, _unpack(chunk))
+        chunks = [*chain.from_iterable([piece.chunks for piece in added])]
+        self._stored += len(self._chunks) + len(chunks)
+        self._add([*chunks, *newer], map(_unpack, [*chunks, *newer]))
 
     def _loaded(self) -> None:
         if self._load is not None:
@@ -184,20 +195,17 @@ class FactArchive:
         self._modulus = stored.modulus
         self._chunks = stored.chunks
         self._cached = (-1, [])
-        self._buckets, self._bounds = [array("Q")], [0]
         self.greatest_message = max(self.greatest_message, stored.greatest_message)
         self.greatest_part = max(self.greatest_part, stored.greatest_part)
-        step = 8 * (BUCKET // 2)
-        for start in range(0, len(stored.index), step):
-            bucket = array("Q")
-            bucket.frombytes(stored.index[start : start + step])
-            if sys.byteorder == "big":
-                bucket.byteswap()
-            if start:
-                self._buckets.append(bucket)
-                self._bounds.append(bucket[0])
-            else:
-                self._buckets[0] = bucket
+        index = array("Q", stored.index)
+        if sys.byteorder == "big":
+            index.byteswap()
+        self._open_index(index)
+
+    def _open_index(self, index: array[int]) -> None:
+        step = BUCKET // 2
+        self._buckets = [index[start : start + step] for start in range(0, len(index) or 1, step)]
+        self._bounds = [0, *[bucket[0] for bucket in self._buckets[1:]]]
 
     def _candidates(self, wanted: int) -> Iterator[int]:
         """The chunks with an id of this hash, newest first."""

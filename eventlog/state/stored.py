@@ -153,9 +153,7 @@ def decode_state(data: bytes, find: FindArchive) -> State:
 def archive_for(state: State, whole: State) -> ArchivedFacts:
     """Rebuild the archive of `state`, whose pieces are lost, from a replay of its events."""
     archive = FactArchive()
-    rows = list(whole.facts.all_messages())
-    for start in range(0, len(rows), CHUNK):
-        archive.add(rows[start : start + CHUNK])
+    archive.add(list(whole.facts.all_messages()), CHUNK)
     opens, users = whole.opens.before(state.opens.oldest()), whole.users.before(state.users.oldest())
     return ArchivedFacts(archive.stored(), opens, users)
 

@@ -248,7 +248,7 @@ class _Reader:
         self.waiting[bytes.fromhex(digest)] = pack(data)
 
     def _typed(self, number: int, raw: bytes) -> JsonlAppend | None:
-        """Read the line of an append straight into events; None if it has to be looked at closely."""
+        """Read the line of an append straight into events; None if it is not plainly one."""
         line = _append_line(raw) if self.schema == ev.SCHEMA and self.session is not None else None
         if self.session is None or line is None or line.version != self.expected or not line.events:
             return None

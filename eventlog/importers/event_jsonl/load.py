@@ -15,13 +15,15 @@ An event that the session's rules refuse is reported with its line, and ends tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import count
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.errors import CallError, NotFoundError, brief
+from eventlog.append.bulk import BulkAppender
+from eventlog.errors import CallError, ConflictError, NotFoundError, brief
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.integrity.fork_anchor import portable
@@ -29,6 +31,9 @@ from eventlog.session.session import Session
 from eventlog.store import Store, begin_session
 
 __all__ = ["load"]
+
+Timed: TypeAlias = tuple[int, ev.Event]
+"""UTC milliseconds and the event."""
 
 
 def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
@@ -42,13 +47,21 @@ def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
         try:
             stream = streams.get(batch.session)
             if stream is None:
+                _finish(streams)  # a fork reads its parent
                 stream = streams[batch.session] = _begun(store, batch, streams)
             stream.add(batch)
         except CallError as error:
             report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
             refused.add(batch.session)
+    _finish(streams)
     report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
     report.events = sum(stream.added for stream in streams.values())
+
+
+def _finish(streams: dict[str, _Stream]) -> None:
+    """Make durable what was appended."""
+    for stream in streams.values():
+        stream.finish()
 
 
 class _Candidate:
@@ -112,6 +125,7 @@ class _Stream:
         self.chosen: _Candidate | None = None
         self.head = 0
         self.added = 0
+        self._bulk: BulkAppender | None = None
         for wanted, session in _chain(store, name):
             if session is None:
                 self.free = wanted
@@ -122,6 +136,12 @@ class _Stream:
     def is_stored(self) -> bool:
         """Whether the stream is in the store."""
         return self.chosen is not None or any(found.agrees and found.common for found in self.candidates)
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether all stored versions are those of the file."""
+        inherits = not isinstance(self.parent, _Stream) or self.parent.keeps_versions
+        return inherits and self.after == self.base and not self._best().shifts
 
     def stored(self) -> Session:
         """Return the session that holds the stream so far."""
@@ -150,13 +170,30 @@ class _Stream:
                 return
             place += self._choose(*batch.items[place])
         assert self.chosen is not None
-        items = [(time, self.chosen.translate(event)) for time, event in batch.items[place:]]
+        items = batch.items[place:] if place else batch.items
+        if not self.keeps_versions:
+            items = [(time, self.chosen.translate(event)) for time, event in items]
         if items:
-            session = self.chosen.session
-            request = None if place else batch.request
-            committed = session.append(items, bodies=batch.bodies, expected_version=self.head, request_id=request)
-            self.head = committed.last
+            self._append(self.chosen.session, items, batch.bodies, None if place else batch.request)
             self.added += len(items)
+
+    def _append(self, session: Session, items: list[Timed], bodies: Mapping[bytes, bytes], request: str | None) -> None:
+        if self._bulk is None:
+            self._bulk = session.executor.bulk()
+            if self._bulk is not None and self._bulk.version != self.head:
+                raise ConflictError(session.id, self.head, self._bulk.version)
+        if self._bulk is None:
+            committed = session.append(items, bodies=bodies, expected_version=self.head, request_id=request)
+            self.head = committed.last
+        else:
+            self._bulk.append(items, bodies, request)
+            self.head = self._bulk.version
+
+    def finish(self) -> None:
+        """Make durable what was appended."""
+        bulk, self._bulk = self._bulk, None
+        if bulk is not None:
+            bulk.wait()
 
     def _agreed(self, time: int, event: ev.Event) -> bool:
         agreeing = [found for found in self.candidates if found.agrees]

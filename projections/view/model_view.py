@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from eventlog.session.session import Session
@@ -72,21 +71,34 @@ class SharedPrefix(NamedTuple):
     """
 
 
-class ModelView(msgspec.Struct, eq=False):
+class ModelView:
     """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
 
-    _session: Session
-    version: int
-    """The view is that right after this version."""
-    options: RenderOptions
-    messages: Messages
-    system: tuple[str, ...] = ()
-    """The system prompt, at most two segments."""
-    tools: str | None = None
-    """The tool schemas offered, a JSON array, or None."""
-    _counting: _Counting | None = None
-    _tokens: int | None = None
-    _digest: bytes | None = None
+    __slots__ = ("_counting", "_digest", "_session", "_tokens", "messages", "options", "system", "tools", "version")
+
+    def __init__(
+        self,
+        session: Session,
+        version: int,
+        options: RenderOptions,
+        messages: Messages,
+        *,
+        system: tuple[str, ...] = (),
+        tools: str | None = None,
+        counting: _Counting | None = None,
+    ) -> None:
+        self._session = session
+        self.version = version
+        """The view is that right after this version."""
+        self.options = options
+        self.messages = messages
+        self.system = system
+        """The system prompt, at most two segments."""
+        self.tools = tools
+        """The tool schemas offered, a JSON array, or None."""
+        self._counting = counting
+        self._tokens: int | None = None
+        self._digest: bytes | None = None
 
     @classmethod
     def of(
@@ -223,7 +235,7 @@ class LiveView:
             self._assembly.view(message, max_steps),
             system=self._system.of(state),
             tools=None if state.tools is None else session.reader.text(state.tools),
-            _counting=self._counting,
+            counting=self._counting,
         )
 
     def save(self) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+import msgspec
+from msgspec.structs import replace
+
 from eventlog import events as ev
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest, limit_bodies
-from eventlog.errors import EventlogError
-from eventlog.log.contract import Ticket
+from eventlog.errors import ConflictError, EventlogError
+from eventlog.log.contract import Commit, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import decide
 
@@ -28,6 +31,35 @@ MOST_BYTES = 2 << 20
 """Bytes of events and bodies on their way, after which it does."""
 
 
+class _Chain(msgspec.Struct):
+    """The appends that the log has accepted so far, one right behind the other."""
+
+    accepted: int
+    """Version of the last event of the newest of them."""
+
+
+class _Behind(msgspec.Struct, frozen=True):
+    """The check that an append comes right behind the one before, called inside its commit.
+
+    Its version alone does not say so: another writer may have appended as many events.
+    """
+
+    session: str
+    chain: _Chain
+    first: int
+    last: int
+    before: Ticket | None
+
+    def __call__(self, others: Sequence[Commit]) -> None:
+        """Raise unless the append before was accepted and, if it is settled, committed."""
+        del others  # none, since the version is that of the append before
+        if self.chain.accepted < self.first - 1:
+            raise ConflictError(self.session, self.first - 1, self.chain.accepted)
+        if self.before is not None and self.before.done():
+            self.before.wait()
+        self.chain.accepted = self.last
+
+
 class BulkAppender:
     """Appends to one session, with a state of its own.  For one thread, and without the lease."""
 
@@ -39,6 +71,9 @@ class BulkAppender:
         """Raises if an owner holds the lease."""
         self._tickets: list[Ticket] = []
         self._bytes = 0
+        self._before: Ticket | None = None
+        """The newest append."""
+        self._chain = _Chain(committed.state.version)
 
     @property
     def version(self) -> int:
@@ -57,16 +92,18 @@ class BulkAppender:
         state = committed.state
         weight = limit_bodies(bodies) if bodies else 0
         digest = b"" if request is None else content_digest(items)
-        terms = Terms(request, digest, state.version)
+        seen = state.version
+        terms = Terms(request, digest, seen)
         decided = decide(state, items, decoded=True)
         pending = PendingAppend([AcceptedCommand(decided, bodies, 0, weight, terms=terms)])
         try:
             append = pending.prepare(committed, state.version, None, None)
-            self._tickets.append(committed.log.submit(append))
+            behind = _Behind(append.session, self._chain, pending.first, pending.last, self._before)
+            self._before = committed.log.submit(replace(append, seen=seen, check=behind))
         except BaseException:
-            assert terms.expected is not None
-            state.retract(terms.expected)
+            state.retract(seen)
             raise
+        self._tickets.append(self._before)
         state.facts.archive_at = HOT_MESSAGES  # archiving many at once is quicker
         state.commit_to(state.version)
         committed.entry = pending.entry
@@ -81,8 +118,10 @@ class BulkAppender:
     def wait(self) -> None:
         """Block until all of it is durable, and store a checkpoint if one is due."""
         self._wait()
-        self._committed.state.facts.archive_at = 0
-        self._committed.keep_if_due()
+        committed = self._committed
+        if committed.certain == committed.state.version:  # nothing failed before
+            committed.state.facts.archive_at = 0
+            committed.keep_if_due()
 
     def _wait(self) -> None:
         tickets, self._tickets, self._bytes = self._tickets, [], 0
@@ -91,5 +130,7 @@ class BulkAppender:
         with suppress(EventlogError):  # the first error is the reason for the others
             tickets[-1].wait()  # which commits all of them
         for ticket in tickets:
-            ticket.wait()
+            done = ticket.wait()
+            if done.repeated:
+                raise ConflictError(done.session, done.first - 1, self._chain.accepted)
         self._committed.certain = self._committed.state.version

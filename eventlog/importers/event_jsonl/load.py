@@ -15,7 +15,7 @@ An event that the session's rules refuse is reported with its line, and ends tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TypeAlias
 
@@ -25,7 +25,10 @@ from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.errors import CallError, ConflictError, NotFoundError, brief
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
+from eventlog.importers.event_jsonl import receipt
 from eventlog.importers.event_jsonl.format import JsonlAppend
+from eventlog.importers.event_jsonl.reader import EventReader
+from eventlog.importers.event_jsonl.receipt import StoredStream
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session.session import Session
 from eventlog.store import Store, begin_session
@@ -36,9 +39,25 @@ Timed: TypeAlias = tuple[int, ev.Event]
 """UTC milliseconds and the event."""
 
 
-def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
-    """Append what is new of the batches; `report` gets the sessions and the event count."""
-    streams: dict[str, _Stream] = {}
+def load(
+    store: Store, batches: Iterable[ImportBatch], report: Report, reader: EventReader, known: Sequence[StoredStream]
+) -> None:
+    """Append what is new of the batches; `report` gets the sessions and the event count.
+
+    `known` are the sessions of the lines before those that `reader` reads.
+    """
+    streams = {stream.session: _Stream.stored_before(store, stream) for stream in known}
+    try:
+        _take(store, batches, report, streams)
+    finally:  # an append that is on its way would come between those of the next import
+        _finish(streams)
+    report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
+    report.events = sum(stream.added for stream in streams.values())
+    if not report.skipped and all(stream.is_plain for stream in streams.values()):
+        receipt.save(store.log, reader, [stream.place() for stream in streams.values()])
+
+
+def _take(store: Store, batches: Iterable[ImportBatch], report: Report, streams: dict[str, _Stream]) -> None:
     refused: set[str] = set()
     for batch in batches:
         assert isinstance(batch, JsonlAppend)
@@ -53,9 +72,6 @@ def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
         except CallError as error:
             report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
             refused.add(batch.session)
-    _finish(streams)
-    report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
-    report.events = sum(stream.added for stream in streams.values())
 
 
 def _finish(streams: dict[str, _Stream]) -> None:
@@ -124,6 +140,8 @@ class _Stream:
         self.candidates: list[_Candidate] = []
         self.chosen: _Candidate | None = None
         self.head = 0
+        self.last = 0
+        """The file's version of the newest event."""
         self.added = 0
         self._bulk: BulkAppender | None = None
         for wanted, session in _chain(store, name):
@@ -131,6 +149,23 @@ class _Stream:
                 self.free = wanted
             elif session.version > after:
                 self.candidates.append(_Candidate(session, self))
+
+    @classmethod
+    def stored_before(cls, store: Store, known: StoredStream) -> _Stream:
+        """Return the stream of a session whose events up to here are stored as they are."""
+        stream = cls(store, known.session, known.base + 1, None, known.base)
+        stream.chosen = stream.candidates[0]
+        stream.head = stream.last = known.last
+        return stream
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is stored under its own id and with its own versions."""
+        return self.is_stored and self.keeps_versions and self.stored().id == self.name
+
+    def place(self) -> StoredStream:
+        """Return where the stream is in the store."""
+        return StoredStream(self.name, self.base, self.last)
 
     @property
     def is_stored(self) -> bool:
@@ -162,6 +197,7 @@ class _Stream:
 
     def add(self, batch: JsonlAppend) -> None:
         """Compare or append the events of an append."""
+        self.last = batch.first - 1 + len(batch.items)
         place = 0
         if self.chosen is None:
             while place < len(batch.items) and self._agreed(*batch.items[place]):

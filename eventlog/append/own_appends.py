@@ -5,6 +5,8 @@ They come from the writer's memory: nothing is read back from the log, and nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from eventlog.append.pending import count_of
 from eventlog.append.writer import SessionWriter
 from eventlog.codec.decoded import DecodedCommit, Span
@@ -48,14 +50,23 @@ def recent(writer: SessionWriter, after: int) -> list[DecodedCommit] | None:
     with writer.lock:
         backlog, committed = writer.backlog, writer.committed
         backlog.is_followed = True
-        if writer.is_ahead or not committed.loaded or backlog.failure is not None:
+        ahead = writer.buffer.flat or backlog.commands or backlog.sent
+        if ahead or not backlog.recent or not committed.loaded or backlog.failure is not None:
             return None
-        version = committed.certain
-        newer: list[DecodedCommit] = []
-        for decoded in reversed(backlog.recent):
-            if decoded.last != version or version <= after:
-                break
+        newest = backlog.recent[-1]
+        if newest.last != committed.certain:
+            return None
+        newer = [newest] if newest.first == after + 1 else _since(backlog.recent, after)
+        head = writer.log.head(writer.session) if newer else None
+        return newer if head is not None and head.version == newest.last else None
+
+
+def _since(recent: Iterable[DecodedCommit], after: int) -> list[DecodedCommit]:
+    """Return the appends beyond version `after`; none unless all of them are there."""
+    newer: list[DecodedCommit] = []
+    for decoded in recent:
+        if newer and decoded.first != newer[-1].last + 1:
+            newer = []
+        if newer or decoded.first == after + 1:
             newer.append(decoded)
-            version = decoded.first - 1
-        head = writer.log.head(writer.session) if newer and version == after else None
-        return newer[::-1] if head is not None and head.version == committed.certain else None
+    return newer

@@ -27,7 +27,19 @@ from eventlog.codec.upcast import upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
 from eventlog.events import SCHEMA, Base, Event
 
-__all__ = ["KINDS", "Entry", "Item", "batch_of", "decode", "encode", "encode_batch", "pack", "unpack", "validate"]
+__all__ = [
+    "KINDS",
+    "Entry",
+    "Item",
+    "batch_of",
+    "decode",
+    "encode",
+    "encode_batch",
+    "json_decoder",
+    "pack",
+    "unpack",
+    "validate",
+]
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, tag=0, gc=False):
@@ -83,6 +95,13 @@ def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
     """
     with _making:
         return msgspec.msgpack.Decoder(kind)
+
+
+@cache
+def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the JSON decoder of a type that names events, made when it is first needed."""
+    with _making:
+        return msgspec.json.Decoder(kind)
 
 
 def batch_of(items: Iterable[Item], time: int) -> Batch:

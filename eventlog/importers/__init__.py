@@ -24,8 +24,9 @@ from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.message_reader import MessageList
 from eventlog.importers.common.message_shapes import family_of
 from eventlog.importers.common.sse import kind_of_stream
-from eventlog.importers.event_jsonl.format import EventJsonl
 from eventlog.importers.event_jsonl.load import load
+from eventlog.importers.event_jsonl.reader import EventJsonl
+from eventlog.importers.event_jsonl.receipt import go_on
 from eventlog.importers.openai.chat_sse import OpenAIChatStream
 from eventlog.importers.openai.messages import OpenAIMessages
 from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
@@ -119,9 +120,18 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
     elif name not in FORMATS:
         raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
     report = Report(path, name)
-    batches = _with_content(FORMATS[name].read(file, path, report), report, size)
-    put = load if name == EventJsonl.name else reconcile
-    put(store, batches if on_progress is None else _reporting(batches, file, begin, size, on_progress), report)
+
+    def told(batches: Iterator[ImportBatch]) -> Iterator[ImportBatch]:
+        return batches if on_progress is None else _reporting(batches, file, begin, size, on_progress)
+
+    importer = FORMATS[name]
+    if isinstance(importer, EventJsonl):
+        reader = importer.begin(file, report)
+        known = go_on(store.log, file, reader)
+        appends = reader.appends(file)
+        load(store, told(appends if known else _with_content(appends, report, size)), report, reader, known)
+    else:
+        reconcile(store, told(_with_content(importer.read(file, path, report), report, size)), report)
     if on_progress is not None:
         on_progress(size, size)
     return report

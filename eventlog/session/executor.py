@@ -11,6 +11,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog import events as ev
+from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
 from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
@@ -19,6 +20,7 @@ from eventlog.session.inputs import require_sound_json
 from eventlog.session.lease import A_LEASE, Block, Lease, LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
+from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 from eventlog.validation import each, require_or_none, require_version
 
@@ -79,6 +81,15 @@ class Executor:
             unchanged=lease is None and is_new,
             request=request_id,
         )
+
+    def bulk(self) -> BulkAppender | None:
+        """Return what appends decoded events in a row; None while this handle holds the lease."""
+        self.host.require_open(writing=True)
+        if self.leases.held is not None:
+            return None
+        self.writer.flush()
+        committed = CommittedState(self.host.log, self.id, self.host.checkpoint_events)
+        return BulkAppender(committed, self.host.counted, self._require_no_owner)
 
     def pipeline(self) -> Pipeline:
         """Collect the commands of this thread inside a `with`, and commit them at its end.

@@ -72,11 +72,11 @@ class SessionReader:
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
         """Events of versions `after + 1 .. upto`, append by append."""
-        require_version(after)
+        if type(after) is not int:
+            require_version(after)
         if upto is not None:
             require_version(upto)
-        own = recent(self._writer, after) if upto is None else None
-        if own is not None:
+        elif (own := recent(self._writer, after)) is not None:
             return iter(own)
         version = self.version
         last = version if upto is None else min(upto, version)

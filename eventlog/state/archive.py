@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from eventlog.state.chunk import Row, copy_row, hash_of, pack_rows, unpack_rows
 from eventlog.state.run import new_modulus
@@ -72,9 +73,10 @@ class FactArchive:
             newest.update(unpack_rows(chunk))
         return iter(newest.items())
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Archive some messages, as one chunk."""
-        self._add(pack_rows(rows), rows)
+    def add(self, rows: Sequence[Row], size: int) -> None:
+        """Archive some messages, as chunks of `size` messages each."""
+        chunks = [rows[start : start + size] for start in range(0, len(rows), size)]
+        self._add([pack_rows(chunk) for chunk in chunks], chunks)
 
     def find(self, key: str) -> Row | None:
         """Find the message of this id, or with a part of this id, as it was archived last."""
@@ -133,22 +135,32 @@ class FactArchive:
         """Archive anew what was stored and is lost, from a replay."""
         newer, self.stored = self._chunks, None
         self._clear()
-        rows = stored.rows.replayed_messages(stored.upto)
-        for start in range(0, len(rows), CHUNK):
-            self.add(rows[start : start + CHUNK])
-        for chunk in newer:
-            self._add(chunk, unpack_rows(chunk))
+        self.add(stored.rows.replayed_messages(stored.upto), CHUNK)
+        self._add(newer, map(unpack_rows, newer))
 
-    def _add(self, chunk: bytes, rows: Sequence[Row]) -> None:
-        number = len(self._chunks)
-        if number > _CHUNK_MASK:
+    def _add(self, chunks: Sequence[bytes], contents: Iterable[Sequence[Row]]) -> None:
+        first, modulus = len(self._chunks), self._modulus
+        if first + len(chunks) > _CHUNK_MASK + 1:
             raise OverflowError("more chunks of facts than an index can hold")
-        self._chunks.append(chunk)
-        self.greatest_message = max(self.greatest_message, *(name for name, _ in rows))
-        self.greatest_part = max(self.greatest_part, *(part for _, facts in rows for part in facts.parts), "")
-        modulus, bounds, buckets = self._modulus, self._bounds, self._buckets
-        for key in [key for name, facts in rows for key in (name, *facts.parts)]:
-            entry = hash_of(key, modulus) << CHUNK_BITS | number
+        self._chunks += chunks
+        messages, parts, entries = [self.greatest_message], [self.greatest_part], list[int]()
+        for number, rows in enumerate(contents, first):
+            names = [name for name, _ in rows]
+            born = [part for _, facts in rows for part in facts.parts]
+            messages.append(max(names))
+            parts.append(max(born, default=""))
+            entries += [hash_of(key, modulus) << CHUNK_BITS | number for key in chain(names, born)]
+        self.greatest_message, self.greatest_part = max(messages), max(parts)
+        self._index(entries)
+
+    def _index(self, entries: list[int]) -> None:
+        bounds, buckets = self._bounds, self._buckets
+        if len(entries) > len(buckets) * (BUCKET // 8):  # then one sort is quicker than a search for each
+            index, step = array("Q", sorted(chain(entries, *buckets))), BUCKET // 2
+            self._buckets = [index[start : start + step] for start in range(0, len(index) or 1, step)]
+            self._bounds = [0, *[bucket[0] for bucket in self._buckets[1:]]]
+            return
+        for entry in entries:
             place = bisect_right(bounds, entry) - 1
             bucket = buckets[place]
             insort(bucket, entry)

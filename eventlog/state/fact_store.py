@@ -94,11 +94,11 @@ class FactStore:
                     self._drop(name, facts)  # the archive has it as it is
                     continue
                 rows.append((name, facts))
-                if len(rows) == CHUNK:
-                    self.archive.add(rows)
-                    for row in rows:
-                        self._drop(*row)
-                    rows.clear()
+            rows = rows[: len(rows) // CHUNK * CHUNK]
+            if rows:
+                self.archive.add(rows, CHUNK)
+            for row in rows:
+                self._drop(*row)
             self.archive_at = len(self.hot_messages) + CHUNK
 
     def archived_message(self, message: str) -> MessageFacts | None:

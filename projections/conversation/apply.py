@@ -86,8 +86,8 @@ def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conv
     return state
 
 
-def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
-    """Apply the events of an append, up to a rollback; return the next version."""
+def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
+    """Apply the events of an append, up to a rollback; return the state and the next version."""
     rules, start = _RULES, batch.time
     for entry in batch.entries:
         if type(entry) is Entry:
@@ -100,7 +100,7 @@ def apply_batch(state: Conversation, batch: Batch, version: int) -> int:
         elif type(entry) is DeltaRun:
             state.apply_run(entry)
             version += entry.count
-    return version
+    return state, version
 
 
 Rule = Callable[[Conversation, Any, int, int], None]
@@ -220,6 +220,7 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
         if message.id in {compaction.message, compaction.summary}:
             state.undo_compaction(compaction.part)
     message.removed = True
+    state.newest_user = None
     state.reshaped = True
 
 

@@ -5,7 +5,6 @@ What each event does is `apply.py`.
 
 from __future__ import annotations
 
-from eventlog.codec.batch import Batch
 from eventlog.codec.deltas import DeltaRun
 from projections.conversation import apply as apply_module
 from projections.conversation.state import Conversation
@@ -26,16 +25,14 @@ class ConversationProjection:
 
     apply = staticmethod(apply_module.apply)
     """Apply an event."""
+    apply_batch = staticmethod(apply_module.apply_batch)
+    """Apply all events of an append, or those before a rollback."""
 
     def apply_run(self, state: Conversation, run: DeltaRun, version: int, time: int) -> Conversation:
         """Apply a whole run of deltas."""
         del version, time
         state.apply_run(run)
         return state
-
-    def apply_batch(self, state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
-        """Apply all events of an append, or those before a rollback."""
-        return state, apply_module.apply_batch(state, batch, version)
 
     def encode(self, state: Conversation) -> bytes:
         """The state's canonical bytes."""

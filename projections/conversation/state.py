@@ -92,7 +92,7 @@ class Conversation:
         """File touches of calls, each once, the newest last."""
         self.where: dict[str, tuple[Message, Part]] = {}
         self.newest_user: Message | None = None
-        """Latest result of `newest_user_message`."""
+        """Result of `newest_user_message`; None where it is to be looked for."""
         self.split: set[str] = set()
         """The messages with a text in more than one piece."""
         self.changed: dict[str, set[str]] = {}
@@ -147,12 +147,6 @@ class Conversation:
     def track_changes(self) -> None:
         """Start to record changes, with nothing recorded yet."""
         self.tracks_changes = self.reshaped = True
-
-    def clear_changes(self) -> None:
-        """Forget the recorded changes: the reader has applied all of them."""
-        self.changed.clear()
-        self.added.clear()
-        self.reshaped = False
 
     def apply_run(self, run: DeltaRun) -> None:
         """Apply a whole run of deltas."""
@@ -225,10 +219,9 @@ class Conversation:
 
     def newest_user_message(self) -> Message | None:
         """The newest message that a user wrote and the model may know."""
-        found = self.newest_user
-        if found is None or found.removed or found.id not in self.messages:
-            found = self.newest_user = next(filter(is_from_user, reversed(self.messages.values())), None)
-        return found
+        if self.newest_user is None:
+            self.newest_user = next(filter(is_from_user, reversed(self.messages.values())), None)
+        return self.newest_user
 
     def add_touches(self, touches: tuple[FileTouch, ...]) -> None:
         """A call touched these files."""
@@ -288,6 +281,7 @@ class Conversation:
 
     def _forget(self, message: Message) -> None:
         del self.messages[message.id]
+        self.newest_user = None
         self.changed.pop(message.id, None)
         self.split.discard(message.id)
         for part in message.parts:

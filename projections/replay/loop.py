@@ -3,10 +3,10 @@
 Reading now, catching up, time travel and forks all use this loop. It never writes, except for
 `Follower.save`.
 
-`apply_events` is the forward loop. A projection cannot un-apply an event, so two kinds of event
+`Follower.advance` is the forward loop. A projection cannot un-apply an event, so two kinds of event
 make it give up: `RolledBack`, and the undoing of a compaction whose covered messages the state has
-evicted (`NeedsReplay`). `replay` then applies the effective history from an older checkpoint, with
-the undone compaction as one that hid nothing.
+evicted (`NeedsReplay`). It then applies the effective history from an older checkpoint, with the
+undone compaction as one that hid nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.projection import EventSource, NeedsReplay, Projection, apply_span
 
-__all__ = ["Follower", "StateAtVersion", "apply_events", "redact_inherited", "replay", "state_at"]
+__all__ = ["Follower", "StateAtVersion", "redact_inherited", "replay", "state_at"]
 
 S = TypeVar("S")
 
@@ -41,36 +41,8 @@ def replay(
     Starts from the newest checkpoint that fits. Raises `NotFoundError` for a version that does not
     exist.
     """
-    version = source.version
-    if at is not None:
-        require_version(at)
-        if not 1 <= at <= version:
-            raise NotFoundError("version", str(at), session=source.id)
-        version = at
-    start, state = _newest(projection, source, version, checkpoints)
-    rebuilt = apply_events(projection, source, state, start, version)
-    if rebuilt is None:
-        rebuilt = _replay_effective(projection, source, version, checkpoints)
-    return StateAtVersion(redact_inherited(projection, rebuilt.state, source, version), version)
-
-
-def apply_events(
-    projection: Projection[S], source: EventSource, state: S, after: int, upto: int | None = None
-) -> StateAtVersion[S] | None:
-    """Apply the events of versions `after + 1 .. upto`; return None where a replay is needed.
-
-    A rollback needs one, and so does the undoing of a compaction whose messages were evicted.
-    """
-    version = after
-    try:
-        for decoded in source.decoded_commits(after, upto):
-            state, following = projection.apply_batch(state, decoded.batch, decoded.first)
-            if following <= decoded.last:  # a rollback
-                return None
-            version = decoded.last
-    except NeedsReplay:
-        return None
-    return StateAtVersion(state, version)
+    follower = Follower(projection, source, checkpoints, at=at)
+    return StateAtVersion(follower.state, follower.version)
 
 
 def redact_inherited(projection: Projection[S], state: S, source: EventSource, version: int) -> S:
@@ -108,13 +80,21 @@ class Follower(Generic[S]):
         self._projection = projection
         self._source = source
         self._checkpoints = checkpoints
-        self.state, self.version = replay(projection, source, at, checkpoints)
         self._inherits = len(source.ancestry()) > 1
-        self._redacted = source.inherited_redactions()
+        self._restart(at)
+
+    def _restart(self, at: int | None) -> None:
+        """Begin again from the newest checkpoint that fits."""
+        self._broken = True
+        """Whether an exception broke off `advance`, so that `state` may have half an append."""
+        version = _existing(self._source, at)
+        self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
+        self._redacted: tuple[str, ...] = ()
+        self._broken = False
+        self.advance(version)
+        self.version = version
         self.renewed = True
         """Whether `state` was replaced by another object; readers reset it."""
-        self._broken = False
-        """Whether an exception broke off `advance`, so that `state` may have half an append."""
 
     def advance(self, to: int | None = None) -> bool:
         """Apply later events up to version `to` (now by default); return whether anything changed.
@@ -122,21 +102,29 @@ class Follower(Generic[S]):
         Each event costs O(1). A rollback, an undone compaction and an earlier version cost a
         replay.
         """
-        if self._broken or (to is not None and to < self.version):
-            return self._replay(to)
+        version, state, projection, source = self.version, self.state, self._projection, self._source
+        if self._broken or (to is not None and to < version):
+            self._restart(to)
+            return True
+        self._broken, is_forward = True, True
         try:
-            advanced = apply_events(self._projection, self._source, self.state, self.version, to)
-        except BaseException:
-            self._broken = True
-            raise
-        if advanced is None:
-            return self._replay(to)
-        state, version = advanced
+            for decoded in source.decoded_commits(version, to):
+                state, following = projection.apply_batch(state, decoded.batch, decoded.first)
+                if following <= decoded.last:  # a rollback
+                    is_forward = False
+                    break
+                version = decoded.last
+        except NeedsReplay:
+            is_forward = False
+        if not is_forward:
+            version = _existing(source, to)
+            state = _replay_effective(projection, source, version, self._checkpoints)
+            self._redacted, self.renewed = (), True
         changed = version > self.version
-        if self._inherits and (redacted := self._source.inherited_redactions()) != self._redacted:
-            state = redact_inherited(self._projection, state, self._source, version)
+        if self._inherits and (redacted := source.inherited_redactions()) != self._redacted:
+            state = redact_inherited(projection, state, source, version)
             self._redacted, changed = redacted, True
-        self.state, self.version = state, version
+        self.state, self.version, self._broken = state, version, False
         return changed
 
     def save(self) -> None:
@@ -144,15 +132,22 @@ class Follower(Generic[S]):
         if self._checkpoints is not None and not self._broken:
             self._checkpoints.save(self._projection, self._source, self.version, self.state)
 
-    def _replay(self, at: int | None) -> bool:
-        self._broken = True
-        self.state, self.version = replay(self._projection, self._source, at, self._checkpoints)
-        self._broken = False
-        self.renewed = True
-        return True
-
 
 # -- helpers -----------------------------------------------------------------------------------
+
+
+def _existing(source: EventSource, at: int | None) -> int:
+    """Return version `at`, or the newest for None.
+
+    `NotFoundError` if there is no such version.
+    """
+    version = source.version
+    if at is None:
+        return version
+    require_version(at)
+    if not 1 <= at <= version:
+        raise NotFoundError("version", str(at), session=source.id)
+    return at
 
 
 def _newest(
@@ -167,7 +162,7 @@ def _newest(
 
 def _replay_effective(
     projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
-) -> StateAtVersion[S]:
+) -> S:
     """Apply the effective history from a checkpoint that belongs to it.
 
     Goes back to an older checkpoint as long as the state has evicted what has to come back.
@@ -188,7 +183,7 @@ def _replay_effective(
             else:  # together with all others undone by then: many undone compactions cost one more replay
                 undone |= {needed.part} | _undone_compactions(source, version, start)
             continue
-        return StateAtVersion(applied, version)
+        return applied
 
 
 def _undone_compactions(source: EventSource, version: int, after: int) -> set[str]:

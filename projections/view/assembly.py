@@ -55,6 +55,8 @@ class Assembly:
         self._index: dict[str, int] = {}
         self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
+        self._tail: tuple[NeutralMessage, ...] | None = None
+        """Rendered waiting messages, or None after a change to one of them."""
         self._drafts: dict[str, MessageRenderer] = {}
         """Of the assistant messages that are open and wait."""
         self._last: Message | None = None
@@ -73,29 +75,15 @@ class Assembly:
 
         `excluding` leaves out the message that is about to be filled.
         """
-        self.catch_up()
-        if excluding is not None and excluding in self._index:
-            self._thaw(self._index[excluding])
-        tail: list[NeutralMessage] = []
-        length = len(self._shared)
-        last, known = self._last, self._known
-        if not self._joins and last is None:
-            for message in self._waiting:
-                if message.id != excluding:
-                    tail += known.get(message.id) or self._rendered(message)
-        else:
-            for message in self._waiting:
-                if message.id == excluding:
-                    continue
-                rendered: Iterable[NeutralMessage] = known.get(message.id) or self._rendered(message)
-                if last is not None and message.user and message.version > last.version and not message.synthetic:
-                    rendered = [_reminded(found, message) for found in rendered]
-                for found in rendered:
-                    length = self._append(tail, length, found)
+        state = self._state
+        if state.changed or state.added or state.reshaped:
+            self._catch_up()
         words = last_words or self._options.max_steps
-        if words is not None:
-            length = self._append(tail, length, NeutralMessage("assistant", (Text(words),)))
-        return Messages(self._shared, length, tuple(tail))
+        if self._joins or self._last is not None or excluding is not None or words is not None:
+            return self._adapted(excluding, words)
+        if self._tail is None:
+            self._tail = tuple([found for message in self._waiting for found in self._rendered(message)])
+        return Messages(self._shared, len(self._shared), self._tail)
 
     def catch_up(self) -> None:
         """Apply what changed since the last call."""
@@ -104,6 +92,24 @@ class Assembly:
             self._catch_up()
 
     # -- helpers -------------------------------------------------------------------------------
+
+    def _adapted(self, excluding: str | None, words: str | None) -> Messages:
+        """Return the messages where one depends on others, is left out, or is put at the end."""
+        if excluding is not None and excluding in self._index:
+            self._thaw(self._index[excluding])
+        tail: list[NeutralMessage] = []
+        length, last = len(self._shared), self._last
+        for message in self._waiting:
+            if message.id == excluding:
+                continue
+            rendered: Iterable[NeutralMessage] = self._rendered(message)
+            if last is not None and message.user and message.version > last.version and not message.synthetic:
+                rendered = [_reminded(found, message) for found in rendered]
+            for found in rendered:
+                length = self._append(tail, length, found)
+        if words is not None:
+            length = self._append(tail, length, NeutralMessage("assistant", (Text(words),)))
+        return Messages(self._shared, length, tuple(tail))
 
     def _append(self, tail: list[NeutralMessage], length: int, message: NeutralMessage) -> int:
         """Append to the tail, joined to the message before; return the length that stays shared."""
@@ -121,6 +127,8 @@ class Assembly:
 
     def _catch_up(self) -> None:
         state = self._state
+        if state.reshaped or state.changed:
+            self._tail = None
         if state.reshaped:
             self._shared, self._frozen, self._places, self._index = [], [], [], {}
             self._waiting = visible_messages(state, self._options)
@@ -134,11 +142,15 @@ class Assembly:
                 if cut < last:
                     self._thaw(cut)
             self._waiting += state.added
-        for name, parts in state.changed.items():
-            self._known.pop(name, None)
-            if (draft := self._drafts.get(name)) is not None:
-                draft.touch(parts)
-        state.clear_changes()
+        if state.changed:
+            for name, parts in state.changed.items():
+                self._known.pop(name, None)
+                if (draft := self._drafts.get(name)) is not None:
+                    draft.touch(parts)
+        if self._tail is not None:
+            for message in state.added:
+                self._tail += self._rendered(message)
+        state.changed, state.added, state.reshaped = {}, [], False
         self._last = self._last_finished() if self._options.reminder else None
         if len(self._waiting) > (1 if self._joins else TOGETHER):
             self._freeze()
@@ -148,6 +160,7 @@ class Assembly:
 
         Messages that were joined into one begin at the same place and go together.
         """
+        self._tail = None
         place = self._places[index]
         index = bisect_left(self._places, place)
         again = self._frozen[index:]
@@ -159,6 +172,7 @@ class Assembly:
 
     def _freeze(self) -> None:
         """Move messages that will hardly change to the shared list; the newest always waits."""
+        self._tail = None
         waiting, final, last = self._waiting, self._frozen, self._last
         impatient = len(waiting) - PATIENCE
         count = 0
@@ -216,10 +230,11 @@ class Assembly:
         if known is None:
             known = ()
             state, options = self._state, self._options
-            if is_hidden(state, message, options):
+            may_hide = state.compactions or message.removed or message.covered or message.delivery == "queue"
+            if may_hide and is_hidden(state, message, options):
                 pass
             elif message.user:
-                question = shows_question(state, message, options)
+                question = bool(state.compactions) and shows_question(state, message, options)
                 known = render_user_message(message, options, self._resolve, shows_question=question)
             else:
                 known = tuple(self._draft(message).messages())

@@ -201,16 +201,21 @@ class LiveView:
 
     def advance(self) -> ModelView:
         """Apply the events that came since, and return the view."""
-        self.catch_up()
+        self._follower.advance()
+        if self._follower.renewed:
+            self._renew()
         return self.excluding(None)
 
     def catch_up(self) -> bool:
         """Apply the events that came since; return whether there were any."""
         changed = self._follower.advance()
         if self._follower.renewed:
-            self._follower.renewed = False
-            self._assembly.replace_state(self._follower.state)
+            self._renew()
         return changed
+
+    def _renew(self) -> None:
+        self._follower.renewed = False
+        self._assembly.replace_state(self._follower.state)
 
     def note(self) -> None:
         """Bring the assembly up to date, so that the state records only later changes."""
@@ -218,7 +223,8 @@ class LiveView:
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
         """Return the view without a message; `max_steps` wins over that of the options."""
-        require_or_none(str, message, "the message that is left out is named by its id, a str")
+        if message is not None:
+            require(str, message, "the message that is left out is named by its id, a str")
         follower, session = self._follower, self._session
         state = follower.state
         options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)

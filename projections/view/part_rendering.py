@@ -105,7 +105,8 @@ def render_user_part(
     """Render one part of a user's message, before any provider constraint."""
     match part:
         case TextPart(ignored=False):
-            text = REDACTED if part.redacted else text_of(part.pieces, resolve)
+            only = part.pieces[0] if len(part.pieces) == 1 else None
+            text = REDACTED if part.redacted else only if type(only) is str else text_of(part.pieces, resolve)
             return (Text(text),) if text else ()
         case FilePart() if part.file.mime not in NOT_SENT:
             return (_file_part(part, options, resolve),)

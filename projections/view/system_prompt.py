@@ -34,7 +34,7 @@ class SystemPrompt:
         The rest is the caller's prompt and that of the newest message a user wrote, in this order.
         What a hook returns is brought to two segments again (`two_segments`).
         """
-        message = state.newest_user_message()
+        message = state.newest_user or state.newest_user_message()
         own = None if message is None else message.system
         if state.header is not self._header or state.rest is not self._rest or own is not self._own:
             resolve = self._resolve

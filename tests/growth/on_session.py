@@ -267,6 +267,7 @@ SESSION: Table = {
     "Executor.release": constant(lambda _, session: session.executor.release(), _taken),
     "Executor.run": constant(lambda at, _: at.long.executor.run([ev.TodosSet(())])),
     "Executor.append": constant(lambda at, _: at.long.executor.append([(1, ev.SessionRenamed("a title"))])),
+    "Executor.bulk": constant(lambda at, _: at.long.executor.bulk()),
     "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
     "Executor.lease": constant(_lease),
     "Executor.pipeline": constant(_pipeline),

@@ -1,6 +1,8 @@
-"""Event JSONL, the engine's lossless text form of sessions: its format and its reader.
+"""Event JSONL, the engine's lossless text form of sessions: its format.
 
-Written by `projections/exports/jsonl.py`; put into a store by `load.py`.  Format version 1:
+`projections/exports/jsonl.py` writes it, `reader.py` reads it, `load.py` puts it into a store.
+
+Format version 1:
 
 * First line: `{"eventlog": 1, "schema": S}`, the version of this format and the schema version of
   the events (`events.py`).
@@ -28,27 +30,19 @@ session there; the other sessions are read.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import sha256
-from typing import Any, BinaryIO, TypeGuard
+from typing import Any, TypeGuard
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.batch import Entry
-from eventlog.codec.surrogates import escape, map_text, unescape
-from eventlog.codec.upcast import upcast
-from eventlog.compression import pack
-from eventlog.errors import ImportFormatError, TooNewError, brief
-from eventlog.importers.common.importer import ImportBatch, Report
-from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
+from eventlog.codec.surrogates import escape, map_text
+from eventlog.importers.common.importer import ImportBatch
 from eventlog.values import Body
 
-__all__ = ["VERSION", "EventJsonl", "JsonlAppend", "bodies_of", "line_of"]
+__all__ = ["VERSION", "JsonlAppend", "bodies_of", "line_of"]
 
 VERSION = 1
 """Version of the format that is written; older ones are read."""
-MAX_LINE = 512 * 1024 * 1024
-"""Longest line that is read, in bytes; only one huge event makes a long line."""
 
 
 class JsonlAppend(ImportBatch):
@@ -86,186 +80,3 @@ def bodies_of(event: ev.Event) -> Iterator[Body]:
 
 def _is_tuple(value: object) -> TypeGuard[tuple[Any, ...]]:
     return isinstance(value, tuple)
-
-
-class EventJsonl:
-    """Importer of event JSONL."""
-
-    name = "event_jsonl"
-
-    def detect(self, start: bytes, path: str) -> bool:
-        """Whether the file begins with the first line of this format."""
-        del path
-        return start.startswith(b'{"eventlog":')
-
-    def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[JsonlAppend]:
-        """Yield the appends in order; `TooNewError` for a file of a newer program."""
-        del path
-        reader = _Reader(report, _schema(file.readline(1024)))
-        number = 1
-        while raw := file.readline(MAX_LINE):
-            number += 1
-            if not raw.endswith(b"\n") and len(raw) == MAX_LINE:
-                report.skip(number, f"a line of more than {MAX_LINE} bytes")
-                while raw and not raw.endswith(b"\n"):
-                    raw = file.readline(MAX_LINE)
-                reader.end_session()
-                continue
-            batch = reader.read_line(number, raw)
-            if batch is not None:
-                yield batch
-        reader.close(number)
-
-
-def _schema(line: bytes) -> int:
-    try:
-        head, _ = parse(line)
-    except DamagedLineError as error:
-        raise ImportFormatError(f"not event JSONL: {error}") from None
-    version, schema = (head.get(key) for key in ("eventlog", "schema")) if is_object(head) else (None, None)
-    if not isinstance(version, int) or not isinstance(schema, int):
-        raise ImportFormatError("not event JSONL: the first line has no version")
-    if version > VERSION:
-        raise TooNewError(f"event JSONL of version {brief(version)}; this program knows up to {VERSION}")
-    if schema > ev.SCHEMA:
-        raise TooNewError(f"events of schema version {brief(schema)}; this program knows up to {ev.SCHEMA}")
-    return schema
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    value, _ = parse(raw)
-    if not is_object(value):
-        raise DamagedLineError("not an object")
-    found: dict[str, Any] = map_text(value, unescape) if value.get("escaped") is True else value
-    return found
-
-
-class _Reader:
-    """State between two lines: the session, the next version, and the body being read."""
-
-    def __init__(self, report: Report, schema: int) -> None:
-        self.report = report
-        self.schema = schema
-        self.session: str | None = None
-        """Session whose stream is read; None before the first, and after damage."""
-        self.expected = 0
-        self.sessions = 0
-        self.events = 0
-        self.ended = False
-        self.digest: str | None = None
-        self.text: list[str] = []
-        self.waiting: dict[bytes, bytes] = {}
-        """Packed bodies that no append has referred to yet."""
-        self.known: set[bytes] = set()
-
-    def end_session(self) -> None:
-        """End the session: the lines that follow have no place in it."""
-        self.session = None
-
-    def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
-        """Read a line; return the append that it is, if it is one."""
-        try:
-            value = _object(raw)
-            if "events" in value:
-                return self._append(number, value)
-            if "body" in value:
-                self._body(value)
-            elif "session" in value:
-                self._begin(value)
-            else:
-                self._end(number, value)
-        except DamagedLineError as error:
-            where = (
-                f"{error}; the rest of session {brief(self.session)} is not imported" if self.session else str(error)
-            )
-            self.report.skip(number, where)
-            self.end_session()
-        return None
-
-    def close(self, number: int) -> None:
-        """End the file; a missing last line is reported."""
-        if not self.ended:
-            self.report.skip(number, "the file ends without its last line: it was cut off")
-
-    def _begin(self, value: dict[str, Any]) -> None:
-        session, first = value["session"], value.get("first")
-        if not isinstance(session, str) or not isinstance(first, int) or first < 1:
-            raise DamagedLineError("a session without id or first version")
-        self.session, self.expected = session, first
-        self.sessions += 1
-        self.digest, self.text = None, []
-        self.waiting, self.known = {}, set()
-
-    def _end(self, number: int, value: dict[str, Any]) -> None:
-        written = value.get("end")
-        if not is_object(written):
-            raise DamagedLineError("a line of no known kind")
-        self.ended = True
-        found = {"sessions": self.sessions, "events": self.events}
-        if written != found:
-            self.report.skip(number, f"the file was written with {brief(dict(written))}, and {found} could be read")
-
-    def _body(self, value: dict[str, Any]) -> None:
-        digest, text = value["body"], value.get("text")
-        if self.session is None:
-            return
-        if not isinstance(digest, str) or not isinstance(text, str) or self.digest not in {None, digest}:
-            raise DamagedLineError("a body without digest or text, or in the middle of another")
-        self.digest = digest
-        self.text.append(text)
-        if value.get("more") is True:
-            return
-        data = "".join(self.text).encode("utf-8", "surrogatepass")
-        self.digest, self.text = None, []
-        if sha256(data).hexdigest() != digest:
-            raise DamagedLineError("a body that is not what was written")
-        self.waiting[bytes.fromhex(digest)] = pack(data)
-
-    def _append(self, number: int, value: dict[str, Any]) -> JsonlAppend | None:
-        entries, time, request = value["events"], value.get("time"), value.get("request")
-        if self.session is None:
-            return None
-        if value.get("version") != self.expected:
-            raise DamagedLineError(f"version {self.expected} is missing")
-        if (
-            not is_array(entries)
-            or not entries
-            or not isinstance(time, int)
-            or not isinstance(request, (str, type(None)))
-        ):
-            raise DamagedLineError("an append without events or time")
-        batch = JsonlAppend(self.session, self.expected, number, request if value.get("more") is not True else None)
-        for entry in entries:
-            after, event = self._event(entry)
-            batch.add(time + after, event)
-            self._count(event)
-            for body in bodies_of(event):
-                self._refer(batch, body)
-        self.expected += len(entries)
-        self.events += len(entries)
-        return batch
-
-    def _event(self, entry: object) -> tuple[int, ev.Event]:
-        if not is_array(entry) or len(entry) != 2 or not isinstance(entry[0], int) or not is_array(entry[1]):
-            raise DamagedLineError("an event that is not a time and an array")
-        try:
-            fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
-            # Inside a struct, whose type is looked at once: a bare union is looked at in every
-            # call, for 40 µs.
-            found = msgspec.convert([0, entry[0], fields], Entry)
-        except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
-            raise DamagedLineError(f"an event that does not fit: {error}") from None
-        return found.after, found.event
-
-    def _refer(self, batch: JsonlAppend, body: Body) -> None:
-        packed = self.waiting.pop(body.digest, None)
-        if packed is not None:
-            batch.bodies[body.digest] = packed
-            batch.weight += len(packed)
-            self.known.add(body.digest)
-        elif body.digest not in self.known:
-            raise DamagedLineError(f"the body {body.digest.hex()} is missing")
-
-    def _count(self, event: ev.Event) -> None:
-        self.report.messages += isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))
-        self.report.parts += isinstance(event, ev.PartStarted)

@@ -15,25 +15,49 @@ An event that the session's rules refuse is reported with its line, and ends tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
+from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.errors import CallError, NotFoundError, brief
+from eventlog.append.bulk import BulkAppender
+from eventlog.errors import CallError, ConflictError, NotFoundError, brief
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
+from eventlog.importers.event_jsonl import receipt
 from eventlog.importers.event_jsonl.format import JsonlAppend
+from eventlog.importers.event_jsonl.reader import EventReader
+from eventlog.importers.event_jsonl.receipt import StoredStream
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session.session import Session
 from eventlog.store import Store, begin_session
 
 __all__ = ["load"]
 
+Timed: TypeAlias = tuple[int, ev.Event]
+"""UTC milliseconds and the event."""
 
-def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
-    """Append what is new of the batches; `report` gets the sessions and the event count."""
-    streams: dict[str, _Stream] = {}
+
+def load(
+    store: Store, batches: Iterable[ImportBatch], report: Report, reader: EventReader, known: Sequence[StoredStream]
+) -> None:
+    """Append what is new of the batches; `report` gets the sessions and the event count.
+
+    `known` are the sessions of the lines before those that `reader` reads.
+    """
+    streams = {stream.session: _Stream.stored_before(store, stream) for stream in known}
+    try:
+        _take(store, batches, report, streams)
+    finally:  # an append that is on its way would come between those of the next import
+        _finish(streams)
+    report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
+    report.events = sum(stream.added for stream in streams.values())
+    if not report.skipped and all(stream.is_plain for stream in streams.values()):
+        receipt.save(store.log, reader, [stream.place() for stream in streams.values()])
+
+
+def _take(store: Store, batches: Iterable[ImportBatch], report: Report, streams: dict[str, _Stream]) -> None:
     refused: set[str] = set()
     for batch in batches:
         assert isinstance(batch, JsonlAppend)
@@ -42,13 +66,18 @@ def load(store: Store, batches: Iterable[ImportBatch], report: Report) -> None:
         try:
             stream = streams.get(batch.session)
             if stream is None:
+                _finish(streams)  # a fork reads its parent
                 stream = streams[batch.session] = _begun(store, batch, streams)
             stream.add(batch)
         except CallError as error:
             report.skip(batch.line, f"{error}; the rest of session {brief(batch.session)} is not imported")
             refused.add(batch.session)
-    report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
-    report.events = sum(stream.added for stream in streams.values())
+
+
+def _finish(streams: dict[str, _Stream]) -> None:
+    """Make durable what was appended."""
+    for stream in streams.values():
+        stream.finish()
 
 
 class _Candidate:
@@ -111,17 +140,43 @@ class _Stream:
         self.candidates: list[_Candidate] = []
         self.chosen: _Candidate | None = None
         self.head = 0
+        self.last = 0
+        """The file's version of the newest event."""
         self.added = 0
+        self._bulk: BulkAppender | None = None
         for wanted, session in _chain(store, name):
             if session is None:
                 self.free = wanted
             elif session.version > after:
                 self.candidates.append(_Candidate(session, self))
 
+    @classmethod
+    def stored_before(cls, store: Store, known: StoredStream) -> _Stream:
+        """Return the stream of a session whose events up to here are stored as they are."""
+        stream = cls(store, known.session, known.base + 1, None, known.base)
+        stream.chosen = stream.candidates[0]
+        stream.head = stream.last = known.last
+        return stream
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is stored under its own id and with its own versions."""
+        return self.is_stored and self.keeps_versions and self.stored().id == self.name
+
+    def place(self) -> StoredStream:
+        """Return where the stream is in the store."""
+        return StoredStream(self.name, self.base, self.last)
+
     @property
     def is_stored(self) -> bool:
         """Whether the stream is in the store."""
         return self.chosen is not None or any(found.agrees and found.common for found in self.candidates)
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether all stored versions are those of the file."""
+        inherits = not isinstance(self.parent, _Stream) or self.parent.keeps_versions
+        return inherits and self.after == self.base and not self._best().shifts
 
     def stored(self) -> Session:
         """Return the session that holds the stream so far."""
@@ -142,6 +197,7 @@ class _Stream:
 
     def add(self, batch: JsonlAppend) -> None:
         """Compare or append the events of an append."""
+        self.last = batch.first - 1 + len(batch.items)
         place = 0
         if self.chosen is None:
             while place < len(batch.items) and self._agreed(*batch.items[place]):
@@ -150,13 +206,30 @@ class _Stream:
                 return
             place += self._choose(*batch.items[place])
         assert self.chosen is not None
-        items = [(time, self.chosen.translate(event)) for time, event in batch.items[place:]]
+        items = batch.items[place:] if place else batch.items
+        if not self.keeps_versions:
+            items = [(time, self.chosen.translate(event)) for time, event in items]
         if items:
-            session = self.chosen.session
-            request = None if place else batch.request
-            committed = session.append(items, bodies=batch.bodies, expected_version=self.head, request_id=request)
-            self.head = committed.last
+            self._append(self.chosen.session, items, batch.bodies, None if place else batch.request)
             self.added += len(items)
+
+    def _append(self, session: Session, items: list[Timed], bodies: Mapping[bytes, bytes], request: str | None) -> None:
+        if self._bulk is None:
+            self._bulk = session.executor.bulk()
+            if self._bulk is not None and self._bulk.version != self.head:
+                raise ConflictError(session.id, self.head, self._bulk.version)
+        if self._bulk is None:
+            committed = session.append(items, bodies=bodies, expected_version=self.head, request_id=request)
+            self.head = committed.last
+        else:
+            self._bulk.append(items, bodies, request)
+            self.head = self._bulk.version
+
+    def finish(self) -> None:
+        """Make durable what was appended."""
+        bulk, self._bulk = self._bulk, None
+        if bulk is not None:
+            bulk.wait()
 
     def _agreed(self, time: int, event: ev.Event) -> bool:
         agreeing = [found for found in self.candidates if found.agrees]

@@ -115,8 +115,17 @@ class EmbeddedLog(Log):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         partition = self._partition
-        if self._closed or self._pid != os.getpid() or partition.tail.is_behind():
+        tail = partition.tail
+        mark = tail.mark
+        if (
+            self._closed
+            or self._pid != os.getpid()
+            or (mark is not None and (mark.short or mark.words[:16] != mark.last))
+        ):
             partition = self._fresh()
+        for part in reversed(tail.memtable.parts):  # as in `head_of`: the newest heads are in memory
+            if (head := part.heads.get(session)) is not None:
+                return head
         return partition.lookup.head_of(session)
 
     def heads(self, after: str = "") -> Iterator[Head]:

@@ -19,7 +19,8 @@ from eventlog.codec.batch import encode
 from eventlog.errors import ImportFormatError, TooNewError
 from eventlog.importers import Report, detect, import_file
 from eventlog.importers.common.json_lines import parse
-from eventlog.importers.event_jsonl.format import EventJsonl, line_of
+from eventlog.importers.event_jsonl.format import line_of
+from eventlog.importers.event_jsonl.reader import EventJsonl
 from eventlog.importers.opencode.importer import events_of_export
 from projections.exports.jsonl import jsonl_lines
 from projections.transcript.transcript import Transcript

@@ -250,8 +250,7 @@ def test_ids_of_one_hash_are_told_apart() -> None:
     packed = FactArchive()
     packed._modulus = 1  # now every id has the same hash
     found = messages(100)
-    for start in range(0, 100, 10):
-        packed.add(found[start : start + 10])
+    packed.add(found, 10)
     newer = (
         "m5",
         MessageFacts(
@@ -261,7 +260,7 @@ def test_ids_of_one_hash_are_told_apart() -> None:
             {"p5": PartFacts(5, "m5", "text", "", "ended"), "q": PartFacts(500, "m5", "text", "", "ended")},
         ),
     )
-    packed.add([newer])
+    packed.add([newer], 1)
     for again in (packed, reopened(packed)):
         assert [again.find(name) for name, _ in found if name != "m5"] == [row for row in found if row[0] != "m5"]
         assert again.find("m5") == again.find("p5") == again.find("q") == newer
@@ -273,7 +272,7 @@ def test_call_ids_may_be_any_text() -> None:
     """A call id with lone surrogates is archived exactly and found again."""
     packed = FactArchive()
     odd = ("m", MessageFacts(1, False, False, {"p": PartFacts(2, "m", "tool", "\ud800", "pending", (100,))}))
-    packed.add([odd, *messages(3)])
+    packed.add([odd, *messages(3)], 4)
     for again in (packed, reopened(packed)):
         assert again.find("p") == odd
         assert again.find("m2") == messages(3)[2]

@@ -264,7 +264,7 @@ def test_next_view_shares_what_did_not_change() -> None:
     assembly = Assembly(follower.state, DEFAULT, resolve)
     before = assembly.view()
     resolved.clear()
-    recording.add([(3, event) for event in asked("last", "new")])
+    recording.add([(3, event) for event in answered("last", "new")])
     follower.advance()
     after = assembly.view()
     assert len(after) == len(before) + 1 == 601

@@ -18,6 +18,7 @@ import msgspec
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
+from eventlog.log.embedded.part_lists import PartLists
 from eventlog.log.merkle import leaf_data, leaf_hash
 from eventlog.log.rules import RequestResult, head_after
 
@@ -34,7 +35,7 @@ _last_position: Callable[[Commit], int] = attrgetter("last_position")
 class MemtablePart:
     """The content of a range of the journal, or of one batch before it is committed."""
 
-    __slots__ = ("bodies", "commits", "end", "heads", "order", "position", "requests", "size")
+    __slots__ = ("bodies", "commits", "end", "heads", "lists", "order", "position", "requests", "size")
 
     def __init__(self) -> None:
         self.heads: dict[str, Head] = {}
@@ -42,6 +43,7 @@ class MemtablePart:
         self.order: list[Commit] = []
         self.requests: dict[tuple[str, str], RequestResult] = {}
         self.bodies: dict[bytes, bytes] = {}
+        self.lists = PartLists()
         self.end = 0
         """Address behind the last frame."""
         self.position = 0

@@ -195,7 +195,7 @@ def test_a_cursor_of_another_store(engine: Engine, tmp_path: Path) -> None:
 
 def test_wrong_arguments(store: Store) -> None:
     """A wrong argument is `CallError` before anything is read."""
-    for given in (
+    wrong: list[dict[str, Any]] = [
         {"limit": 0},
         {"limit": -1},
         {"limit": "1"},
@@ -203,9 +203,10 @@ def test_wrong_arguments(store: Store) -> None:
         {"cursor": b"x"},
         {"archived": 1},
         {"subsessions": "yes"},
-    ):
+    ]
+    for given in wrong:
         with pytest.raises(CallError):
-            store.newest_sessions(**given)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            store.newest_sessions(**given)
 
 
 @pytest.mark.parametrize("keys", [None, True])

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["SessionPage", "page_of"]
 
 
+_AT_ONCE = 256
+"""Sessions read while writers of the process wait."""
+
+
 class SessionPage(msgspec.Struct, frozen=True):
     """Some sessions of a list, in its order, and where it goes on."""
 
@@ -52,10 +56,11 @@ def page_of(
     found: list[tuple[Head, SessionInfo]] = []
     wanted = limit + 1  # one more, to know whether there is a next page
     while wanted > len(found):
-        heads = log.newest(lists, before=before, limit=wanted - len(found))
+        piece = min(wanted - len(found), _AT_ONCE)
+        heads = log.newest(lists, before=before, limit=piece)
         infos = ((head, info_of(head)) for head in heads)
         found += [(head, info) for head, info in infos if belongs(head, info)]
-        if not heads or len(found) == wanted:
+        if len(heads) < piece:
             break
         before = place_of(heads[-1])
     shown = found[:limit]

@@ -107,9 +107,7 @@ class Lookup:
         with self._guard, self._segments.environment.reading() as txn:
             if not index.reaches(txn, self._segments.folded_in(txn).position):
                 return None
-            for part in self._tail.parts:
-                part.lists.follow(part.order, part.heads, lists_of)
-            recent = (part.lists.rows(name, before) for part in self._tail.parts for name in lists)
+            recent = (part.rows(name, before) for part in self._tail.lists(lists_of) for name in lists)
             folded = (index.rows(txn, name, before) for name in lists)
             last: Row | None = None
             try:

@@ -25,6 +25,8 @@ from eventlog.log.rules import RequestResult, head_after
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from eventlog.log.lists import ListsOf
+
 __all__ = ["Memtable", "MemtablePart"]
 
 _first_version: Callable[[Commit], int] = attrgetter("first")
@@ -43,7 +45,8 @@ class MemtablePart:
         self.order: list[Commit] = []
         self.requests: dict[tuple[str, str], RequestResult] = {}
         self.bodies: dict[bytes, bytes] = {}
-        self.lists = PartLists()
+        self.lists: PartLists | None = None
+        """The lists of its sessions; None until one is asked for."""
         self.end = 0
         """Address behind the last frame."""
         self.position = 0
@@ -146,6 +149,16 @@ class Memtable:
         for part in self.parts:
             heads.update(part.heads)
         return heads
+
+    def lists(self, lists_of: ListsOf) -> list[PartLists]:
+        """Return the lists of the sessions of each part, as of now."""
+        found: list[PartLists] = []
+        for part in self.parts:
+            if part.lists is None:
+                part.lists = PartLists()
+            part.lists.follow(part.order, part.heads, lists_of)
+            found.append(part.lists)
+        return found
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, if the memtable has it."""

@@ -15,6 +15,7 @@ import eventlog
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import CallError, CursorError
+from eventlog.history import session_page
 from eventlog.store import Store, open_store, repair, restore
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.python_process import printed
@@ -90,6 +91,18 @@ def test_pages_while_sessions_begin_and_go_on(engine: Engine) -> None:
         assert ids(first) == ["s09", "s08", "s07", "s06"]
         assert ids(rest) == ["s04", "s03", "s02", "s00"]
         assert rest.next is None
+
+
+def test_a_page_longer_than_what_is_read_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long page is read in pieces, and is whole."""
+    monkeypatch.setattr(session_page, "_AT_ONCE", 3)
+    with engine.open() as store:
+        fill(store, 10, scopes=2)
+        everything = [f"s{number:02}" for number in range(9, -1, -1)]
+        for limit in (2, 3, 4, 9, 10, 99):
+            cut = [everything[at : at + limit] for at in range(0, 10, limit)]
+            assert pages(store, limit=limit) == cut
+        assert pages(store, "u0", limit=4) == [["s08", "s06", "s04", "s02"], ["s00"]]
 
 
 def test_archived_and_sub_sessions_are_chosen(engine: Engine) -> None:

@@ -122,21 +122,18 @@ class ListIndex:
         lists_of = self.lists_of
         if lists_of is None or not self.reaches(txn, position):
             return []
-        wanted = sum(1 for head in self._heads(txn) for _ in _rows_of(head, lists_of))
-        found = 0
+        made = _sum(row for head in self._heads(txn) for row in _rows_of(head, lists_of))
+        if _sum(self._stored(txn)) == made:
+            return []
+        return ["the index of lists does not fit the sessions; a vacuum removes it, and the next list makes it anew"]
+
+    def _stored(self, txn: lmdb.Transaction[Any]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the stored rows behind the mark."""
         with txn.cursor(self._tree) as cursor:
-            more = cursor.set_range(RESERVED) and cursor.next()  # behind the mark
+            more = cursor.set_range(RESERVED) and cursor.next()
             while more and (key := bytes(cursor.key())).startswith(RESERVED):
-                try:
-                    _, session = _row(key, cursor.value())
-                    head = self._head(txn, session)
-                except DamagedError as error:
-                    return [str(error)]
-                if head is None or key not in dict(_rows_of(head, lists_of)):
-                    return [f"the index of lists has a row of session {session} that does not fit its head"]
-                found += 1
+                yield key, bytes(cursor.value())
                 more = cursor.next()
-        return [] if found == wanted else [f"the index of lists has {found} rows where the heads make {wanted}"]
 
     def _clear(self, txn: lmdb.Transaction[bytes]) -> None:
         with txn.cursor(self._tree) as cursor:
@@ -155,11 +152,6 @@ class ListIndex:
                 yield head
                 more = cursor.next()
 
-    def _head(self, txn: lmdb.Transaction[Any], session: str) -> Head | None:
-        key = layout.session_key(session)
-        value = txn.get(key, db=self._sessions)
-        return None if value is None else _head(key, value)
-
 
 def _head(key: bytes, value: memoryview | bytes) -> Head:
     session = key.decode(errors="replace")
@@ -167,6 +159,15 @@ def _head(key: bytes, value: memoryview | bytes) -> Head:
     if content is None:
         raise DamagedError("a row of sessions is damaged", session=session)
     return layout.decode_head(memoryview(content), session).head(session)
+
+
+def _sum(rows: Iterable[tuple[bytes, bytes]]) -> tuple[int, int]:
+    """Return a number of rows and a sum over them, which is the same in any order."""
+    count = total = 0
+    for row in rows:
+        count += 1
+        total += hash(row)
+    return count, total
 
 
 def _prefix(name: bytes) -> bytes:

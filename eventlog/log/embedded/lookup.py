@@ -116,7 +116,10 @@ class Lookup:
                         continue
                     last = row
                     place, session = row
-                    head, stored = self._tail.head(session), self._segments.row_in(txn, session)
+                    head = self._tail.head(session)
+                    if head is not None and head.position > place[1]:  # it is further up
+                        continue
+                    stored = self._segments.row_in(txn, session)
                     if stored is not None and (head is None or head.position < stored.position):
                         head = stored.head(session)
                     if head is not None and place_of(head) == place:

@@ -12,10 +12,15 @@ import msgspec
 import pytest
 
 import eventlog
+from eventlog.codec.batch import pack
+from eventlog.codec.payload import ENCRYPTED as ENCRYPTED_MARK
+from eventlog.codec.payload import FOREIGN
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import CallError, CursorError
 from eventlog.history import session_page
+from eventlog.history.catalog import CatalogEntry
+from eventlog.history.session_lists import lists_named, lists_of
 from eventlog.store import Store, open_store, repair, restore
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.python_process import printed
@@ -324,6 +329,18 @@ def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: py
         assert len(ids(store.newest_sessions())) == 7
         store.session("s01").rename("now it has one")
         assert pages(store, "u1", limit=2) == [["s01", "s03"], ["s05", "new"]]
+
+
+def test_what_is_in_no_list() -> None:
+    """Foreign streams, erased sessions and unreadable entries are in none; any other is in two."""
+    assert lists_of(FOREIGN + b"x") == lists_of(b"\xff") == lists_of(ENCRYPTED_MARK + b"x") == ()
+    assert lists_of(pack(CatalogEntry(erased=True))) == ()
+    assert len(set(lists_of(pack(CatalogEntry())))) == len(set(lists_of(b""))) == 2
+    for scope in ("", "a", "\udc80"):
+        entry = pack(CatalogEntry(scope=scope, archived=True, parent="p"))
+        assert set(lists_of(entry)) < {*lists_named(None, None, None), *lists_named(scope, None, None)}
+        assert set(lists_of(entry)).isdisjoint(lists_named(scope, False, None))
+        assert set(lists_of(entry)).isdisjoint(lists_named(scope, None, False))
 
 
 def test_from_asyncio(engine: Engine) -> None:

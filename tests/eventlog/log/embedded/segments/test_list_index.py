@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
+from random import Random
+from subprocess import Popen
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -13,10 +17,11 @@ from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from eventlog.log.embedded.segments.segments import Segments
+from eventlog.log.lists import place_of
 from eventlog.log.validation import RESERVED
 from tests.eventlog.log.test_lists import ids, lists_of, put
 from tests.support.dying_io import DyingIO, survives
-from tests.support.python_process import printed
+from tests.support.python_process import ROOT, printed
 
 OTHER = """
 import sys
@@ -27,6 +32,16 @@ for number in range(3):
     put(log, f"s{number}", 100 + number, b"b")
 log._partition.fold()
 log.close()
+"""
+
+
+BUSY = """
+import random, sys
+from tests.eventlog.log.test_lists import lists_of, put
+from eventlog.log.embedded.engine import open_log
+log = open_log(sys.argv[1], lists_of=lists_of, fold_bytes=4096)
+while True:
+    put(log, f"s{random.randrange(40)}", random.randrange(1000), None)
 """
 
 
@@ -176,6 +191,46 @@ def test_a_damaged_index_is_found_and_made_anew(tmp_path: Path, what: str) -> No
         assert newest(log) == whole
         assert rows(log) == before
         assert log.check() == []
+    log.close()
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_lists_while_others_append_and_fold(tmp_path: Path, *, processes: bool) -> None:
+    """Each list that is read meanwhile is in order, and has every session once."""
+    path = tmp_path / "s"
+    filled(path, 40)
+    log = opened(path, fold_bytes=4096)
+    stopped = Event()
+    failures: list[Exception] = []
+
+    def append(seed: int) -> None:
+        chance = Random(seed)
+        try:
+            while not stopped.is_set():
+                put(log, f"s{chance.randrange(40)}", chance.randrange(1000), None)
+        except Exception as error:  # noqa: BLE001 - the test's own thread tells it
+            failures.append(error)
+
+    threads = [Thread(target=append, args=(seed,)) for seed in range(2)]
+    for thread in threads:
+        thread.start()
+    other = Popen([sys.executable, "-c", BUSY, path], cwd=ROOT) if processes else None
+    try:
+        for _ in range(150):
+            heads = log.newest([b"a"], limit=99)
+            assert len({head.session for head in heads}) == 40
+            places = [place_of(head) for head in heads]
+            assert places == sorted(places, reverse=True)
+    finally:
+        stopped.set()
+        for thread in threads:
+            thread.join()
+        if other is not None:
+            other.kill()
+            other.wait()
+    assert failures == []
+    log._partition.fold()
+    assert log.check() == []
     log.close()
 
 

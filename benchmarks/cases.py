@@ -15,7 +15,7 @@ from benchmarks.scenarios import (
     while_folding,
     written,
 )
-from benchmarks.targets import beside_peers, memory, opening, replaying, space, starting, transcripts, viewing
+from benchmarks.targets import beside_peers, lists, memory, opening, replaying, space, starting, transcripts, viewing
 from benchmarks.targets import groups as target_groups
 from benchmarks.targets import streaming as target_streaming
 from benchmarks.targets import turns as target_turns
@@ -32,6 +32,7 @@ CASES: tuple[Case, ...] = (
     *replaying.CASES,
     *viewing.CASES,
     *transcripts.CASES,
+    *lists.CASES,
     *memory.CASES,
     *starting.CASES,
     *streaming.CASES,

@@ -23,6 +23,7 @@ from eventlog.errors import (
     CallError,
     ClosedError,
     ConflictError,
+    CursorError,
     DamagedError,
     DataError,
     ErasedError,
@@ -56,6 +57,7 @@ from eventlog.errors import (
     WindowTooSmallError,
 )
 from eventlog.history.catalog import SessionInfo
+from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
 from eventlog.session.reply import Reply
@@ -110,6 +112,7 @@ __all__ = [
     "Committed",
     "ConflictError",
     "Content",
+    "CursorError",
     "DamagedError",
     "DataError",
     "DeltaRun",
@@ -149,6 +152,7 @@ __all__ = [
     "Session",
     "SessionHead",
     "SessionInfo",
+    "SessionPage",
     "Snapshot",
     "Source",
     "Span",

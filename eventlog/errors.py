@@ -20,6 +20,7 @@ EventlogError
 │   │   └── RequestTooLargeError    the request is too large for it
 │   ├── BlockedError            a loop cannot go on by itself
 │   │   └── WindowTooSmallError     system prompt and tools alone fill the model's window
+│   ├── CursorError             the list does not go on from this cursor: begin without one
 │   ├── ReadOnlyError           the store was opened for reading only
 │   ├── KeysError               wrong keys, keys for a plain store, or none for an encrypted one
 │   └── ImportFormatError       the file is not of a known format, or not of the named one
@@ -54,6 +55,7 @@ __all__ = [
     "CallError",
     "ClosedError",
     "ConflictError",
+    "CursorError",
     "DamagedError",
     "DataError",
     "ErasedError",
@@ -318,6 +320,10 @@ class SummarizerRefusedError(CallError):
 
 class RequestTooLargeError(SummarizerRefusedError):
     """The provider refused the request because of its size."""
+
+
+class CursorError(CallError):
+    """A cursor that this list does not go on from: begin again without one."""
 
 
 class ReadOnlyError(CallError):

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
+from eventlog.history.session_lists import lists_of
 from eventlog.log.contract import Log
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def open_log(
     if str(place) == "memory:":
         from eventlog.log.memory import MemoryLog
 
-        return MemoryLog() if keys is None else _in_memory(MemoryLog(), keys)
+        made = MemoryLog(lists_of)
+        return made if keys is None else _in_memory(made, keys)
+    options = {"lists_of": lists_of, **options}
     if keys is not None:
         return _encrypted(place, keys, {**options, "read_only": read_only})
     from eventlog.log.embedded import directory, engine

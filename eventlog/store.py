@@ -28,6 +28,7 @@ from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, EventlogError, giving_way_to
 from eventlog.history.catalog import SessionInfo, entry_of, info_of
+from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
@@ -54,6 +55,8 @@ __all__ = ["Store", "begin_session", "open_store", "repair", "restore"]
 
 FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
+PAGE = 20
+"""Sessions on a page of a list."""
 LEASE_TTL = 30_000
 """Milliseconds a lease lasts without renewal."""
 
@@ -218,6 +221,36 @@ class Store:
             and (active_since is None or info.updated >= active_since)
         )
         return islice(infos, None if limit is None else min(limit, sys.maxsize))
+
+    def newest_sessions(
+        self,
+        scope: str | None = None,
+        *,
+        archived: bool | None = None,
+        subsessions: bool | None = None,
+        cursor: str | None = None,
+        limit: int = PAGE,
+    ) -> SessionPage:
+        """A page of sessions, newest activity first, of one `scope` or of all.
+
+        `archived` and `subsessions` choose those that are, or those that are not; None is no
+        filter. The next page begins at the `cursor` of this one, with the same filters. The order
+        is (`updated`, position): every append is activity. A page costs what it has, however many
+        sessions there are; the first request in a store of an earlier program makes an index.
+
+        Each page is as of its own request: a session with new activity moves to the front, and is
+        not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another
+        store or list, or from before the store was rewritten or restored.
+        """
+        self.host.require_open()
+        for text in (scope, cursor):
+            require_or_none(str, text, "a scope and a cursor are str")
+        for choice in (archived, subsessions):
+            require_or_none(bool, choice, "archived and subsessions are True, False or None")
+        require(int, limit, "a limit is a whole number")
+        if limit < 1:
+            raise CallError(f"a page has one session or more, not {limit}")
+        return page_of(self.log, scope, archived=archived, subsessions=subsessions, cursor=cursor, limit=limit)
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""

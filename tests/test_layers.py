@@ -26,9 +26,9 @@ LAYERS: dict[str, str] = {
         replay tokens | conversation | view | formats transcript | window verify | reports | exports | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "contract ticket | merkle validation | rules merkle_check | memory embedded | __init__",
+    "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
-        filesystem locks worker | options watermark swap journal | memtable | segments | derived lookup directory
+        filesystem locks worker part_lists | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """

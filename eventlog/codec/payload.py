@@ -15,8 +15,9 @@ bytes 0xC1 0xC2; a MessagePack array follows:
     messages    how many messages the append adds
     entry       the encrypted catalog entry that came with the append, or nil
     names       the 32-byte names of the stored bodies that the payload refers to
-    clear       of a catalog entry: a catalog entry of its public fields only (parent and fork;
-                all fields of an erased session), or empty; of any other value: empty
+    clear       of a catalog entry: a catalog entry of its public fields only (parent, fork,
+                archived, a keyed hash as scope; all fields of an erased session), or empty;
+                of any other value: empty
     data        nonce (12 bytes), ciphertext, tag (16 bytes); empty if `clear` holds all there is
 
 The clear fields have a session's head at any version and the bodies to copy. Backup, repair and

@@ -66,11 +66,16 @@ def entry_of(head: Head) -> EncryptedValue:
 # -- in ------------------------------------------------------------------------------------------
 
 
-def encrypt_append(append: Append, family: Family, check: Callable[[Sequence[Commit]], None] | None) -> Append:
-    """Encrypt an append under a family's key."""
+def encrypt_append(
+    append: Append,
+    family: Family,
+    scope_name: Callable[[str], str],
+    check: Callable[[Sequence[Commit]], None] | None,
+) -> Append:
+    """Encrypt an append under a family's key; `scope_name` is for what stays in clear."""
     session, payload, entry = append.session, append.payload, append.entry
     if entry is not None:
-        clear = _clear_part(entry)
+        clear = _clear_part(entry, scope_name)
         data = family.encrypt(session, entry, b"card\0" + clear)
         entry = encode_encrypted(EncryptedValue(FORMAT, family.id, clear, data), foreign=entry.startswith(FOREIGN))
     elif append.creates_at is not None:
@@ -207,11 +212,23 @@ def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
     return {content.digest for event in events for content in contents(event) if isinstance(content, Body)}
 
 
-def _clear_part(entry: bytes) -> bytes:
-    """Return the part of a catalog entry that stays in clear: whose sub-session or fork it is."""
+def _clear_part(entry: bytes, scope_name: Callable[[str], str]) -> bytes:
+    """Return the part of a catalog entry that stays in clear, for lists and copies.
+
+    It says whose sub-session or fork the session is, whether it is archived, and the name of its
+    scope.
+    """
     said = read_entry(entry)
-    return (
-        b"" if said is None else pack(CatalogEntry(parent=said.parent, fork_of=said.fork_of, forked_at=said.forked_at))
+    if said is None:
+        return b""
+    return pack(
+        CatalogEntry(
+            scope=scope_name(said.scope),
+            parent=said.parent,
+            archived=said.archived,
+            fork_of=said.fork_of,
+            forked_at=said.forked_at,
+        )
     )
 
 

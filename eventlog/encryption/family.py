@@ -63,6 +63,10 @@ class Family:
         return self._key(b"names")
 
     @cached_property
+    def _scopes(self) -> bytes:
+        return self._key(b"scopes")
+
+    @cached_property
     def _requests(self) -> bytes:
         return self._key(b"requests")
 
@@ -76,6 +80,10 @@ class Family:
     def name(self, digest: bytes) -> bytes:
         """Return the name of a body, which reveals nothing of its text without the key."""
         return hmac.digest(self._names, digest, "sha256")
+
+    def scope_name(self, scope: str) -> str:
+        """Return the name of a scope, which reveals only which sessions have the same one."""
+        return hmac.digest(self._scopes, scope.encode("utf-8", "surrogatepass"), "sha256").hex()
 
     def request(self, session: str, digest: bytes) -> bytes:
         """Return the keyed digest of a request; an empty digest stays empty."""

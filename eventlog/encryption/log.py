@@ -49,7 +49,7 @@ from eventlog.encryption.envelope import (
 )
 from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
-from eventlog.log.contract import Append, BodyStore, Commit, Committed, Head, LeaseState, Log, Ticket
+from eventlog.log.contract import Append, BodyStore, Commit, Committed, Head, LeaseState, Log, Place, Ticket
 from eventlog.log.merkle import HASH_BYTES
 from eventlog.log.validation import size_of, validate_derived_keys
 
@@ -93,6 +93,11 @@ class EncryptedLog(Log):
         return self._engine.read_only
 
     @property
+    def identity(self) -> bytes:
+        """See `contract.Log`."""
+        return self._engine.identity
+
+    @property
     def stopped(self) -> bool:
         """Whether nothing more is written through this handle."""
         return self._engine.stopped
@@ -115,7 +120,7 @@ class EncryptedLog(Log):
         family = self._new_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
             return self._reject(append, self.missing(append.session))
-        ticket = self._engine.submit(encrypt_append(append, family, self._decrypting_check(append)))
+        ticket = self._engine.submit(encrypt_append(append, family, self.scope_name, self._decrypting_check(append)))
         if begins and id is None:
             pending = {session: other for session, other in self._pending.items() if not other.done()}
             self._pending = {**pending, append.session: ticket}
@@ -198,6 +203,14 @@ class EncryptedLog(Log):
     def heads(self, after: str = "") -> Iterator[Head]:
         """Yield all heads by session id, with decrypted catalog entries."""
         return map(self._decrypt_head, self._engine.heads(after))
+
+    def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
+        """Return heads of the named lists with decrypted catalog entries; see `contract.Log`."""
+        return [self._decrypt_head(head) for head in self._engine.newest(lists, before=before, limit=limit)]
+
+    def scope_name(self, scope: str) -> str:
+        """Return the keyed hash of a scope; "" if the store's own key is not known."""
+        return "" if self._own is None else self._own.scope_name(scope)
 
     def decrypt(self, commit: Commit) -> Commit:
         """Decrypt a commit; a commit whose key is gone stays as it is stored.

@@ -153,12 +153,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
 
 def info_of(head: Head) -> SessionInfo:
     """Return the listed facts of the session with this head."""
-    entry = entry_of(head)
+    entry, locked = entry_of(head), is_encrypted(head.entry)
     return SessionInfo(
         id=head.session,
         title=entry.title,
         parent=entry.parent,
-        scope=entry.scope,
+        scope="" if locked else entry.scope,  # what is in clear is no scope, but a name of one
         created=head.created,
         updated=head.updated,
         version=head.version,
@@ -174,6 +174,6 @@ def info_of(head: Head) -> SessionInfo:
         cost=entry.cost,
         unpriced=entry.unpriced,
         erased=entry.erased,
-        locked=is_encrypted(head.entry),
+        locked=locked,
         calls=entry.calls,
     )

@@ -30,7 +30,8 @@ Every engine promises this, and `tests/eventlog/log/test_contract.py` checks it:
 * A full queue blocks the caller (`BusyError` after the configured time).  It never drops an append.
 * An argument of a wrong type, range or length is `CallError` before anything is queued.
 * Every commit is a leaf of its session's hash tree (`merkle.py`), whose peaks are in the head.
-* Reading never writes and never returns part of a commit.  A text that cannot be an id is not
+* Reading changes no commit and never returns part of one.  (It may write what is disposable: an
+  index of `newest`.)  A text that cannot be an id is not
   found. A stored value that cannot be read is an error (`DamagedError`, or `BusyError` where
   waiting helps), and the error is raised again on every try.
 """
@@ -39,14 +40,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["Append", "BodyStore", "Commit", "Committed", "Head", "LeaseState", "Log", "Ticket"]
+__all__ = ["Append", "BodyStore", "Commit", "Committed", "Head", "LeaseState", "Log", "Place", "Ticket"]
 
 _HASH_BYTES = 32
 """As in `merkle.py`."""
+
+
+Place: TypeAlias = tuple[int, int]
+"""A session's place in a list: time and position of its newest append."""
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):
@@ -277,6 +282,10 @@ class Log(BodyStore):
     def forget_keys(self) -> None:
         """Destroy the keys of the families whose sessions are all erased."""
 
+    def scope_name(self, scope: str) -> str:
+        """Return the name of a scope in stored catalog entries: itself, or a keyed hash of it."""
+        return scope
+
     def may_lose_key(self, parent: str) -> bool:
         """Return whether a fork of `parent` may lose its key: its parent was erased meanwhile."""
         del parent
@@ -287,6 +296,11 @@ class Log(BodyStore):
     ) -> Mapping[str, Callable[[Commit], Commit]]:
         """Turn changes of commits as appended, by session, into changes of commits as stored."""
         return changes
+
+    @property
+    @abstractmethod
+    def identity(self) -> bytes:
+        """16 bytes that name the store and its edition: others once it was rewritten."""
 
     @property
     @abstractmethod
@@ -316,6 +330,15 @@ class Log(BodyStore):
     @abstractmethod
     def heads(self, after: str = "") -> Iterator[Head]:
         """Return all heads by session id, from the first id greater than `after`."""
+
+    @abstractmethod
+    def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
+        """Return heads of the sessions in any of the named lists, newest activity first.
+
+        At most `limit`, of places less than `before` (`log/lists.py`). The order is (`updated`,
+        position), so no two are alike. The function `lists_of` with which the log was opened says
+        in which lists a session is; `CallError` if there is none.
+        """
 
     @abstractmethod
     def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:

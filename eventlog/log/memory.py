@@ -17,7 +17,8 @@ import msgspec
 
 from eventlog import os_fork
 from eventlog.errors import ClosedError, DamagedError
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Ticket
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.merkle_check import first_mismatch
 from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease
@@ -27,13 +28,19 @@ from eventlog.log.validation import size_of, size_of_lease, validate_derived_key
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from eventlog.log.lists import ListsOf
+
 __all__ = ["MemoryLog"]
+
+IDENTITY_BYTES = 16
 
 
 class MemoryLog(Log):
     """A log that lives as long as the object."""
 
-    def __init__(self) -> None:
+    def __init__(self, lists_of: ListsOf | None = None) -> None:
+        self._identity = os.urandom(IDENTITY_BYTES)
+        self._lists_of = lists_of
         self._changed = Condition()  # over an RLock: `check` may read
         self._closed = False
         self._commits: list[Commit] = []
@@ -54,6 +61,10 @@ class MemoryLog(Log):
     @property
     def read_only(self) -> bool:
         return False
+
+    @property
+    def identity(self) -> bytes:
+        return self._identity
 
     @property
     def stopped(self) -> bool:
@@ -130,6 +141,12 @@ class MemoryLog(Log):
         with self._changed:
             self._usable()
             return iter([self._heads[session] for session in sorted(self._heads) if session > after])
+
+    def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
+        lists_of = require_lists(self._lists_of)
+        with self._changed:
+            self._usable()
+            return newest_of(self._heads.values(), lists_of, lists, before, limit)
 
     def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         with self._changed:

@@ -17,13 +17,24 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Append
 
-__all__ = ["MAX_ID_BYTES", "MAX_REQUEST_BYTES", "is_id", "size_of", "size_of_lease", "validate_derived_keys"]
+__all__ = [
+    "MAX_ID_BYTES",
+    "MAX_REQUEST_BYTES",
+    "MAX_TIME",
+    "RESERVED",
+    "is_id",
+    "size_of",
+    "size_of_lease",
+    "validate_derived_keys",
+]
 
 MAX_ID_BYTES = 256
 """Longest session id and longest request id, in UTF-8."""
 MAX_REQUEST_BYTES = 512 << 20
 """Largest append, bodies and catalog entry included."""
 MAX_DERIVED_KEY_BYTES = 200
+RESERVED = b"list\0"
+"""First bytes of the keys of an engine's index of lists, beside derived values."""
 MAX_ADDEND = (1 << 32) - 1
 """Most events, and most messages, of one append."""
 MAX_NUMBER = (1 << 63) - 1
@@ -147,11 +158,16 @@ def is_id(value: str) -> bool:
 
 
 def validate_derived_keys(items: Sequence[tuple[bytes, bytes | None]]) -> None:
-    """Raise unless every key has 1 to 200 bytes, and every value is bytes or None."""
+    """Raise unless every key has 1 to 200 bytes, and every value is bytes or None.
+
+    Keys that begin with `RESERVED` are refused.
+    """
     for key, value in items:
         size = _length("a derived key", key)
         if not size:
             raise CallError("a derived key is not empty")
+        if key.startswith(RESERVED):
+            raise CallError(f"a derived key does not begin with {RESERVED!r}: that is the log's own index")
         if size > MAX_DERIVED_KEY_BYTES:
             raise LimitError("derived key, bytes", size, MAX_DERIVED_KEY_BYTES)
         if value is not None:

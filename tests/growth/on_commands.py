@@ -153,6 +153,7 @@ COMMANDS: Table = {
     "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
     "eventlog sessions": output(lambda at, _: _run(at.closed, "sessions", "--json")),
+    "eventlog sessions, the newest": _read("sessions", "--newest"),
     "eventlog sessions, a page": _read("sessions", "--limit", "20", "--after", "m"),
     "eventlog show, a page": _read("show", "long", "--limit", "20"),
     "eventlog show": _all(_ALL, "show", "long"),

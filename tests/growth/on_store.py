@@ -86,6 +86,7 @@ STORE: Table = {
     "Store.metrics": constant(lambda at, _: at.store.metrics()),
     "Store.expire": history(lambda at, _: at.store.expire(count=10**9), _EACH),
     "Store.expire, to be seen only": history(lambda at, _: at.store.expire(count=0, dry_run=True), _EACH),
+    "Store.newest_sessions": constant(lambda at, _: at.store.newest_sessions(limit=50)),
     "Store.scrub": history(lambda at, _: at.store.scrub(), _TOUCHED, copied=True),
     "Store.session": constant(lambda at, _: at.store.session("long")),
     "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from eventlog.history.session_lists import lists_of
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
 
@@ -36,7 +37,7 @@ class Engine:
         self.name = name
         self._temporary = tempfile.TemporaryDirectory() if directory is None and name != "memory" else None
         self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
-        self._log = LastingLog()
+        self._log = LastingLog(lists_of)
         self._stores: list[Store] = []
 
     def open(self, **options: Any) -> Store:

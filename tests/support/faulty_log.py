@@ -7,6 +7,7 @@ from threading import Lock
 from typing import Any
 
 from eventlog.errors import BusyError, EventlogError
+from eventlog.history.session_lists import lists_of
 from eventlog.log.contract import Append, Committed, Ticket
 from eventlog.log.memory import MemoryLog
 from eventlog.log.ticket import QueuedTicket, wake
@@ -33,7 +34,7 @@ class FaultyLog(MemoryLog):
     """A memory log whose next appends fail, or come after another writer's commit."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(lists_of)
         self.refuse = 0
         """Number of next submissions to refuse, as a full queue does."""
         self.fail = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -48,6 +49,8 @@ def check_segments(segments: Segments) -> list[str]:
             segments.body(digest)
         except DamagedError as error:
             faults.append(str(error))
+    with suppress(DamagedError), segments.environment.reading() as txn:  # a damaged head is told above
+        faults += segments.lists.faults(txn, segments.folded_in(txn).position)
     return faults
 
 

@@ -15,6 +15,7 @@ import mmap
 import os
 import stat
 from contextlib import suppress
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from eventlog.errors import CallError, DamagedError, NotFoundError, TooNewError, TooOldError
@@ -29,7 +30,7 @@ from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.segments.environment import LIB_VERSION
 from eventlog.log.embedded.segments.fold import begin_store
 from eventlog.log.embedded.segments.segments import Segments
-from eventlog.log.embedded.swap import refuse_unfinished, write_file
+from eventlog.log.embedded.swap import edition_of, refuse_unfinished, write_file
 from eventlog.log.embedded.watermark import Watermark
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ __all__ = [
     "encryption_of",
     "forget_unbegun",
     "format_of",
+    "identity_bytes",
     "identity_of",
     "prepare",
     "refuse_inside_store",
@@ -169,6 +171,11 @@ def _is_fresh(path: Path, options: Options) -> bool:
 def identity_of(path: Path) -> str:
     """Return the identity that a store shares with its copies only; "" if it is unknown."""
     return _facts(path)[1].get("id", "")
+
+
+def identity_bytes(path: Path) -> bytes:
+    """Return 16 bytes that name a store and its edition."""
+    return blake2b(f"{identity_of(path)} {edition_of(path)}".encode(), digest_size=16).digest()
 
 
 def encryption_of(path: Path) -> str:

@@ -28,7 +28,7 @@ from eventlog.errors import (
     ForkedProcessError,
     ReadOnlyError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Ticket
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
 from eventlog.log.embedded.batch import LeaseChange
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
@@ -94,6 +94,11 @@ class EmbeddedLog(Log):
         return self._read_only
 
     @property
+    def identity(self) -> bytes:
+        """16 bytes that name the store and its edition."""
+        return self._use().identity
+
+    @property
     def stopped(self) -> bool:
         """Whether nothing more is written through this handle; see `contract.Log`."""
         return self._closed or self._partition.finished
@@ -131,6 +136,10 @@ class EmbeddedLog(Log):
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
         return self._fresh().lookup.heads(after)
+
+    def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
+        """Return heads of the sessions in the named lists, newest first; see `contract.Log`."""
+        return self._fresh().newest(lists, before, limit)
 
     def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
         """Return at most `limit` commits beyond position `after`, in their order."""

@@ -7,17 +7,21 @@ asks; readers refresh the partition first. The partition guards the memtable.
 
 from __future__ import annotations
 
+from heapq import merge
 from typing import TYPE_CHECKING
 
 from eventlog.errors import DamagedError
+from eventlog.log.lists import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.contract import Commit, Head, Place
     from eventlog.log.embedded.memtable import Memtable
+    from eventlog.log.embedded.part_lists import Row
     from eventlog.log.embedded.segments.segments import Segments
+    from eventlog.log.lists import ListsOf
     from eventlog.log.rules import RequestResult
 
 __all__ = ["Lookup"]
@@ -92,6 +96,39 @@ class Lookup:
                 yield head
         while waiting:
             yield recent[waiting.pop()]
+
+    def newest(self, lists_of: ListsOf, lists: Sequence[bytes], before: Place | None, limit: int) -> list[Head] | None:
+        """Return `Log.newest`; None if the index of lists cannot be used.
+
+        A session that both have is taken from the one that is ahead.
+        """
+        index = self._segments.lists
+        found: list[Head] = []
+        with self._guard, self._segments.environment.reading() as txn:
+            if not index.reaches(txn, self._segments.folded_in(txn).position):
+                return None
+            recent = (part.rows(name, before) for part in self._tail.lists(lists_of) for name in lists)
+            folded = (index.rows(txn, name, before) for name in lists)
+            last: Row | None = None
+            try:
+                for row in merge(*recent, *folded, reverse=True):
+                    if row == last:
+                        continue
+                    last = row
+                    place, session = row
+                    head = self._tail.head(session)
+                    if head is not None and head.position > place[1]:  # it is further up
+                        continue
+                    stored = self._segments.row_in(txn, session)
+                    if stored is not None and (head is None or head.position < stored.position):
+                        head = stored.head(session)
+                    if head is not None and place_of(head) == place:
+                        found.append(head)
+                        if len(found) == limit:
+                            break
+            except DamagedError:
+                return None
+        return found
 
     def read(self, session: str, after: int, upto: int | None, *, reverse: bool) -> Iterator[Commit]:
         """Return the commits that hold versions `after + 1 .. upto`, as of now."""

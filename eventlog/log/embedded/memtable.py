@@ -18,11 +18,14 @@ import msgspec
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
+from eventlog.log.embedded.part_lists import PartLists
 from eventlog.log.merkle import leaf_data, leaf_hash
 from eventlog.log.rules import RequestResult, head_after
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from eventlog.log.lists import ListsOf
 
 __all__ = ["Memtable", "MemtablePart"]
 
@@ -34,7 +37,7 @@ _last_position: Callable[[Commit], int] = attrgetter("last_position")
 class MemtablePart:
     """The content of a range of the journal, or of one batch before it is committed."""
 
-    __slots__ = ("bodies", "commits", "end", "heads", "order", "position", "requests", "size")
+    __slots__ = ("bodies", "commits", "end", "heads", "lists", "order", "position", "requests", "size")
 
     def __init__(self) -> None:
         self.heads: dict[str, Head] = {}
@@ -42,6 +45,8 @@ class MemtablePart:
         self.order: list[Commit] = []
         self.requests: dict[tuple[str, str], RequestResult] = {}
         self.bodies: dict[bytes, bytes] = {}
+        self.lists: PartLists | None = None
+        """The lists of its sessions; None until one is asked for."""
         self.end = 0
         """Address behind the last frame."""
         self.position = 0
@@ -144,6 +149,16 @@ class Memtable:
         for part in self.parts:
             heads.update(part.heads)
         return heads
+
+    def lists(self, lists_of: ListsOf) -> list[PartLists]:
+        """Return the lists of the sessions of each part, as of now."""
+        found: list[PartLists] = []
+        for part in self.parts:
+            if part.lists is None:
+                part.lists = PartLists()
+            part.lists.follow(part.order, part.heads, lists_of)
+            found.append(part.lists)
+        return found
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, if the memtable has it."""

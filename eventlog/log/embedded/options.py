@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from eventlog.log.embedded.filesystem import JournalIO
+from eventlog.log.lists import ListsOf
 
 __all__ = ["Options"]
 
@@ -25,5 +26,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Unfolded bytes of journal after which it is folded in the background."""
     map_bytes: int = 64 << 30
     """Address space reserved for LMDB; it grows when it is full."""
+    lists_of: ListsOf | None = None
+    """In which lists a session is (`log/lists.py`); None: the log has no lists."""
     io: JournalIO = _DEFAULT_IO
     """The journal's system calls."""

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from contextlib import suppress
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -18,27 +19,37 @@ from eventlog.errors import BusyError, DamagedError, DataError, EventlogError, P
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.check import check_journal, check_segments, check_trees
 from eventlog.log.embedded.derived import DerivedBuffer
+from eventlog.log.embedded.directory import identity_bytes
 from eventlog.log.embedded.group_commit import GroupCommit
 from eventlog.log.embedded.journal.journal import Journal
 from eventlog.log.embedded.locks import Presence, WriterLock, try_shared
 from eventlog.log.embedded.salvage.probe import require_structure
 from eventlog.log.embedded.segments.environment import is_archived, is_whole
-from eventlog.log.embedded.segments.fold import fold, write_address, write_derived
+from eventlog.log.embedded.segments.fold import fold, make_index, write_address, write_derived
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.tail import Tail
 from eventlog.log.embedded.watermark import Watermark, is_marked
 from eventlog.log.embedded.worker import Worker
+from eventlog.log.lists import newest_of, require_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from eventlog.log.contract import Head, Place
     from eventlog.log.embedded.options import Options
+    from eventlog.log.lists import ListsOf
 
 __all__ = ["Partition"]
 
 RETRY_AFTER = 1.0
 """Seconds until a failed fold is tried again, if the worker is not called before."""
 _ROOM_POLL = 5e-3
+_PATIENCE = 1.0
+"""Seconds that a request for a list waits for a fold.
+
+A signal handler may wait for its own thread.
+"""
 logger = logging.getLogger("eventlog")
 
 
@@ -74,7 +85,9 @@ class Partition:
                 require_structure(path / "lmdb", writing=alone and not read_only)
             if read_only and is_archived(path / "lmdb"):
                 self._keep_writers_out()
-            self._segments = Segments(path / "lmdb", read_only=read_only, map_bytes=options.map_bytes)
+            self._segments = Segments(
+                path / "lmdb", read_only=read_only, map_bytes=options.map_bytes, lists_of=options.lists_of
+            )
         except BaseException:
             if mark is not None:
                 mark.close()
@@ -116,6 +129,11 @@ class Partition:
             return False
         finally:
             self.journal.close()
+
+    @cached_property
+    def identity(self) -> bytes:
+        """16 bytes that name the store and its edition."""
+        return identity_bytes(self.path)
 
     @property
     def closed(self) -> bool:
@@ -272,6 +290,28 @@ class Partition:
                     self.tail.memtable.drop(folded.address)
                 if recycle:
                     self.journal.recycle(folded.address)
+
+    def newest(self, lists: Sequence[bytes], before: Place | None, limit: int) -> list[Head]:
+        """Return `Log.newest` by the index, made if it is not there; else by all heads."""
+        lists_of = require_lists(self.options.lists_of)
+        if limit <= 0:
+            return []
+        found = self.lookup.newest(lists_of, lists, before, limit)
+        if found is None and self._make_index(lists_of):
+            found = self.lookup.newest(lists_of, lists, before, limit)
+        return newest_of(self.lookup.heads(""), lists_of, lists, before, limit) if found is None else found
+
+    def _make_index(self, lists_of: ListsOf) -> bool:
+        """Make the index of lists; False if it may not be written now."""
+        if self.commits is None or self.finished or not self._folding.acquire(timeout=_PATIENCE):
+            return False
+        try:
+            make_index(self._segments, lists_of, self.options.io)
+        except BusyError:
+            return False
+        finally:
+            self._folding.release()
+        return True
 
     def fold_derived_if_many(self) -> None:
         """Have derived values written when there are many."""

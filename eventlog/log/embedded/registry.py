@@ -9,6 +9,8 @@ from contextlib import suppress
 from threading import RLock, Thread
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import structs
+
 from eventlog.errors import BusyError, CallError, EventlogError, StorageError
 from eventlog.log.embedded.directory import prepare
 from eventlog.log.embedded.locks import Presence
@@ -171,6 +173,8 @@ def _check_joins(path: Path, present: Options, wanted: Options) -> None:
         raise CallError(
             f"{path} is open in this process for reading only: close that handle first, or open the one that writes first"
         )
+    if wanted.lists_of is None:  # it asks for no lists, and those of the partition do it no harm
+        wanted = structs.replace(wanted, lists_of=present.lists_of)
     if present != wanted:
         raise CallError(f"{path} is open in this process with other options")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from projections.cli import output, times
+from projections.cli.exits import UsageFault
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
 from projections.reports.wording import moment
+
+if TYPE_CHECKING:
+    from eventlog import SessionInfo
 
 __all__ = ["run"]
 
@@ -27,6 +32,8 @@ KEYS = (
     "tokens",
     "locked",
 )
+_PAGE = 20
+"""Sessions on a page of --newest where there is no --limit."""
 
 
 def run(
@@ -43,12 +50,28 @@ def run(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="A page of N sessions, in order of id.")] = None,
     after: Annotated[str | None, typer.Option(metavar="ID", help="The page after this id.")] = None,
+    newest: Annotated[
+        bool, typer.Option("--newest", help="A page in order of activity, of a scope or of all.")
+    ] = False,
+    cursor: Annotated[
+        str | None, typer.Option(metavar="CURSOR", help="The page after that one of --newest, with the same options.")
+    ] = None,
     json: JSON = False,
 ) -> None:
     """List the sessions of the store, the latest activity first.
 
-    With --limit or --after a page is listed, in order of id.
+    With --limit or --after a page is listed, in order of id; with --newest one in order of
+    activity, which is quick among any number of sessions.
     """
+    if newest or cursor is not None:
+        others = {"--parent": parent, "--text": text, "--since": since, "--after": after}
+        given = [name for name, value in others.items() if value is not None]
+        if given:
+            raise UsageFault(f"--newest lists a scope or all sessions: leave out {', '.join(given)}")
+        with reading(context) as store:
+            page = store.newest_sessions(scope, archived=archived, cursor=cursor, limit=limit or _PAGE)
+        _show(page.sessions, page.next, "--newest --cursor", json=json)
+        return
     active_since = times.since("--since", since)
     with reading(context) as store:
         sessions = list(
@@ -66,12 +89,17 @@ def run(
     if limit is None and after is None:
         sessions.sort(key=lambda info: (-info.updated, info.id))
     sessions = sessions[:limit]
+    _show(sessions, sessions[-1].id if more else None, "--after", json=json)
+
+
+def _show(sessions: Sequence[SessionInfo], following: str | None, option: str, *, json: bool) -> None:
+    """Print a page, and where the next one begins with an option."""
     if json:
         rows = [
             {key: getattr(info, key) for key in KEYS} | {"cost": None if info.spent is None else str(info.spent)}
             for info in sessions
         ]
-        output.document({"sessions": rows, "next": sessions[-1].id if more else None})
+        output.document({"sessions": rows, "next": following})
         return
     output.table(
         ["session", "title", "scope", "updated", "version", "messages", "tokens", "cost", "state"],
@@ -92,5 +120,5 @@ def run(
         numbers=["version", "messages", "tokens", "cost"],
         folded=["title", "scope"],
     )
-    if more:
-        output.line(f"more: --after {sessions[-1].id}")
+    if following is not None:
+        output.line(f"more: {option} {following}")

@@ -82,6 +82,31 @@ def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
     assert found == ["ses_a1", "ses_b2", "ses_c3"]
 
 
+def test_sessions_of_the_newest_activity_by_page(cli: Cli, store: Path) -> None:
+    """`--newest` lists a scope or all by activity; pages join up, and say how to go on."""
+    with eventlog.open(store) as opened:
+        for number in range(3):
+            opened.create_session(id=f"ses_n{number}", scope="alice", time=5_000_000_000_000 - number)
+    found: list[str] = []
+    more: list[str] = []
+    while True:
+        page = cli("sessions", "--json", "--newest", "--scope", "alice", "--limit", "2", *more).json
+        valid("sessions", page)
+        found += [entry["id"] for entry in page["sessions"]]
+        if page["next"] is None:
+            break
+        more = ["--cursor", page["next"]]
+    assert found == ["ses_n0", "ses_n1", "ses_n2", "ses_a1"]
+    listed = cli("sessions", "--newest", "--active", "--limit", "1").out
+    assert "ses_n0" in listed
+    command = listed.splitlines()[-1].removeprefix("more: ").split()
+    assert "ses_n1" in cli("sessions", "--active", "--limit", "1", *command).out
+    refused = cli("sessions", "--newest", "--text", "a", "--after", "b")
+    assert (refused.code, "leave out --text, --after" in refused.err) == (2, True)
+    refused = cli("sessions", "--cursor", "x")
+    assert (refused.code, "no cursor" in refused.err) == (2, True)
+
+
 def test_sessions_piped_is_a_plain_table(cli: Cli, store: Path) -> None:
     """Piped, `sessions` prints a line per session with tab-separated cells and no colour."""
     del store

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.memtable import MemtablePart
     from eventlog.log.embedded.segments.blocks import Block, BlockSlot
     from eventlog.log.embedded.segments.segments import Segments
+    from eventlog.log.lists import ListsOf
     from eventlog.log.rules import RequestResult
 
-__all__ = ["begin_store", "fold", "write_address", "write_copied", "write_derived"]
+__all__ = ["begin_store", "fold", "make_index", "write_address", "write_copied", "write_derived"]
 
 CHUNK_BYTES = 128 << 10
 """Bytes of commits after which a session's chunk ends."""
@@ -114,6 +115,21 @@ def fold(
     result = segments.environment.writing(job)
     io.reach("fold: committed")
     return result
+
+
+def make_index(segments: Segments, lists_of: ListsOf, io: JournalIO) -> None:
+    """Make the index of lists in one transaction, unless another process has made it."""
+
+    def job(txn: lmdb.Transaction[bytes]) -> None:
+        position = segments.folded_in(txn).position
+        if segments.lists.reaches(txn, position) and not segments.lists.faults(txn, position):
+            return
+        io.reach("index: begun")
+        segments.lists.build(txn, lists_of, position)
+        io.reach("index: written")
+
+    segments.environment.writing(job)
+    io.reach("index: committed")
 
 
 def write_copied(segments: Segments, part: MemtablePart, gone: Sequence[Head] = ()) -> FoldState:
@@ -221,6 +237,8 @@ class _Writer:
         self._trees: dict[str, Any] = segments.environment.trees
         self._slot_bytes = segments.environment.page_bytes * PAGES_A_SLOT - _PAGE_HEADER
         self._next_session = folded.next_session
+        self._changes: list[tuple[HeadRow | None, Head]] = []
+        """Heads as they were and as they are now."""
 
     def write(self, parts: Sequence[MemtablePart], ready: _Ready) -> FoldState:
         """Write everything; return the new meta record."""
@@ -238,6 +256,7 @@ class _Writer:
             key = layout.request_key(session, request)
             self._txn.put(key, layout.protect(key, layout.request_value(seen)), db=self._trees["requests"])
         last = parts[-1]
+        self._segments.lists.follow(self._txn, self._changes, since=self._folded.position, upto=last.position)
         result = FoldState(last.end, last.position, self._next_session, next_slot)
         key = layout.FOLDED_KEY
         self._txn.put(key, layout.protect(key, layout.encode(result)), db=self._trees["meta"])
@@ -253,6 +272,7 @@ class _Writer:
             else:
                 number = row.number
             numbers[session] = number
+            self._changes.append((row, heads[session]))
             _put_head(self._txn, self._trees["sessions"], number, heads[session])
         return numbers
 

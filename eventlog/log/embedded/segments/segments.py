@@ -26,7 +26,8 @@ from eventlog.log.embedded.segments.layout import (
     FoldState,
     HeadRow,
 )
-from eventlog.log.validation import is_id
+from eventlog.log.embedded.segments.list_index import AFTER_LISTS, ListIndex
+from eventlog.log.validation import RESERVED, is_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from eventlog.log.contract import Commit, Head
+    from eventlog.log.lists import ListsOf
     from eventlog.log.rules import RequestResult
 
 __all__ = ["Segments"]
@@ -46,9 +48,10 @@ _LAST = (1 << 64) - 1
 class Segments:
     """Look-ups in the folded part.  No transaction outlives a call."""
 
-    def __init__(self, path: Path, *, read_only: bool, map_bytes: int) -> None:
+    def __init__(self, path: Path, *, read_only: bool, map_bytes: int, lists_of: ListsOf | None = None) -> None:
         self.environment = Environment(path, TREES, read_only=read_only, map_bytes=map_bytes)
         self._trees = self.environment.trees
+        self.lists = ListIndex(self._trees["derived"], self._trees["sessions"], lists_of)
         self._blocks = Blocks(self._trees["data"])
 
     def close(self) -> None:
@@ -212,6 +215,8 @@ class Segments:
 
     def derived(self, key: bytes) -> bytes | None:
         """Return a derived value; a damaged one counts as absent, since it is disposable."""
+        if key.startswith(RESERVED):
+            return None
         with self.environment.reading() as txn:
             try:
                 value = self._get(txn, "derived", key)
@@ -234,12 +239,18 @@ class Segments:
         return values
 
     def _derived_rows(self, txn: lmdb.Transaction[memoryview], prefix: bytes) -> Iterator[tuple[bytes, memoryview]]:
-        """Yield the stored rows of `derived` whose key begins with `prefix`, by key order."""
+        """Yield the stored rows of `derived` whose key begins with `prefix`, by key order.
+
+        The index of lists is passed over.
+        """
         if len(prefix) > MAX_KEY_BYTES:
             return
         with txn.cursor(self._trees["derived"]) as cursor:
             more = cursor.set_range(prefix) if prefix else cursor.first()
             while more and (key := bytes(cursor.key())).startswith(prefix):
+                if key.startswith(RESERVED):
+                    more = cursor.set_range(AFTER_LISTS)
+                    continue
                 yield key, cursor.value()
                 more = cursor.next()
 

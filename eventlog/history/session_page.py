@@ -1,0 +1,68 @@
+"""A page of the list of sessions, newest activity first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.history.catalog import SessionInfo, entry_of, info_of
+from eventlog.history.list_cursor import cursor_at, place_in
+from eventlog.history.session_lists import lists_named
+from eventlog.log.lists import place_of
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Head, Log
+
+__all__ = ["SessionPage", "page_of"]
+
+
+_AT_ONCE = 256
+"""Sessions read while writers of the process wait."""
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """Some sessions of a list, in its order, and where it goes on."""
+
+    sessions: tuple[SessionInfo, ...]
+    next: str | None
+    """The cursor of the next page; None if this is the last one."""
+
+
+def page_of(
+    log: Log,
+    scope: str | None = None,
+    *,
+    archived: bool | None = None,
+    subsessions: bool | None = None,
+    cursor: str | None = None,
+    limit: int,
+) -> SessionPage:
+    """Return the sessions of a scope, or of all, that come after a cursor; None is no filter."""
+    name = None if scope is None else log.scope_name(scope)
+
+    def belongs(head: Head, info: SessionInfo) -> bool:
+        """Whether the session is in the list; an encrypted one does not always say so in clear."""
+        if scope is not None:
+            said = entry_of(head).scope
+            if said != (name if info.locked else scope) or (info.locked and not said):
+                return False
+        return (archived is None or info.archived == archived) and (
+            subsessions is None or (info.parent is not None) == subsessions
+        )
+
+    lists = lists_named(name, archived, subsessions)
+    before = None if cursor is None else place_in(cursor, log, lists)
+    found: list[tuple[Head, SessionInfo]] = []
+    wanted = limit + 1  # one more, to know whether there is a next page
+    while wanted > len(found):
+        piece = min(wanted - len(found), _AT_ONCE)
+        heads = log.newest(lists, before=before, limit=piece)
+        infos = ((head, info_of(head)) for head in heads)
+        found += [(head, info) for head, info in infos if belongs(head, info)]
+        if len(heads) < piece:
+            break
+        before = place_of(heads[-1])
+    shown = found[:limit]
+    following = cursor_at(log, lists, place_of(shown[-1][0])) if len(found) > limit else None
+    return SessionPage(tuple(info for _, info in shown), following)

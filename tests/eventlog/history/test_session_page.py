@@ -1,0 +1,354 @@
+"""Pages of sessions, newest activity first, and their cursors (`Store.newest_sessions`)."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import eventlog
+from eventlog.codec.batch import pack
+from eventlog.codec.payload import ENCRYPTED as ENCRYPTED_MARK
+from eventlog.codec.payload import FOREIGN
+from eventlog.encryption.key_ring import KeyRing
+from eventlog.encryption.log import EncryptedLog
+from eventlog.errors import CallError, CursorError
+from eventlog.history import session_page
+from eventlog.history.catalog import CatalogEntry
+from eventlog.history.session_lists import lists_named, lists_of
+from eventlog.store import Store, open_store, repair, restore
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.python_process import printed
+
+WRITER = """
+import sys
+import eventlog
+with eventlog.open(sys.argv[1]) as store:
+    for name in sys.argv[2:]:
+        store.session(name).rename("by another process")
+"""
+
+
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Places for stores, on every engine and encrypted."""
+    place = Engine(str(request.param), tmp_path)
+    yield place
+    place.close()
+
+
+def fill(store: Store, count: int, scopes: int = 1) -> None:
+    """Begin sessions `s00`, `s01`, … in turn for the scopes `u0`, `u1`, …, two at each time."""
+    for number in range(count):
+        store.create_session(id=f"s{number:02}", scope=f"u{number % scopes}", time=1000 + number // 2)
+
+
+def ids(page: eventlog.SessionPage) -> list[str]:
+    """Ids of the sessions on a page."""
+    return [info.id for info in page.sessions]
+
+
+def pages(store: Store, scope: str | None = None, **filters: Any) -> list[list[str]]:
+    """Every page of a list."""
+    found: list[list[str]] = []
+    cursor: str | None = None
+    while True:
+        page = store.newest_sessions(scope, cursor=cursor, **filters)
+        found.append(ids(page))
+        cursor = page.next
+        if cursor is None:
+            return found
+
+
+def test_a_list_over_all_and_one_of_a_scope(engine: Engine) -> None:
+    """Sessions come by activity, newest first, and by position where the time is the same."""
+    with engine.open() as store:
+        fill(store, 12, scopes=3)
+        assert pages(store, limit=5) == [
+            ["s11", "s10", "s09", "s08", "s07"],
+            ["s06", "s05", "s04", "s03", "s02"],
+            ["s01", "s00"],
+        ]
+        assert pages(store, "u1", limit=2) == [["s10", "s07"], ["s04", "s01"]]
+        assert pages(store, "u1", limit=4) == [["s10", "s07", "s04", "s01"]]
+        assert pages(store, "nobody") == [[]]
+        assert store.newest_sessions("u2").sessions[0] == store.info("s11")
+        store.session("s02").user("hi")
+        assert ids(store.newest_sessions(limit=2)) == ["s02", "s11"]
+        assert ids(store.newest_sessions("u2", limit=1)) == ["s02"]
+
+
+def test_pages_while_sessions_begin_and_go_on(engine: Engine) -> None:
+    """Changes between two pages shift nothing: no session is shown twice or left out."""
+    with engine.open() as store:
+        fill(store, 10)
+        first = store.newest_sessions("u0", limit=4)
+        store.session("s09").user("hi")
+        store.session("s01").user("hi")
+        store.create_session(id="new", scope="u0")
+        store.erase("s05")
+        rest = store.newest_sessions("u0", limit=9, cursor=first.next)
+        assert ids(first) == ["s09", "s08", "s07", "s06"]
+        assert ids(rest) == ["s04", "s03", "s02", "s00"]
+        assert rest.next is None
+
+
+def test_a_page_longer_than_what_is_read_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long page is read in pieces, and is whole."""
+    monkeypatch.setattr(session_page, "_AT_ONCE", 3)
+    with engine.open() as store:
+        fill(store, 10, scopes=2)
+        everything = [f"s{number:02}" for number in range(9, -1, -1)]
+        for limit in (2, 3, 4, 9, 10, 99):
+            cut = [everything[at : at + limit] for at in range(0, 10, limit)]
+            assert pages(store, limit=limit) == cut
+        assert pages(store, "u0", limit=4) == [["s08", "s06", "s04", "s02"], ["s00"]]
+
+
+def test_archived_and_sub_sessions_are_chosen(engine: Engine) -> None:
+    """Each filter takes those that are, those that are not, or both."""
+    with engine.open() as store:
+        fill(store, 4)
+        store.create_session(id="sub", parent="s00", scope="u0", time=2000)
+        for name in ("s03", "sub"):
+            store.session(name).archive()
+        everything = sorted(["s00", "s01", "s02", "s03", "sub"])
+        for scope in (None, "u0"):
+            assert sorted(ids(store.newest_sessions(scope))) == everything
+            assert ids(store.newest_sessions(scope, archived=False)) == ["s02", "s01", "s00"]
+            assert set(ids(store.newest_sessions(scope, archived=True))) == {"s03", "sub"}
+            assert set(ids(store.newest_sessions(scope, subsessions=True))) == {"sub"}
+            assert ids(store.newest_sessions(scope, archived=True, subsessions=False)) == ["s03"]
+        store.session("s03").unarchive()
+        assert pages(store, "u0", archived=False, subsessions=False, limit=2) == [["s03", "s02"], ["s01", "s00"]]
+
+
+def test_erased_sessions_leave_the_list(engine: Engine) -> None:
+    """An erased session is on no page, of its scope, of none, or of all."""
+    with engine.open() as store:
+        fill(store, 4)
+        store.erase("s02")
+        assert pages(store) == pages(store, "u0") == [["s03", "s01", "s00"]]
+        assert pages(store, "") == [[]]
+
+
+def test_a_list_after_closing_and_opening(engine: Engine) -> None:
+    """Folded and later sessions are one list; a cursor goes on in another store object."""
+    with engine.open() as store:
+        fill(store, 8)
+        first = store.newest_sessions(limit=3)
+    with engine.open() as store:
+        assert ids(store.newest_sessions(limit=9, cursor=first.next)) == ["s04", "s03", "s02", "s01", "s00"]
+        store.session("s00").rename("x")
+        assert ids(store.newest_sessions(limit=2)) == ["s00", "s07"]
+
+
+def test_another_process_moves_a_session_to_the_front(tmp_path: Path) -> None:
+    """A list shows at once what another process has committed."""
+    with open_store(tmp_path / "s") as store:
+        fill(store, 6)
+        assert ids(store.newest_sessions(limit=2)) == ["s05", "s04"]
+        printed(WRITER, tmp_path / "s", "s01", "s03")
+        assert ids(store.newest_sessions(limit=3)) == ["s03", "s01", "s05"]
+        first = store.newest_sessions(limit=3)
+        printed(WRITER, tmp_path / "s", "s00")
+        assert ids(store.newest_sessions(cursor=first.next)) == ["s04", "s02"]
+
+
+def test_a_cursor_that_is_none(store: Store) -> None:
+    """Text that is no cursor is `CursorError`, not the first page."""
+    fill(store, 3)
+    cursor = store.newest_sessions(limit=1).next
+    assert cursor is not None
+    said = msgspec.msgpack.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+
+    def changed(*fields: Any) -> str:
+        return base64.urlsafe_b64encode(msgspec.msgpack.encode(fields)).decode()
+
+    assert ids(store.newest_sessions(cursor=changed(*said))) == ["s01", "s00"]
+    for text in (
+        "",
+        "x",
+        "no cursor",
+        "\udc80",
+        "é",
+        cursor[:-3],
+        cursor + "AAAA",
+        changed(1),
+        changed(*said, 1),
+        changed(*said[:2], 1 << 63, 1),
+        changed(*said[:2], 5, -1),
+    ):
+        with pytest.raises(CursorError, match="no cursor"):
+            store.newest_sessions(cursor=text)
+    with pytest.raises(CursorError, match="ahead"):
+        store.newest_sessions(cursor=changed(*said[:3], said[3] + 99))
+
+
+def test_a_cursor_of_another_list(store: Store) -> None:
+    """A cursor goes on in the list that it comes from, with the same filters."""
+    fill(store, 4, scopes=2)
+    cursor = store.newest_sessions("u0", archived=False, limit=1).next
+    assert ids(store.newest_sessions("u0", archived=False, limit=9, cursor=cursor)) == ["s00"]
+    for scope, archived in (("u1", False), (None, False), ("u0", None), ("u0", True)):
+        with pytest.raises(CursorError, match="other filters"):
+            store.newest_sessions(scope, archived=archived, cursor=cursor)
+
+
+def test_a_cursor_of_another_store(engine: Engine, tmp_path: Path) -> None:
+    """A cursor of another store is refused, also if that one has the same sessions."""
+    with engine.open() as store, open_store("memory:") as memory, open_store(tmp_path / "other") as other:
+        for each in (store, memory, other):
+            fill(each, 3)
+        for one, another in ((store, memory), (memory, other), (other, store)):
+            cursor = one.newest_sessions(limit=1).next
+            with pytest.raises(CursorError, match="another store"):
+                another.newest_sessions(cursor=cursor)
+
+
+def test_wrong_arguments(store: Store) -> None:
+    """A wrong argument is `CallError` before anything is read."""
+    wrong: list[dict[str, Any]] = [
+        {"limit": 0},
+        {"limit": -1},
+        {"limit": "1"},
+        {"scope": 1},
+        {"cursor": b"x"},
+        {"archived": 1},
+        {"subsessions": "yes"},
+    ]
+    for given in wrong:
+        with pytest.raises(CallError):
+            store.newest_sessions(**given)
+
+
+@pytest.mark.parametrize("keys", [None, True])
+def test_copies_and_rewritings(tmp_path: Path, *, keys: bool | None) -> None:
+    """Backup, restore, repair and vacuum keep the list; a cursor outlives the copies only."""
+    path = tmp_path / "s"
+    with open_store(path, keys=keys) as store:
+        fill(store, 6, scopes=2)
+        whole, scoped = pages(store), pages(store, "u1")
+        first = store.newest_sessions(limit=2)
+        early = store.log.last_position()
+        store.backup(tmp_path / "backup")
+        store.session("s00").rename("later")
+        later = store.newest_sessions(limit=1)
+        assert ids(later) == ["s00"]
+        store.erase("s04")
+        store.vacuum()
+        assert pages(store) == [["s00", "s05", "s03", "s02", "s01"]]
+        assert pages(store, "u1") == [["s05", "s03", "s01"]]
+        with pytest.raises(CursorError, match="rewritten"):
+            store.newest_sessions(cursor=first.next)
+        assert store.log.check() == []
+    restore(tmp_path / "backup", tmp_path / "restored", position=early)
+    repair(path, tmp_path / "repaired")
+    with open_store(tmp_path / "restored", keys=_key_file(path, keys)) as store:
+        assert (pages(store), pages(store, "u1")) == (whole, scoped)
+        assert ids(store.newest_sessions(cursor=first.next)) == ["s03", "s02", "s01", "s00"]
+        with pytest.raises(CursorError, match="ahead"):
+            store.newest_sessions(cursor=later.next)
+    with open_store(tmp_path / "repaired", keys=_key_file(path, keys)) as store:
+        assert pages(store) == [["s00", "s05", "s03", "s02", "s01"]]
+        assert pages(store, "u0") == [["s00", "s02"]]
+
+
+def _unnamed(_log: EncryptedLog, _scope: str) -> str:
+    return ""
+
+
+def _key_file(path: Path, keys: bool | None) -> Path | None:
+    return path.with_name(f"{path.name}.keys") if keys else None
+
+
+def test_a_store_without_its_keys_lists_locked_sessions(tmp_path: Path) -> None:
+    """Without keys sessions are listed in their order, marked, and without title or scope."""
+    path = tmp_path / "s"
+    with open_store(path, keys=True) as store:
+        fill(store, 4, scopes=2)
+        store.session("s01").archive()
+        store.create_session(id="sub", parent="s00", scope="u0", time=5000)
+        wanted = store.newest_sessions()
+    with open_store(path, read_only=True) as store:
+        page = store.newest_sessions()
+        assert ids(page) == ids(wanted)
+        assert all(info.locked and not info.scope and not info.title for info in page.sessions)
+        assert [info.archived for info in page.sessions] == [info.archived for info in wanted.sessions]
+        assert ids(store.newest_sessions(subsessions=True)) == ["sub"]
+        assert ids(store.newest_sessions("u0")) == ids(store.newest_sessions("")) == []
+
+
+def test_a_session_whose_key_is_gone_stays_in_its_list(tmp_path: Path) -> None:
+    """One lost key: the session is listed as locked, in its scope too, and shows nothing."""
+    with open_store(tmp_path / "s", keys=True) as store:
+        fill(store, 3)
+        log = store.log
+        assert isinstance(log, EncryptedLog)
+        ring: KeyRing = log._ring
+        family = log.family("s01")
+        assert family is not None
+        ring.destroy(family.id)
+    with open_store(tmp_path / "s", keys=True) as store:
+        page = store.newest_sessions("u0")
+        assert [(info.id, info.locked, info.scope) for info in page.sessions] == [
+            ("s02", False, "u0"),
+            ("s01", True, ""),
+            ("s00", False, "u0"),
+        ]
+
+
+def test_an_encrypted_store_has_no_scope_in_clear(tmp_path: Path) -> None:
+    """The files have a keyed hash of the scope, the same for the same scope, and no scope."""
+    path = tmp_path / "s"
+    with open_store(path, keys=True) as store:
+        for number in range(3):
+            store.create_session(id=f"s{number}", scope="secret-scope", title="secret-title")
+        assert pages(store, "secret-scope") == [["s2", "s1", "s0"]]
+    for file in path.rglob("*"):
+        if file.is_file():
+            assert b"secret" not in file.read_bytes()
+
+
+def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries without the hash of their scope are found between those that have it."""
+    with open_store(tmp_path / "s", keys=True) as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(EncryptedLog, "scope_name", _unnamed)
+            fill(store, 6, scopes=2)
+            store.session("s03").archive()
+        store.create_session(id="new", scope="u1", time=1001)
+        assert pages(store, "u1", limit=2) == [["s03", "s05"], ["new", "s01"]]
+        assert pages(store, "u1", archived=False, limit=2) == [["s05", "new"], ["s01"]]
+        assert pages(store, "u0", archived=True) == [[]]
+        assert len(ids(store.newest_sessions())) == 7
+        store.session("s01").rename("now it has one")
+        assert pages(store, "u1", limit=2) == [["s01", "s03"], ["s05", "new"]]
+
+
+def test_what_is_in_no_list() -> None:
+    """Foreign streams, erased sessions and unreadable entries are in none; any other is in two."""
+    assert lists_of(FOREIGN + b"x") == lists_of(b"\xff") == lists_of(ENCRYPTED_MARK + b"x") == ()
+    assert lists_of(pack(CatalogEntry(erased=True))) == ()
+    assert len(set(lists_of(pack(CatalogEntry())))) == len(set(lists_of(b""))) == 2
+    for scope in ("", "a", "\udc80"):
+        entry = pack(CatalogEntry(scope=scope, archived=True, parent="p"))
+        assert set(lists_of(entry)) < {*lists_named(None, None, None), *lists_named(scope, None, None)}
+        assert set(lists_of(entry)).isdisjoint(lists_named(scope, False, None))
+        assert set(lists_of(entry)).isdisjoint(lists_named(scope, None, False))
+
+
+def test_from_asyncio(engine: Engine) -> None:
+    """In asyncio a page is read in a thread."""
+
+    async def listed(store: Store) -> list[str]:
+        return ids(await asyncio.to_thread(store.newest_sessions, "u0", limit=2))
+
+    with engine.open() as store:
+        fill(store, 3)
+        assert asyncio.run(listed(store)) == ["s02", "s01"]

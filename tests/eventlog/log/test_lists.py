@@ -1,0 +1,140 @@
+"""Lists of a log: `Log.newest` on every engine, against a sort of all heads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import TypeAlias
+
+import pytest
+
+from eventlog.errors import CallError
+from eventlog.log.contract import Append, Head, Log
+from eventlog.log.embedded.engine import EmbeddedLog, open_log
+from eventlog.log.lists import place_of
+from eventlog.log.memory import MemoryLog
+
+Fold: TypeAlias = Callable[[], None]
+NAMES = (b"a", b"b", b"c")
+
+
+def lists_of(entry: bytes) -> Sequence[bytes]:
+    """A test's entry names the session's lists itself."""
+    return [name for name in NAMES if name in entry]
+
+
+def put(log: Log, session: str, time: int, entry: bytes | None) -> None:
+    """Append an event, the first one of a new session."""
+    creates_at = 0 if log.head(session) is None else None
+    log.submit(Append(session=session, payload=b"p", count=1, time=time, creates_at=creates_at, entry=entry)).wait()
+
+
+def ids(heads: Sequence[Head]) -> list[str]:
+    """Ids of heads, in their order."""
+    return [head.session for head in heads]
+
+
+@pytest.fixture(params=["memory", "embedded", "folded"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Log, Fold]]:
+    """A log, and a function that folds it, where the test says so."""
+    log: Log = MemoryLog(lists_of) if request.param == "memory" else open_log(tmp_path / "s", lists_of=lists_of)
+
+    def fold() -> None:
+        if request.param == "folded" and isinstance(log, EmbeddedLog):
+            log._partition.fold()
+
+    yield log, fold
+    log.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_list_is_a_sort_of_its_heads(place: tuple[Log, Fold], seed: int) -> None:
+    """Folded or not, a list has its sessions by time, then position, newest first."""
+    log, fold = place
+    chance = Random(seed)
+    for _ in range(150):
+        entry = chance.choice([None, b"a", b"b", b"ab", b"abc", b""])
+        put(log, f"s{chance.randrange(25)}", chance.randrange(-5, 30), entry)
+        if chance.random() < 0.2:
+            fold()
+        if chance.random() < 0.4:
+            lists = chance.sample(NAMES, chance.randrange(1, 4))
+            limit = chance.randrange(1, 12)
+            before = chance.choice([None, (chance.randrange(-5, 30), chance.randrange(150))])
+            wanted = sorted(
+                (
+                    head
+                    for head in log.heads()
+                    if set(lists) & set(lists_of(head.entry)) and (before is None or place_of(head) < before)
+                ),
+                key=place_of,
+                reverse=True,
+            )
+            assert log.newest(lists, before=before, limit=limit) == wanted[:limit]
+    assert log.check() == []
+
+
+def test_equal_times_are_in_the_order_of_positions(place: tuple[Log, Fold]) -> None:
+    """Of two sessions with the same time the one with the later event comes first."""
+    log, fold = place
+    for session in ("x", "y", "z"):
+        put(log, session, 7, b"a")
+    fold()
+    put(log, "x", 7, None)
+    assert ids(log.newest([b"a"], limit=9)) == ["x", "z", "y"]
+    assert ids(log.newest([b"a"], before=(7, 3), limit=9)) == ["y"]
+
+
+def test_pages_go_on_while_others_append(place: tuple[Log, Fold]) -> None:
+    """A session that gets an event between two pages moves to the front, and shifts none."""
+    log, fold = place
+    for number in range(9):
+        put(log, f"s{number}", number, b"a")
+    fold()
+    first = log.newest([b"a"], limit=3)
+    put(log, "s2", 100, None)
+    put(log, "new", 101, b"a")
+    put(log, "s4", 102, b"b")
+    rest = log.newest([b"a"], before=place_of(first[-1]), limit=9)
+    assert ids(first) == ["s8", "s7", "s6"]
+    assert ids(rest) == ["s5", "s3", "s1", "s0"]
+    assert ids(log.newest([b"a"], limit=2)) == ["new", "s2"]
+
+
+def test_unknown_lists_and_no_limit(place: tuple[Log, Fold]) -> None:
+    """A list without sessions is empty, and so is a page of none."""
+    log, _ = place
+    assert log.newest([b"a"], limit=5) == []
+    put(log, "s", 1, b"a")
+    assert log.newest([b"b"], limit=5) == log.newest([], limit=5) == log.newest([b"a"], limit=0) == []
+
+
+def test_times_at_the_ends_of_their_range(place: tuple[Log, Fold]) -> None:
+    """The largest and the smallest time that an append may have are in their order."""
+    log, fold = place
+    for session, time in (("least", -(1 << 62)), ("most", 1 << 62), ("zero", 0)):
+        put(log, session, time, b"a")
+    fold()
+    assert ids(log.newest([b"a"], limit=5)) == ["most", "zero", "least"]
+    assert ids(log.newest([b"a"], before=(0, 0), limit=5)) == ["least"]
+
+
+@pytest.mark.parametrize("name", ["memory", "embedded"])
+def test_a_log_without_lists_says_so(tmp_path: Path, name: str) -> None:
+    """A log that was opened without `lists_of` refuses to list, instead of listing nothing."""
+    log: Log = MemoryLog() if name == "memory" else open_log(tmp_path / "s")
+    try:
+        with pytest.raises(CallError, match="lists_of"):
+            log.newest([b"a"], limit=5)
+    finally:
+        log.close()
+
+
+def test_the_keys_of_the_index_are_refused(place: tuple[Log, Fold]) -> None:
+    """A derived value has no key under which the index keeps its rows."""
+    log, _ = place
+    with pytest.raises(CallError, match="the log's own index"):
+        log.put_derived([(b"list\0mine", b"x")])
+    log.put_derived([(b"list", b"x"), (b"list\1", b"y")])
+    assert log.derived_keys(b"list") == [b"list", b"list\1"]

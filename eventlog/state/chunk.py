@@ -12,15 +12,16 @@ from typing import TypeAlias
 import msgspec
 
 from eventlog.compression import pack, unpack
-from eventlog.state.facts import MessageFacts
+from eventlog.state.facts import CODE_BITS, Changes, MessageFacts, PartFacts
 
 __all__ = ["Row", "copy_row", "hash_of", "pack_rows", "unpack_rows"]
 
 Row: TypeAlias = tuple[str, MessageFacts]
 """A message's id and facts."""
-HASH_BITS = 32
+_PlainPart: TypeAlias = tuple[str, int, str, str, str, Changes, Changes, Changes]
+_Plain: TypeAlias = tuple[str, int, bool, bool, list[_PlainPart], Changes, Changes]
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(list[Row])
+_DECODER = msgspec.msgpack.Decoder(list[_Plain])
 
 
 def pack_rows(rows: Sequence[Row]) -> bytes:
@@ -39,7 +40,7 @@ def copy_row(row: Row) -> Row:
 
 
 def hash_of(key: str, modulus: int) -> int:
-    """Return the hash of an id: the id read as a number, modulo a random prime-like number.
+    """Return the hash of an id: the id read as a number, modulo a random odd number.
 
     A caller that chooses ids cannot provoke collisions, because it does not know the modulus.
     """
@@ -48,13 +49,68 @@ def hash_of(key: str, modulus: int) -> int:
 
 def _encode(rows: Sequence[Row]) -> bytes:
     """Encode rows as MessagePack, or as JSON where a call id has lone surrogates."""
+    plain, before = list[_Plain](), 0
+    for name, facts in rows:
+        plain.append(_relative(name, facts, before))
+        before = facts.added
     try:
-        return _ENCODER.encode(rows)
+        return _ENCODER.encode(plain)
     except UnicodeEncodeError:
-        return b"[" + json.dumps(msgspec.to_builtins(rows)).encode()
+        return b"[" + json.dumps(msgspec.to_builtins(plain)).encode()
 
 
 def _decode(data: bytes) -> list[Row]:
-    if data.startswith(b"[["):  # no MessagePack array of rows begins so
-        return msgspec.convert(json.loads(data[1:]), list[Row])
-    return _DECODER.decode(data)
+    is_json = data.startswith(b"[[")  # no MessagePack array of rows begins so
+    plain = msgspec.convert(json.loads(data[1:]), list[_Plain]) if is_json else _DECODER.decode(data)
+    rows, before = list[Row](), 0
+    for one in plain:
+        rows.append(_absolute(one, before))
+        before = rows[-1][1].added
+    return rows
+
+
+def _relative(name: str, facts: MessageFacts, before: int) -> _Plain:
+    """Return a row whose versions count from those before: alike in all turns that are alike."""
+    added = facts.added
+    parts: list[_PlainPart] = [
+        (
+            part,
+            one.added - added,
+            one.kind,
+            one.call,
+            one.first,
+            _shifted(one.changes, -one.added),
+            _shifted(one.prunes, -one.added),
+            _shifted(one.edits, -one.added),
+        )
+        for part, one in facts.parts.items()
+    ]
+    steps, changes = _shifted(facts.steps, -added), _shifted(facts.changes, -added)
+    return name, added - before, facts.user, facts.summary, parts, steps, changes
+
+
+def _absolute(plain: _Plain, before: int) -> Row:
+    name, since, user, summary, parts, steps, changes = plain
+    added = before + since
+    whole = {
+        part: PartFacts(
+            at := added + after,
+            name,
+            kind,
+            call,
+            first,
+            _shifted(states, at),
+            _shifted(prunes, at),
+            _shifted(edits, at),
+        )
+        for part, after, kind, call, first, states, prunes, edits in parts
+    }
+    return name, MessageFacts(added, user, summary, whole, _shifted(steps, added), _shifted(changes, added))
+
+
+def _shifted(changes: Changes, by: int) -> Changes:
+    """Return changes with other versions."""
+    if not changes:
+        return ()
+    shift = by << CODE_BITS
+    return tuple([change + shift for change in changes])

@@ -28,14 +28,12 @@ __all__ = ["STATE", "LogRows", "apply_spans", "newest_state", "restore", "save_s
 
 STATE = "state 7"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
-CHECKPOINTS = 2
-"""Checkpoints retained of a session's state: the newest, and one to fall back to."""
 UNDO_ENTRIES = 4096
 """Undo entries retained while committed events are applied.
 
 None of these events will be taken back.
 """
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, LostRowsError)
+_UNREADABLE = (msgspec.MsgspecError, ValueError, LostRowsError)
 
 
 def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State, int]:
@@ -69,7 +67,7 @@ def save_state(log: Log, streams: Sequence[StreamRange], state: State) -> None:
     with suppress(UnicodeEncodeError):
         rows = LogRows(log, streams)
         checkpoint, beside = encode_state(state, session, rows)
-        surplus = checkpoint_store.newest(CHECKPOINTS)
+        surplus = checkpoint_store.newest(1)  # it gives the state of earlier versions, too
         checkpoint_store.save(log, STATE, session, state.version, checkpoint, beside=beside, surplus=surplus)
         mark_stored(state, session, rows)
 

@@ -1,8 +1,8 @@
 """Runs: archived facts in stored rows, found by id with two reads.
 
-A run has *blocks* of messages (`chunk.py`) and an index: the hashes of all ids, sorted and cut into
-*buckets*. Each block and bucket is a row of its own, so a look-up reads one bucket, and one block
-if the id is there.
+A run has *blocks* of messages (`chunk.py`) and an index: for each id 24 bits of hash and 8 of the
+block's number, sorted and cut into *buckets*. Each block and bucket is a row of its own, so a
+look-up reads one bucket, and one block if the id is there.
 
 A run never changes. A checkpoint adds one, and merges runs of like size: blocks move as they are,
 indexes are merged. So n messages lie in n / 65,536 full runs and up to 8 smaller ones, and each
@@ -14,17 +14,17 @@ from __future__ import annotations
 import os
 import sys
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
 __all__ = ["BLOCK_MESSAGES", "MAX_BLOCKS", "Bucket", "NewRun", "Run", "new_modulus", "runs_to_merge"]
 
 BLOCK_MESSAGES = 256
-BUCKET_IDS = 780
-"""Ids of a bucket on average: at 5 bytes each, fuller buckets fit a page, too."""
+BUCKET_IDS = 900
+"""Ids of a bucket on average: at 4 bytes each, fuller buckets fit a page, too."""
+HASH_BITS = 24
 BLOCK_BITS = 8
 MAX_BLOCKS = 1 << BLOCK_BITS
 """Blocks of a full run."""
@@ -59,30 +59,28 @@ class Run(msgspec.Struct, array_like=True, frozen=True):
         return self.rows[self.blocks + bucket]
 
 
-class Bucket(NamedTuple):
-    """Hashes in order, and the block of each."""
+class Bucket:
+    """The sorted index entries of a bucket: hash and block of an id, as one number."""
 
-    hashes: array[int]
-    blocks: bytes
+    __slots__ = ("_entries",)
 
-    @classmethod
-    def decode(cls, data: bytes) -> Bucket:
-        """Return the bucket of a row."""
-        count = len(data) // 5
-        hashes = array("I")
-        hashes.frombytes(data[: 4 * count])
-        return cls(_little(hashes), data[4 * count :])
+    def __init__(self, data: bytes) -> None:
+        self._entries = array("I")
+        self._entries.frombytes(data)
+        _swap(self._entries)
 
-    def blocks_with(self, hashed: int) -> bytes:
+    def blocks_with(self, hashed: int) -> Sequence[int]:
         """Return the blocks with an id of this hash, newest first."""
-        end = bisect_right(self.hashes, hashed)
-        if not end or self.hashes[end - 1] != hashed:  # as it mostly is
-            return b""
-        return self.blocks[bisect_left(self.hashes, hashed) : end][::-1]
+        entries, wanted = self._entries, hashed << BLOCK_BITS
+        at = bisect_left(entries, wanted)
+        if at == len(entries) or entries[at] >> BLOCK_BITS != hashed:  # as it mostly is
+            return ()
+        end = bisect_left(entries, wanted + MAX_BLOCKS)
+        return [entry & MAX_BLOCKS - 1 for entry in reversed(entries[at:end])]
 
     def entries(self, before: int) -> list[int]:
-        """Return hash and block of each id as one number, the block behind `before` others."""
-        return [hashed << BLOCK_BITS | block + before for hashed, block in zip(self.hashes, self.blocks, strict=True)]
+        """Return the entries with `before` other blocks in front of theirs."""
+        return [entry + before for entry in self._entries]
 
 
 class NewRun:
@@ -118,7 +116,7 @@ class NewRun:
 
 def new_modulus() -> int:
     """Return a random modulus for the hashes of an archive."""
-    return int.from_bytes(os.urandom(4), "big") | 1 << 31 | 1
+    return 1 << HASH_BITS - 1 | int.from_bytes(os.urandom(HASH_BITS // 8), "big") | 1
 
 
 def runs_to_merge(runs: Sequence[Run], blocks: int) -> int:
@@ -133,12 +131,12 @@ def runs_to_merge(runs: Sequence[Run], blocks: int) -> int:
 
 
 def _encode(entries: Sequence[int]) -> bytes:
-    hashes = array("I", [entry >> BLOCK_BITS for entry in entries])
-    return _little(hashes).tobytes() + bytes([entry & MAX_BLOCKS - 1 for entry in entries])
+    numbers = array("I", entries)
+    _swap(numbers)
+    return numbers.tobytes()
 
 
-def _little(numbers: array[int]) -> array[int]:
-    """Return numbers with the byte order of rows, least significant first."""
+def _swap(numbers: array[int]) -> None:
+    """Turn this machine's byte order into that of rows, least significant first, or back."""
     if sys.byteorder == "big":
         numbers.byteswap()
-    return numbers

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from eventlog.compression import pack, unpack
 from eventlog.history.lineage import History
 from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PinFacts
@@ -83,7 +84,7 @@ def encode_state(state: State, session: str, stored: StoredRows) -> Encoded:
             log, packs = getattr(state, name).stored(session)
             logs.append(log)
             rows += packs
-        return Encoded(_encode(state, logs, list(state.hot_messages.items()), summary), rows)
+        return Encoded(pack(_encode(state, logs, list(state.hot_messages.items()), summary)), rows)
 
 
 def mark_stored(state: State, session: str, rows: StoredRows) -> None:
@@ -103,17 +104,17 @@ def canonical(state: State) -> bytes:
 
 def decode_archive(data: bytes) -> StoredArchive | None:
     """Return where the archive of a checkpoint's session lies, None if it has none."""
-    summary = _STATE.decode(data).archive
+    summary = _STATE.decode(unpack(data)).archive
     return None if summary is None else summary.own
 
 
 def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None = None) -> State:
     """Return the state of a session's checkpoint, or that of an earlier version `upto`.
 
-    `msgspec.MsgspecError` if it is no checkpoint; `LostRowsError` if an earlier version needs a row
-    that cannot be read.
+    `msgspec.MsgspecError` or `ValueError` if it is no checkpoint; `LostRowsError` if an earlier
+    version needs a row that cannot be read.
     """
-    stored = _STATE.decode(data)
+    stored = _STATE.decode(unpack(data))
     state = State()
     state.version, state.started, state.erased = stored.version, stored.started, stored.erased
     state.last_message, state.pins = stored.last_message, stored.pins

@@ -105,7 +105,7 @@ class _Stream:
             place = hashed * index.count // modulus
             bucket = index.buckets.get(place)
             if bucket is None:
-                bucket = index.buckets[place] = Bucket.decode(self._read(index.first + place))
+                bucket = index.buckets[place] = Bucket(self._read(index.first + place))
             for block in bucket.blocks_with(hashed):
                 rows = self._block_rows(index.run.block_row(block))
                 found += [row for row in reversed(rows) if row[0] == key or key in row[1].parts]
@@ -122,7 +122,7 @@ class _Stream:
     def copy(self, run: Run, into: NewRun) -> None:
         """Add a run to another one."""
         rows = [self._read(row) for row in run.rows]
-        into.add_run(rows[: run.blocks], [Bucket.decode(row) for row in rows[run.blocks :]])
+        into.add_run(rows[: run.blocks], [Bucket(row) for row in rows[run.blocks :]])
 
     def _block_rows(self, row: int) -> list[Row]:
         if self._block[0] != row:

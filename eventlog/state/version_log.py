@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -163,7 +163,7 @@ class VersionLog:
             data = None if self._rows is None else self._rows.get(packed.session, self._kind, packed.row)
             if data is None:
                 raise LostRowsError
-        return _DECODER.decode(unpack(data))
+        return _decode(data)
 
     def _rebuild(self) -> None:
         """Make packs anew from a replay, because one is lost."""
@@ -176,7 +176,16 @@ class VersionLog:
 
 
 def _encode(entries: list[Entry]) -> bytes:
-    return pack(msgspec.msgpack.encode(entries))
+    versions = [0, *(version for version, _ in entries)]
+    return pack(
+        msgspec.msgpack.encode([(at - before, names) for before, (at, names) in zip(versions, entries, strict=False)])
+    )
+
+
+def _decode(data: bytes) -> list[Entry]:
+    entries: list[Entry] = _DECODER.decode(unpack(data))
+    versions = accumulate(since for since, _ in entries)
+    return [(version, names) for version, (_, names) in zip(versions, entries, strict=True)]
 
 
 def _slice(entries: Sequence[Entry], first: int, last: int) -> Iterator[Entry]:

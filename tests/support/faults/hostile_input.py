@@ -24,6 +24,7 @@ from eventlog.codec.batch import unpack as unpack_value
 from eventlog.codec.bodies import to_file, unpack
 from eventlog.codec.decoded import events_of
 from eventlog.codec.payload import REMAINS
+from eventlog.compression import pack
 from eventlog.errors import CallError, DamagedError, DataError, ImportFormatError
 from eventlog.events import SessionForked
 from eventlog.importers import FORMATS, detect, import_file
@@ -63,12 +64,14 @@ def stored(data: bytes) -> None:
         unpack(Body(bytes(32), 100, 100), data)
     with suppress(DamagedError):
         to_file(Body(bytes(32), 100, 100), data, io.BytesIO())
-    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+    with suppress(msgspec.MsgspecError, ValueError):
         decode_state(data, DictRows(), "s")
+    with suppress(msgspec.MsgspecError, ValueError):
+        decode_state(pack(data), DictRows(), "s")
     with suppress(msgspec.MsgspecError, ValueError):
         unpack_rows(data)
     with suppress(ValueError):
-        Bucket.decode(data)
+        Bucket(data)
 
 
 def frame(data: bytes) -> None:

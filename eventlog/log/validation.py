@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_ID_BYTES",
     "MAX_REQUEST_BYTES",
-    "MAX_TIME",
     "RESERVED",
     "is_id",
     "size_of",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks import encryption, groups, listing, sessions, slow_disk, streaming, turns, turns_on_end, window
+from benchmarks import (
+    encryption,
+    event_files,
+    groups,
+    listing,
+    sessions,
+    slow_disk,
+    streaming,
+    turns,
+    turns_on_end,
+    window,
+)
 from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
     churn,
@@ -42,6 +53,7 @@ CASES: tuple[Case, ...] = (
     *groups.CASES,
     *slow_disk.CASES,
     *sessions.CASES,
+    *event_files.CASES,
     *listing.CASES,
     *window.CASES,
     *encryption.CASES,

@@ -197,7 +197,7 @@ class Store:
         """Sessions in the order of their ids, after the id `after`: the cursor of a page.
 
         Filtered by `scope`, `parent`, `archived`, by `text` in the title (in any case), and by an
-        event at or after `active_since` (UTC milliseconds); at most `limit`. None is no filter.
+        activity at or after `active_since` (UTC milliseconds); at most `limit`. None is no filter.
         Reads one small record a session, and no event.
         """
         self.host.require_open()
@@ -235,8 +235,9 @@ class Store:
 
         `archived` and `subsessions` choose those that are, or those that are not; None is no
         filter. The next page begins at the `cursor` of this one, with the same filters. The order
-        is (`updated`, position): every append is activity. A page costs what it has, however many
-        sessions there are; the first request in a store of an earlier program makes an index.
+        is (`updated`, position); names, archiving, metadata and redactions are no activity. A page
+        costs what it has, however many sessions there are; the first request in a store of an
+        earlier program makes an index.
 
         Each page is as of its own request: a session with new activity moves to the front, and is
         not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another

@@ -56,7 +56,7 @@ def _newest(setting: Setting) -> dict[str, Measurement]:
 
             def page() -> list[float]:
                 session = store.session(f"s{3 * (next(begun) % 5):06}")
-                session.rename("Go on")
+                session.user("Go on")
                 scope = session.info.scope
                 return [timed(lambda: store.newest_sessions(scope, archived=False, subsessions=False, limit=PAGE))]
 

@@ -252,9 +252,9 @@ class Backlog:
             return None
         log = self.committed.log
         log.sync()
-        mine = append.payload, append.count, append.time, append.epoch
+        mine = append.payload, append.count, append.epoch  # the payload has the times
         for commit in log.read(append.session, self.committed.certain):
-            if (commit.payload, commit.count, commit.time, commit.epoch) == mine:
+            if (commit.payload, commit.count, commit.epoch) == mine:
                 return Committed(append.session, commit.first, commit.last, commit.position)
         return None
 

@@ -14,7 +14,7 @@ from eventlog.codec.batch import Batch, Entry, Item, encode_batch, pack
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
-from eventlog.history.catalog import CATALOG_EVENTS, CatalogEntry, evolve_entry
+from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry, evolve_entry
 from eventlog.log.contract import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
@@ -179,6 +179,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             payload=payload,
             count=count,
             time=last_time,
+            quiet=len(events) == count and QUIET_EVENTS.issuperset(map(type, events)),
             messages=messages,
             entry=pack(entry) if new_entry or terms.creates_at is not None else None,
             bodies=tuple(bodies.items()),

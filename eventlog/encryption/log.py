@@ -117,6 +117,8 @@ class EncryptedLog(Log):
         begins = append.creates_at is not None
         if id is None and not begins:
             return self._reject(append, NotFoundError("session", append.session))
+        if append.quiet:
+            append = self._at_last_activity(append)
         family = self._new_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
             return self._reject(append, self.missing(append.session))
@@ -125,6 +127,14 @@ class EncryptedLog(Log):
             pending = {session: other for session, other in self._pending.items() if not other.done()}
             self._pending = {**pending, append.session: ticket}
         return ticket
+
+    def _at_last_activity(self, append: Append) -> Append:
+        """Return a quiet append with the time that it will have: the ciphertext is bound to it.
+
+        Activity of another handle that is committed meanwhile does not count.
+        """
+        head = self._engine.head(append.session)
+        return append if head is None else replace(append, time=head.updated, quiet=False)
 
     def _reject(self, append: Append, error: EventlogError) -> Ticket:
         """Submit an append that must fail, without its content; other reasons to fail come first.

@@ -14,7 +14,7 @@ from eventlog.errors import DamagedError
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
 
-__all__ = ["CATALOG_EVENTS", "CatalogEntry", "SessionInfo", "entry_of", "evolve_entry", "info_of"]
+__all__ = ["CATALOG_EVENTS", "QUIET_EVENTS", "CatalogEntry", "SessionInfo", "entry_of", "evolve_entry", "info_of"]
 
 CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
@@ -29,6 +29,11 @@ CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
     )
 )
 """The events that change a catalog entry."""
+
+QUIET_EVENTS: frozenset[type[ev.Base]] = frozenset(
+    (ev.SessionRenamed, ev.SessionArchived, ev.SessionUnarchived, ev.MetadataSet, ev.PartRedacted)
+)
+"""The events that are no activity: a session keeps its place in lists."""
 
 
 class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -113,7 +118,10 @@ def _all(tokens: Tokens) -> int:
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
-    """The listed facts of a session; times are UTC milliseconds."""
+    """The listed facts of a session; times are UTC milliseconds.
+
+    `updated` is that of the last activity, `QUIET_EVENTS` left out.
+    """
 
     id: str
     title: str

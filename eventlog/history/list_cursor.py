@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from eventlog.errors import CursorError
-from eventlog.log.validation import MAX_TIME
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +30,7 @@ class _Cursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
     store: bytes
     lists: bytes
-    time: Annotated[int, msgspec.Meta(ge=-MAX_TIME, le=MAX_TIME)]
+    time: Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
     position: Annotated[int, msgspec.Meta(ge=0)]
 
 

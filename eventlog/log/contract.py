@@ -70,6 +70,11 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     time: int
     """UTC milliseconds of the last event: the session's last activity."""
+    quiet: bool = False
+    """Whether it is no activity: its commit gets the time of the session's commit before it.
+
+    The payload has the times of the events.
+    """
     messages: int = 0
     """Number of messages this append adds, for the total in `Head`."""
     entry: bytes | None = None
@@ -171,7 +176,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """Version before the session's own first event: 0, or the fork point."""
     created: int
     updated: int
-    """UTC milliseconds of the first and of the newest append."""
+    """UTC milliseconds of the first append and of the newest activity."""
     messages: int
     entry: bytes
     lease: LeaseState = LeaseState()

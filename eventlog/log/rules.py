@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import msgspec
+
 from eventlog.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -92,6 +94,8 @@ def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> 
     else:
         base = head.base
         first = head.version + 1
+        if append.quiet:
+            append = msgspec.structs.replace(append, time=head.updated)
     leaf = new_leaf(append, first, salt)
     commit = Commit(
         append.session, first, append.count, position, append.epoch, append.time, append.payload, append.request,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_ID_BYTES",
     "MAX_REQUEST_BYTES",
-    "MAX_TIME",
     "RESERVED",
     "is_id",
     "size_of",
@@ -66,6 +65,8 @@ def size_of(append: Append) -> int:
         _check_integer("epoch", epoch, 0, MAX_NUMBER)
     if type(time) is not int or not -MAX_TIME <= time <= MAX_TIME:
         _check_integer("time", time, -MAX_TIME, MAX_TIME)
+    if type(append.quiet) is not bool:
+        raise CallError(f"quiet is True or False, not {_name(append.quiet)}")
     if append.creates_at is not None:
         _check_integer("creates_at", append.creates_at, 0, MAX_BASE)
     if append.expected is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,18 @@ from eventlog.history import session_page
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.session_lists import lists_named, lists_of
 from eventlog.store import Store, open_store, repair, restore
+from eventlog.values import Text
+from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.python_process import printed
+from tests.support.sample_sessions import started
 
 WRITER = """
 import sys
 import eventlog
 with eventlog.open(sys.argv[1]) as store:
     for name in sys.argv[2:]:
-        store.session(name).rename("by another process")
+        store.session(name).user("by another process")
 """
 
 
@@ -42,9 +46,9 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     place.close()
 
 
-def fill(store: Store, count: int, scopes: int = 1) -> None:
+def fill(store: Store, sessions: int, scopes: int = 1) -> None:
     """Begin sessions `s00`, `s01`, … in turn for the scopes `u0`, `u1`, …, two at each time."""
-    for number in range(count):
+    for number in range(sessions):
         store.create_session(id=f"s{number:02}", scope=f"u{number % scopes}", time=1000 + number // 2)
 
 
@@ -110,6 +114,35 @@ def test_a_page_longer_than_what_is_read_at_once(engine: Engine, monkeypatch: py
         assert pages(store, "u0", limit=4) == [["s08", "s06", "s04", "s02"], ["s00"]]
 
 
+def test_names_and_the_like_are_no_activity(engine: Engine) -> None:
+    """A name, archiving, metadata or a redaction leaves a session where it is in the list."""
+    clock = count(5000)
+    with engine.open(clock=lambda: next(clock)) as store:
+        fill(store, 6)
+        store.session("s01").user([Text("secret")])
+        store.session("s05").user("hi")
+        before = pages(store)
+        updated = [info.updated for info in store.newest_sessions().sessions]
+        quiet = store.session("s01")
+        quiet.rename("a name")
+        quiet.archive()
+        quiet.unarchive()
+        quiet.set_metadata("a", "1")
+        (part,) = started(quiet)
+        quiet.redact(part)
+        assert pages(store) == before == [["s05", "s01", "s04", "s03", "s02", "s00"]]
+        assert [info.updated for info in store.newest_sessions().sessions] == updated
+        assert [recorded.time for recorded in quiet.events()][-1] > updated[1]
+        with quiet.pipeline():
+            quiet.rename("another")
+            quiet.user("and a word")
+        assert ids(store.newest_sessions(limit=1)) == ["s01"]
+        assert store.log.check() == []
+    with engine.open() as store:
+        assert ids(store.newest_sessions(limit=2)) == ["s01", "s05"]
+        assert verify(store).sound
+
+
 def test_archived_and_sub_sessions_are_chosen(engine: Engine) -> None:
     """Each filter takes those that are, those that are not, or both."""
     with engine.open() as store:
@@ -144,7 +177,7 @@ def test_a_list_after_closing_and_opening(engine: Engine) -> None:
         first = store.newest_sessions(limit=3)
     with engine.open() as store:
         assert ids(store.newest_sessions(limit=9, cursor=first.next)) == ["s04", "s03", "s02", "s01", "s00"]
-        store.session("s00").rename("x")
+        store.session("s00").user("x")
         assert ids(store.newest_sessions(limit=2)) == ["s00", "s07"]
 
 
@@ -237,7 +270,7 @@ def test_copies_and_rewritings(tmp_path: Path, *, keys: bool | None) -> None:
         first = store.newest_sessions(limit=2)
         early = store.log.last_position()
         store.backup(tmp_path / "backup")
-        store.session("s00").rename("later")
+        store.session("s00").user("later")
         later = store.newest_sessions(limit=1)
         assert ids(later) == ["s00"]
         store.erase("s04")
@@ -323,12 +356,12 @@ def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: py
             fill(store, 6, scopes=2)
             store.session("s03").archive()
         store.create_session(id="new", scope="u1", time=1001)
-        assert pages(store, "u1", limit=2) == [["s03", "s05"], ["new", "s01"]]
+        assert pages(store, "u1", limit=2) == [["s05", "new"], ["s03", "s01"]]
         assert pages(store, "u1", archived=False, limit=2) == [["s05", "new"], ["s01"]]
         assert pages(store, "u0", archived=True) == [[]]
         assert len(ids(store.newest_sessions())) == 7
-        store.session("s01").rename("now it has one")
-        assert pages(store, "u1", limit=2) == [["s01", "s03"], ["s05", "new"]]
+        store.session("s01").user("now it has one")
+        assert pages(store, "u1", limit=2) == [["s01", "s05"], ["new", "s03"]]
 
 
 def test_what_is_in_no_list() -> None:

@@ -132,6 +132,21 @@ def test_a_fork_begins_after_its_parent(log: Log) -> None:
     assert versions(log.read("fork", 0, 41)) == []
 
 
+def test_a_quiet_append_has_the_time_of_the_one_before_it(log: Log) -> None:
+    """A quiet append is no activity: neither its commit nor the head gets its time."""
+    begin(log, time=1000, quiet=True)
+    put(log, time=2000)
+    put(log, time=3000, quiet=True)
+    put(log, time=2500, quiet=True)
+    assert [commit.time for commit in log.read("s")] == [1000, 2000, 2000, 2000]
+    head = log.head("s")
+    assert head is not None
+    assert (head.created, head.updated, head.version) == (1000, 2000, 4)
+    with pytest.raises(CallError):
+        put(log, quiet=1)
+    assert log.check() == []
+
+
 def without_tree(head: Head | None) -> Head | None:
     """A head without its tree of hashes."""
     return None if head is None else structs.replace(head, appends=0, peaks=b"")

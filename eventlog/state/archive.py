@@ -106,11 +106,12 @@ class FactArchive:
         return growth
 
     def mark_stored(self, rows: StoredRows, source: Source) -> None:
-        """Note that all that was archived up to now is stored as the archive of a session."""
-        assert self._grown is not None
+        """Note that what `growth` returned last is stored as the archive of a session."""
+        if self._grown is None:  # a reader has archived it anew since: the next checkpoint stores it
+            return
         if self.stored is None:
             self.stored = StoredFacts(rows, [])
-        self.stored.grow(source, self._grown)
+        self.stored.grow(rows, source, self._grown)
         self._clear()
 
     def _clear(self) -> None:
@@ -133,7 +134,7 @@ class FactArchive:
 
     def _rebuild(self, stored: StoredFacts) -> None:
         """Archive anew what was stored and is lost, from a replay."""
-        newer, self.stored = self._chunks, None
+        newer, self.stored, self._grown = self._chunks, None, None
         self._clear()
         self.add(stored.rows.replayed_messages(stored.upto), CHUNK)
         self._add(newer, map(unpack_rows, newer))

@@ -20,8 +20,8 @@ from eventlog.log.contract import Log
 from eventlog.state.chunk import Row
 from eventlog.state.evolve import evolve
 from eventlog.state.state import State
-from eventlog.state.stored import canonical, decode_archive, decode_state, encode_state, mark_stored
-from eventlog.state.stored_facts import LostRowsError, StoredArchive
+from eventlog.state.stored import canonical, decode_messages, decode_state, encode_state, mark_stored
+from eventlog.state.stored_facts import LostRowsError, StoredMessages
 from eventlog.state.version_log import Entry, VersionLog
 
 __all__ = ["STATE", "LogRows", "apply_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
@@ -108,13 +108,13 @@ class LogRows:
         """Return the numbers of a session's rows."""
         return checkpoint_store.versions(self._log, kind, session)
 
-    def archive_of(self, session: str, version: int) -> StoredArchive | None:
-        """Return a session's archive as of version `version` or later; None if there is none."""
+    def messages_of(self, session: str, version: int) -> StoredMessages | None:
+        """Return a session's messages as of version `version` or later; None if it stored none."""
         for number in reversed(checkpoint_store.versions(self._log, STATE, session)):
             data = checkpoint_store.sound(self._log, STATE, session, number) if number >= version else None
             if data is not None:
                 with suppress(*_UNREADABLE):
-                    return decode_archive(data)
+                    return decode_messages(data)
         return None
 
     def replayed_messages(self, version: int) -> list[Row]:

@@ -18,10 +18,10 @@ from eventlog.history.lineage import History
 from eventlog.state.archive import FactArchive
 from eventlog.state.facts import MessageFacts, PinFacts
 from eventlog.state.state import State
-from eventlog.state.stored_facts import FACTS, Source, StoredArchive, StoredFacts, StoredRows
+from eventlog.state.stored_facts import FACTS, Source, StoredArchive, StoredFacts, StoredMessages, StoredRows
 from eventlog.state.version_log import StoredLog, VersionLog
 
-__all__ = ["Row", "StoredState", "canonical", "decode_archive", "decode_state", "encode_state", "mark_stored"]
+__all__ = ["Row", "StoredState", "canonical", "decode_messages", "decode_state", "encode_state", "mark_stored"]
 
 Row = tuple[str, int, bytes | None]
 """A row beside a checkpoint: kind, number, and bytes or None to delete it."""
@@ -102,10 +102,11 @@ def canonical(state: State) -> bytes:
     return _encode(state, [StoredLog(getattr(state, name).whole(), []) for name in LOGS], messages, None)
 
 
-def decode_archive(data: bytes) -> StoredArchive | None:
-    """Return where the archive of a checkpoint's session lies, None if it has none."""
-    summary = _STATE.decode(unpack(data)).archive
-    return None if summary is None else summary.own
+def decode_messages(data: bytes) -> StoredMessages | None:
+    """Return the messages of a checkpoint, None if it has no archive."""
+    stored = _STATE.decode(unpack(data))
+    summary = stored.archive
+    return None if summary is None else StoredMessages(summary.own, stored.hot, summary.inherited)
 
 
 def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None = None) -> State:
@@ -133,7 +134,7 @@ def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None =
     for name, facts in hot:
         state.facts.insert(name, facts)
     if summary is not None:
-        archive = state.facts.archive = FactArchive(StoredFacts(rows, sources), modulus)
+        archive = state.facts.archive = FactArchive(StoredFacts(rows, sources, summary.own), modulus)
         archive.greatest_message, archive.greatest_part = summary.greatest_message, summary.greatest_part
     if state.version < stored.version:
         state.last_message = _last_message(state)

@@ -17,7 +17,17 @@ import msgspec
 from eventlog.state.chunk import Row, hash_of, pack_rows, unpack_rows
 from eventlog.state.run import BLOCK_MESSAGES, MAX_BLOCKS, Bucket, NewRun, Run, runs_to_merge
 
-__all__ = ["FACTS", "Growth", "LostRowsError", "Source", "StoredArchive", "StoredFacts", "StoredRows", "grown"]
+__all__ = [
+    "FACTS",
+    "Growth",
+    "LostRowsError",
+    "Source",
+    "StoredArchive",
+    "StoredFacts",
+    "StoredMessages",
+    "StoredRows",
+    "grown",
+]
 
 FACTS = "facts 1"
 """Kind of the rows of runs; the number is that of their format."""
@@ -45,6 +55,15 @@ class Source(msgspec.Struct, array_like=True, frozen=True):
     upto: int
 
 
+class StoredMessages(NamedTuple):
+    """All messages of a session as one of its checkpoints has them."""
+
+    archive: StoredArchive
+    hot: list[Row]
+    """Those that were not archived; another checkpoint may have archived them, or fewer."""
+    inherited: list[Source]
+
+
 class StoredRows(Protocol):
     """Reads what was stored beside the checkpoints of command state."""
 
@@ -56,8 +75,8 @@ class StoredRows(Protocol):
         """Return the numbers of a session's rows."""
         ...
 
-    def archive_of(self, session: str, version: int) -> StoredArchive | None:
-        """Return a session's archive as of version `version` or later; None if there is none."""
+    def messages_of(self, session: str, version: int) -> StoredMessages | None:
+        """Return a session's messages as of version `version` or later; None if it stored none."""
         ...
 
     def replayed_messages(self, version: int) -> list[Row]:
@@ -72,18 +91,24 @@ class StoredRows(Protocol):
 class _Stream:
     """The archive of one session, as it lies now."""
 
-    def __init__(self, rows: StoredRows, session: str, archive: StoredArchive) -> None:
+    def __init__(self, rows: StoredRows, session: str, archive: StoredArchive, hot: list[Row]) -> None:
         self._rows = rows
         self._session = session
+        self.hot = hot
+        """Rows beside the archive, newer than those there."""
         self._indexes: list[_Index] = []
         """The newest first."""
         self._block: tuple[int, list[Row]] = (-1, [])
         """The block read last: a reader of one old part often reads its neighbours."""
         self._pending: dict[str, Row] | None = None
-        self.grow(archive)
+        self._note(archive)
 
     def grow(self, archive: StoredArchive) -> None:
         """Go on with the archive that a checkpoint stored; what is read of indexes stays."""
+        self.hot = []
+        self._note(archive)
+
+    def _note(self, archive: StoredArchive) -> None:
         known = {index.run: index for index in self._indexes}
         self.archive, self._pending = archive, None
         self._indexes = [known.get(run) or _Index(run) for run in reversed(archive.runs)]
@@ -94,8 +119,7 @@ class _Stream:
         `hashed` is the hash of the id with `modulus`.
         """
         if self._pending is None:
-            rows = unpack_rows(self.archive.pending) if self.archive.pending else []
-            self._pending = {name: row for row in rows for name in (row[0], *row[1].parts)}
+            self._pending = {name: row for row in self.loose() for name in (row[0], *row[1].parts)}
         row = self._pending.get(key)
         found = [] if row is None else [row]
         if modulus != self.archive.modulus:
@@ -116,8 +140,11 @@ class _Stream:
         for run in self.archive.runs:
             for block in range(run.blocks):
                 yield from self._block_rows(run.block_row(block))
-        if self.archive.pending:
-            yield from unpack_rows(self.archive.pending)
+        yield from self.loose()
+
+    def loose(self) -> list[Row]:
+        """Return the rows that are in no run, the oldest first."""
+        return [*(unpack_rows(self.archive.pending) if self.archive.pending else ()), *self.hot]
 
     def copy(self, run: Run, into: NewRun) -> None:
         """Add a run to another one."""
@@ -151,21 +178,27 @@ class _Index:
 class StoredFacts:
     """The stored part of a state's archive."""
 
-    def __init__(self, rows: StoredRows, sources: list[Source]) -> None:
+    def __init__(self, rows: StoredRows, sources: list[Source], newest: StoredArchive | None = None) -> None:
         self.rows = rows
         self.sources = sources
         """The oldest first, the session's own last if it has one."""
         self._streams: dict[str, _Stream] = {}
+        if newest is not None:  # of the checkpoint that the state comes from: the state has what is beside it
+            self._streams[sources[-1].session] = _Stream(rows, sources[-1].session, newest, [])
 
     @property
     def upto(self) -> int:
         """The version as of which the facts are archived here."""
         return max(source.upto for source in self.sources)
 
-    def grow(self, source: Source, archive: StoredArchive) -> None:
-        """Note what a checkpoint stored as the archive of the session itself."""
+    def grow(self, rows: StoredRows, source: Source, archive: StoredArchive) -> None:
+        """Note what a checkpoint stored as the archive of the session itself.
+
+        `rows` are those of the session: what a fork inherited came from rows of its parents.
+        """
+        self.rows = rows
         self.sources = [*self.inherited(source.session), source]
-        stream = self._streams.setdefault(source.session, _Stream(self.rows, source.session, archive))
+        stream = self._streams.setdefault(source.session, _Stream(rows, source.session, archive, []))
         stream.grow(archive)
 
     def inherited(self, session: str) -> list[Source]:
@@ -195,14 +228,22 @@ class StoredFacts:
         return iter(newest.items())
 
     def stream(self, source: Source) -> _Stream:
-        """The archive of one session; `LostRowsError` if it cannot be read."""
+        """The archive of one session; `LostRowsError` if it cannot be read.
+
+        Another handle may have archived other messages, so what its checkpoint has beside its
+        archive is read, too.
+        """
         stream = self._streams.get(source.session)
         if stream is None:
-            archive = self.rows.archive_of(source.session, source.upto)
-            if archive is None:
+            found = self.rows.messages_of(source.session, source.upto)
+            if found is None or not all(map(self._reads, found.inherited)):
                 raise LostRowsError
-            stream = self._streams[source.session] = _Stream(self.rows, source.session, archive)
+            stream = self._streams[source.session] = _Stream(self.rows, source.session, found.archive, found.hot)
         return stream
+
+    def _reads(self, other: Source) -> bool:
+        """Return whether all that another source has is read here."""
+        return any(source.session == other.session and source.upto >= other.upto for source in self.sources)
 
     def _find(self, key: str, hashed: int, modulus: int) -> Row | None:
         for source in reversed(self.sources):
@@ -234,7 +275,7 @@ def grown(stored: StoredFacts | None, session: str, added: Iterable[Row], modulu
         own = stored.stream(stored.sources[-1])
     archive = StoredArchive(modulus) if own is None else own.archive
     modulus, runs = archive.modulus, archive.runs
-    blocks, pending = _blocks(chain(unpack_rows(archive.pending) if archive.pending else (), added), modulus)
+    blocks, pending = _blocks(chain(() if own is None else own.loose(), added), modulus)
     rows: list[tuple[int, bytes | None]] = []
     for start in range(0, len(blocks), MAX_BLOCKS):
         some, new = blocks[start : start + MAX_BLOCKS], NewRun()

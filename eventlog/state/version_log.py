@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, islice
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -166,12 +166,12 @@ class VersionLog:
         return _decode(data)
 
     def _rebuild(self) -> None:
-        """Make packs anew from a replay, because one is lost."""
+        """Make the stored packs anew from a replay, because one is lost."""
         assert self._rows is not None
         entries, older = iter(self._rows.replayed_log(self._name, self.recent[0][0])), list[Pack]()
-        for packed in self.older:
-            some = [next(entries) for _ in range(packed.entries)]
-            older.append(Pack(packed.first, packed.entries, "", _encode(some)))
+        for packed in self.older:  # those that are not stored come last
+            data = packed.data or _encode(list(islice(entries, packed.entries)))
+            older.append(Pack(packed.first, packed.entries, "", data))
         self.older = older
 
 

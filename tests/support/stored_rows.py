@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from eventlog.state.chunk import Row
 from eventlog.state.state import State
-from eventlog.state.stored import decode_archive, decode_state, encode_state, mark_stored
-from eventlog.state.stored_facts import StoredArchive
+from eventlog.state.stored import decode_messages, decode_state, encode_state, mark_stored
+from eventlog.state.stored_facts import StoredMessages
 from eventlog.state.version_log import Entry
 
 __all__ = ["DictRows"]
@@ -49,11 +49,11 @@ class DictRows:
         assert session == self.session
         return [number for other, number in self.rows if other == kind]
 
-    def archive_of(self, session: str, version: int) -> StoredArchive | None:
+    def messages_of(self, session: str, version: int) -> StoredMessages | None:
         """See `StoredRows`."""
         assert session == self.session
         assert version <= self.version
-        return decode_archive(self.checkpoint)
+        return decode_messages(self.checkpoint)
 
     def replayed_messages(self, version: int) -> list[Row]:
         """See `StoredRows`."""

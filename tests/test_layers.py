@@ -32,7 +32,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs | host lease_record | liveness lease reader | executor | text_stream context redact rollback | tool_call | reply | session
+        owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback | tool_call turn | reply | session
         | registry
     """,
     "eventlog.state": "facts version_log | archive | fact_store | state | stored rules evolve | decide loader | committed",

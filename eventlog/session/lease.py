@@ -29,6 +29,7 @@ from eventlog.logger import logger
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease
 from eventlog.session.owner import is_live
 from eventlog.validation import require_wait
+from eventlog.values import Retry
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
@@ -58,7 +59,7 @@ class Lease:
     its next command, or is refused.
     """
 
-    __slots__ = ("block", "claim", "depth", "epoch", "live", "session")
+    __slots__ = ("block", "claim", "depth", "epoch", "live", "retry", "session", "turns")
 
     def __init__(self, session: str, claim: LeaseClaim, block: Block | None) -> None:
         self.session = session
@@ -69,6 +70,10 @@ class Lease:
         self.live = True
         self.block = None if block is None else weakref.ref(block)
         """The block that it was taken for, until the block releases it."""
+        self.turns: set[str] = set()
+        """The user messages that tasks are answering under it."""
+        self.retry: Retry | None = None
+        """The failed attempt that the next reply repeats, and records."""
 
     def __repr__(self) -> str:
         return f"<Lease of {self.session}, epoch {self.epoch}{'' if self.live else ', over'}>"
@@ -220,6 +225,14 @@ class LeaseKeeper:
             self._writer.flush()
         finally:
             claim.is_returning = claim.status is LeaseStatus.RETURNED
+
+    def begin_turn(self, lease: Lease, message: str) -> bool:
+        """Let one of the tasks that share a lease answer a user message; False for the others."""
+        with self.lock:
+            if message in lease.turns:
+                return False
+            lease.turns.add(message)
+            return True
 
     def ends_with(self, lease: Lease) -> bool:
         """Return whether the lease goes back with its last command: not while it is nested."""

@@ -18,6 +18,7 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
+from eventlog.session.outcome import CRASHED
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require_json, require_or_none
@@ -40,7 +41,9 @@ __all__ = ["Reply"]
 class Reply:
     """An assistant message, open inside its `with` block.
 
-    Left without `finish`, it is finished as aborted; left by an exception, as failed.
+    Left without `finish`, it is finished as aborted; left by an exception, as failed. A stop of the
+    program (Ctrl-C, `SystemExit`, a cancelled task) or a `ConnectionError` leaves it as a crash
+    would: its turn can be resumed.
     """
 
     def __init__(self, executor: Executor, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
@@ -90,8 +93,16 @@ class Reply:
         require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
         self.lease = lease or self._executor.leases.held
-        self._executor.command([self._begin()], wait=False, lease=self.lease)
+        self._executor.command([self._begin(), *self._repeated()], wait=False, lease=self.lease)
         self._begun = True
+
+    def _repeated(self) -> list[ev.Event]:
+        """The failed attempt that this reply repeats, as its first part."""
+        lease = self.lease
+        if lease is None or lease.retry is None or self._started.summary:
+            return []
+        retry, lease.retry = lease.retry, None
+        return [ev.PartStarted(self.id, self._executor.host.new_id("prt_"), retry)]
 
     def close(self, kind: type[BaseException] | None) -> None:
         """Abort the message unless it is finished.
@@ -102,7 +113,8 @@ class Reply:
             return
         reason = None
         if kind is not None:
-            reason = MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__)
+            broke_off = issubclass(kind, ConnectionError) or not issubclass(kind, Exception)
+            reason = CRASHED if broke_off else MessageError("unknown", kind.__name__)
         try:
             if kind is not None:
                 self._executor.writer.flush()  # a `finish` that was interrupted may be on its way

@@ -26,6 +26,7 @@ from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
+from eventlog.session.turn import Turn
 from eventlog.validation import each, require, require_json, require_limits
 from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
 
@@ -249,6 +250,30 @@ class Session:
         self.executor.command(added, bodies, request_id=request_id)
         return message
 
+    def turn(
+        self,
+        text: str | Sequence[PartKind],
+        request_id: str,
+        *,
+        files: Sequence[File] = (),
+        agent: str = "",
+        model: Model | str | None = None,
+        delivery: Literal["steer", "queue"] = "steer",
+        wait: float = 0.0,
+    ) -> Turn:
+        """Add a user message, or find it by its request id, to be answered once in a `with` block.
+
+        Inside, `turn.state` says whether the caller is to answer; it holds the lease if so. While
+        another task runs the session, up to `wait` seconds are waited for the answer, or for the
+        lease.
+        """
+        return Turn(
+            self.executor,
+            lambda: self.user(text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
+            request_id,
+            wait=wait,
+        )
+
     def assistant(
         self,
         model: Model | str | None = None,
@@ -329,11 +354,6 @@ class Session:
     def interrupt(self, reason: str = "") -> None:
         """Ask the owner of the session to stop.  Needs no lease."""
         self.executor.command([ev.InterruptRequested(reason)])
-
-    @property
-    def interrupt_requested(self) -> bool:
-        """Whether a stop was requested and no message has finished since."""
-        return self.reader.state().interrupt_pending()
 
     def record_custom(self, namespace: str, data: Json) -> None:
         """Record an embedder's own fact.  Needs no lease."""

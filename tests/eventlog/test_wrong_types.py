@@ -21,6 +21,7 @@ from eventlog.errors import CallError, EventlogError
 from eventlog.session.context import ContextCommands
 from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
+from eventlog.values import MessageError
 from projections import LiveView, ModelView
 from projections import window as windows
 from projections.window import ContextWindow
@@ -70,6 +71,7 @@ FITTING: dict[str, Any] = {
 """Value of an argument that must be given, by its name; else a text."""
 STEPS: dict[str, Any] = {
     "CallModel": projections.CallModel("m1", last=False, tokens=0),
+    "MessageError": MessageError("api"),
     "PendingCall": projections.PendingCall("prt_c", "c", "bash", "{}", running=False),
     "RunSubtask": projections.RunSubtask("m1", "prt_t", eventlog.Subtask("x", "x", "x")),
     "Step": projections.Promote("m1"),

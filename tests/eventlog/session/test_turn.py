@@ -13,12 +13,15 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
-from eventlog.errors import CallError, FencedError, LeaseHeldError, RefusedError, RequestReusedError
+from eventlog.errors import CallError, FencedError, LeaseHeldError, NotFoundError, RefusedError, RequestReusedError
 from eventlog.session.owner import LIVE
+from eventlog.session.reply import Reply
 from eventlog.session.session import Session
+from eventlog.session.text_stream import TextStream
+from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn
 from eventlog.store import Store
-from eventlog.values import MessageError, Retry
+from eventlog.values import MessageError, Reasoning, Retry, Text, Tool
 from tests.support.engines import Engine
 
 
@@ -420,3 +423,60 @@ def test_a_task_that_is_cancelled_while_it_asks_leaves_no_lease(store: Store) ->
 
     asyncio.run(each())
     assert not chat.sync.holds_lease
+
+
+def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:
+    """The parts of a failed attempt are removed, and a retry part stands for it."""
+    session = store.create_session()
+    api = MessageError("api", "429")
+
+    def said(reply: Reply) -> tuple[TextStream, ToolCall]:
+        text, thought = reply.stream_text(), reply.stream_reasoning()
+        text.append("half")
+        thought.append("well")
+        reply.tool("search", call_id="s", input={}, provider_executed=True).succeed("found")
+        call = reply.tool("bash", call_id="c")
+        call.stream_input("{")
+        return text, call
+
+    with session.turn("hi", "r") as turn, session.assistant() as reply:
+        reply.step()
+        before = reply.add_text("kept")
+        reply.end_step()
+        reply.step()
+        for _ in range(2):
+            text, call = said(reply)
+            reply.retry(api)
+            with pytest.raises(RefusedError):
+                text.append("more")
+            with pytest.raises(NotFoundError):
+                reply.call(call.id)
+        text, call = said(reply)
+        call.start({})
+        with pytest.raises(RefusedError):
+            reply.retry(api)
+        call.succeed("out")
+        reply.finish("tool-calls")
+        with pytest.raises(RefusedError):
+            reply.retry(api)
+    kinds = {event.part: event.kind for event in events(session, ev.PartStarted) if isinstance(event, ev.PartStarted)}
+    assert [kind for kind in kinds.values() if isinstance(kind, Retry)] == [Retry(1, api), Retry(2, api)]
+    removed = [event.part for event in events(session, ev.PartRemoved) if isinstance(event, ev.PartRemoved)]
+    assert [type(kinds[part]) for part in removed] == [Text, Reasoning, Tool, Tool] * 2
+    assert before not in removed
+    assert text.id not in removed
+    assert [event.text for event in events(session, ev.PartDelta) if isinstance(event, ev.PartDelta)].count("half") == 3
+    assert turn.answer == (reply.id,)
+
+
+def test_attempts_are_counted_over_replies(store: Store) -> None:
+    """A reply that repeats a failed one counts on from it."""
+    session = store.create_session()
+    broken(session, KeyError)
+    with session.turn("hi", "r") as turn:
+        turn.retry()
+        with session.assistant() as reply:
+            reply.retry(MessageError("api"))
+            reply.finish()
+    kinds = [event.kind for event in events(session, ev.PartStarted) if isinstance(event, ev.PartStarted)]
+    assert [kind.attempt for kind in kinds if isinstance(kind, Retry)] == [1, 2]

@@ -26,8 +26,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 from threading import Lock, Thread
 from types import TracebackType
@@ -105,24 +106,32 @@ class _Taking:
             Thread(target=self._release, args=(taken,), name="eventlog-release").start()
 
 
-async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
-    """Take the lease for the running task.
+async def _unless_held(work: Callable[[], Awaitable[T]], wait: float) -> T:
+    """Do what another's lease may forbid; try again until `wait` seconds are over.
 
     The wait is in the loop: threads are few, and the holder's task needs one to release the lease.
     """
     require_wait(wait)
     deadline = time.monotonic() + wait
-    executor = session.executor
     while True:
         try:
-            lease = await _Taking(lambda: executor.acquire(lazily=lazily and not wait), executor.release).taken()
+            return await work()
         except LeaseHeldError:
             if time.monotonic() >= deadline:
                 raise
-            await asyncio.sleep(POLL)
-        else:
-            assert lease is not None
-            return lease
+        await asyncio.sleep(POLL)
+
+
+async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
+    """Take the lease for the running task."""
+    executor = session.executor
+
+    async def take() -> Lease:
+        lease = await _Taking(lambda: executor.acquire(lazily=lazily and not wait), executor.release).taken()
+        assert lease is not None
+        return lease
+
+    return await _unless_held(take, wait)
 
 
 async def _released(session: Session, lease: Lease) -> None:
@@ -161,9 +170,12 @@ class AsyncSession:
             return await asyncio.to_thread(self.sync.user, text, request_id=request_id)
         return await _awaited(self.sync, self.sync.user, text)
 
-    async def append(self, items: Sequence[tuple[int, ev.Event]], *, expected_version: int | None = None) -> Committed:
+    async def append(
+        self, items: Sequence[tuple[int, ev.Event]], *, expected_version: int | None = None, wait: float = 0.0
+    ) -> Committed:
         """Append events as they are; see `Session.append`."""
-        return await asyncio.to_thread(self.sync.append, items, expected_version=expected_version)
+        append = partial(self.sync.append, items, expected_version=expected_version)
+        return await _unless_held(lambda: asyncio.to_thread(append), wait)
 
     async def flush(self) -> None:
         """Make everything accepted so far durable."""

@@ -305,13 +305,22 @@ class Store:
         return backup(self.log, to, on_progress=on_progress)
 
     def erase(
-        self, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
+        self,
+        session: str,
+        *,
+        forks: Choice = "refuse",
+        subsessions: Choice = "refuse",
+        reason: str = "",
+        wait: float = 0.0,
     ) -> tuple[str, ...]:
-        """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids."""
+        """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
+
+        `LeaseHeldError` if one of them is still being run after `wait` seconds.
+        """
         from eventlog.maintenance.erase import erase
 
         self.host.require_open(writing=True)
-        return erase(self, session, forks=forks, subsessions=subsessions, reason=reason)
+        return erase(self, session, forks=forks, subsessions=subsessions, reason=reason, wait=wait)
 
     def expire(
         self,

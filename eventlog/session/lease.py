@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 from contextvars import ContextVar
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper"]
+__all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper", "unless_held"]
+
+T = TypeVar("T")
 
 A_LEASE = "a lease is what `with session.lease() as lease:` gives"
 POLL = 0.02
@@ -326,3 +329,16 @@ class LeaseKeeper:
         lease.live = False
         self.current, self._ended = None, lease.claim
         self._host.forget(self)
+
+
+def unless_held(work: Callable[[], T], wait: float) -> T:
+    """Do what another's lease may forbid; try again until `wait` seconds are over."""
+    require_wait(wait)
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return work()
+        except LeaseHeldError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(POLL)

@@ -24,6 +24,7 @@ from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
+from eventlog.session.lease import unless_held
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
@@ -162,13 +163,20 @@ class Session:
         bodies: Mapping[bytes, bytes] | None = None,
         expected_version: int | None = None,
         request_id: str | None = None,
+        wait: float = 0.0,
     ) -> Committed:
         """Append events, each with its time in UTC milliseconds; durable when it returns.
 
         The session's state must allow every event. Without the lease in this handle's hands, no
-        other owner may hold it either. `ConflictError` unless the session is at `expected_version`.
+        other owner may hold it either: `LeaseHeldError` if one still does after `wait` seconds.
+        `ConflictError` unless the session is at `expected_version`.
         """
-        return self.executor.append(items, bodies=bodies, expected_version=expected_version, request_id=request_id)
+        return unless_held(
+            lambda: self.executor.append(
+                items, bodies=bodies, expected_version=expected_version, request_id=request_id
+            ),
+            wait,
+        )
 
     def flush(self) -> None:
         """Make everything accepted so far durable."""
@@ -412,18 +420,22 @@ class Session:
 
     # -- history -------------------------------------------------------------------------------
 
-    def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
+    def rollback(self, to: int | None = None, *, before: str | None = None, wait: float = 0.0) -> RollbackResult:
         """Restore the effective history right after version `to`, or before a message was added.
 
         `to` may be a version that an earlier rollback hid. What was open at `to` is closed right
         after. `redo` takes a rollback back; a rollback to the version right before the newest one
-        not redone is a redo itself.
+        not redone is a redo itself. `LeaseHeldError` if another owner or task runs the session
+        after `wait` seconds.
         """
-        return rollback(self.executor, to, before=before)
+        return rollback(self.executor, to, before=before, wait=wait)
 
-    def redo(self) -> RollbackResult:
-        """Return to the version right before the newest rollback that was not redone."""
-        return redo(self.executor)
+    def redo(self, *, wait: float = 0.0) -> RollbackResult:
+        """Return to the version right before the newest rollback that was not redone.
+
+        `wait` is that of `rollback`.
+        """
+        return redo(self.executor, wait=wait)
 
     def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:
         """Begin a session that continues this one from version `at`, now by default.

@@ -288,6 +288,11 @@ class AsyncTurn:
         return self.sync.state
 
     @property
+    def answer(self) -> tuple[str, ...]:
+        """The replies so far, in order; the last one of a done turn ends its answer."""
+        return self.sync.answer
+
+    @property
     def mine(self) -> bool:
         """Whether the caller is to answer: it holds the lease."""
         return self.sync.mine

@@ -72,6 +72,7 @@ TURN: Table = {
     "Turn.decide": constant(lambda _, turn: turn.decide(), _failed),
     "Turn.release": constant(lambda _, turn: turn.release(), _failed),
     "Turn.retry": constant(lambda _, turn: turn.retry(), _failed),
+    "AsyncTurn.answer": constant(lambda _, turn: turn.answer, _failed_in_a_task),
     "AsyncTurn.mine": constant(lambda _, turn: turn.mine, _failed_in_a_task),
     "AsyncTurn.state": constant(lambda _, turn: turn.state, _failed_in_a_task),
     "AsyncTurn.retry": constant(lambda at, turn: at.awaited(turn.retry()), _failed_in_a_task),

@@ -219,6 +219,19 @@ class Store:
         )
         return islice(infos, None if limit is None else min(limit, sys.maxsize))
 
+    def unfinished(self) -> list[SessionInfo]:
+        """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
+
+        A question has no answer, or a reply or compaction is open. Turns that failed or that a user
+        stopped are finished. A fork counts once something was added to it, an imported session once
+        it was run here. Costs what it lists and what was written since the last call; the first
+        call of a store looks at every session.
+        """
+        from eventlog.session.unfinished import unfinished
+
+        self.host.require_open()
+        return unfinished(self)
+
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""
         return self.host.info(session)

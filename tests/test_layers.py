@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.session": """
         owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback | tool_call turn | reply | session
-        | registry
+        | registry unfinished
     """,
     "eventlog.state": "facts version_log | archive | fact_store | state | stored rules evolve | decide loader | committed",
     "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | decider | writer | pipeline flusher own_appends",

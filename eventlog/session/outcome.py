@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from eventlog import events as ev
+from eventlog.history.lineage import END
 from eventlog.state.facts import MessageFacts
 from eventlog.state.state import State
 from eventlog.values import MessageError, Tool
@@ -20,7 +21,7 @@ from eventlog.values import MessageError, Tool
 if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
 
-__all__ = ["CRASHED", "GOES_ON", "Outcome", "has_earlier_question", "is_crash", "outcome_of"]
+__all__ = ["CRASHED", "GOES_ON", "Outcome", "has_earlier_question", "has_open_work", "is_crash", "outcome_of"]
 
 GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished reply after which the model is called again."""
@@ -82,18 +83,39 @@ def outcome_of(reader: SessionReader, message: str) -> Outcome:
 
 
 def has_earlier_question(reader: SessionReader, message: str) -> bool:
-    """Whether the user message before this one waits for its answer, too."""
+    """Whether the question before this message waits for its answer, too."""
     with reader.deciding() as state:
-        added = state.messages[message].added
-        before = next(
-            (
-                name
-                for version, (name,) in state.users.newest_first(state.history)
-                if version < added and state.now(state.messages[name].changes) in {"", "promoted"}
-            ),
-            None,
-        )
+        before = next(questions(state, state.messages[message].added), None)
     return before is not None and outcome_of(reader, before).state == "pending"
+
+
+def has_open_work(reader: SessionReader) -> bool:
+    """Whether a loop that runs the session now has something to do.
+
+    A reply or compaction is open, or a question has no answer. One that is queued is found among
+    the newest messages only, which the state has in memory.
+    """
+    with reader.deciding() as state:
+        if state.open_messages() or state.open_compaction() is not None:
+            return True
+        newest = next(questions(state), None)
+        waits = any(
+            facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
+            for facts in state.hot_messages.values()
+        )
+    return waits or (newest is not None and outcome_of(reader, newest).state == "pending")
+
+
+def questions(state: State, before: int = END) -> Iterator[str]:
+    """Yield the effective user messages added before a version, newest first.
+
+    Without those that wait, and those that only ask for a compaction.
+    """
+    for version, (name,) in state.users.newest_first(state.history):
+        facts = state.messages[name]
+        asks = all(part.kind != "compaction" for part in facts.parts.values())
+        if version < before and asks and state.now(facts.changes) in {"", "promoted"}:
+            yield name
 
 
 def is_crash(error: MessageError | None) -> bool:

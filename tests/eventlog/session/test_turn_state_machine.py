@@ -29,7 +29,7 @@ REQUESTS = st.sampled_from(["r0", "r1", "r2", "r3"])
 
 
 class Entry(NamedTuple):
-    """What happened: a question, a reply and its end, a removal, an interrupt, or a rollback."""
+    """An event of the model; a reply comes with its end."""
 
     kind: Literal["question", "reply", "removed", "interrupt", "rollback"]
     name: str = ""
@@ -37,7 +37,7 @@ class Entry(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the model says of a question."""
+    """The answer of the model about a question."""
 
     state: str
     final: bool = False
@@ -70,7 +70,7 @@ class Model:
         return self.entries.index(Entry("question", question))
 
     def expected(self, question: str) -> Expected:
-        """What became of a question."""
+        """The outcome of a question."""
         if not self.holds(question):
             return Expected("withdrawn", final=True)
         replies: list[Entry] = []

@@ -21,7 +21,16 @@ from eventlog.values import MessageError, Tool
 if TYPE_CHECKING:
     from eventlog.session.reader import SessionReader
 
-__all__ = ["CRASHED", "GOES_ON", "Outcome", "has_earlier_question", "has_open_work", "is_crash", "outcome_of"]
+__all__ = [
+    "CRASHED",
+    "GOES_ON",
+    "Outcome",
+    "has_earlier_question",
+    "has_open_work",
+    "is_crash",
+    "outcome_of",
+    "questions",
+]
 
 GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
 """Reasons of a finished reply after which the model is called again."""

@@ -102,7 +102,9 @@ class _Turn:
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
         last = self._last
-        return last is not None and last.error is not None and last.error.name == "aborted" and not is_crash(last.error)
+        if last is None or last.error is None or last.place < self._outline.said_place:
+            return False
+        return last.error.name == "aborted" and not is_crash(last.error)
 
     # -- in order ------------------------------------------------------------------------------
 

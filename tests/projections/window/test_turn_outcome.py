@@ -145,7 +145,7 @@ STEPS = {
     "failed": {"failed"},
     "stopped": {"interrupted", "aborted"},
 }
-"""What the loop does: an interrupt may come too late, and a compaction may cover the question."""
+"""Reasons to stop, by outcome: an interrupt may come too late, a compaction cover the question."""
 
 
 def test_an_interrupt_stops_a_question_after_an_aborted_one() -> None:

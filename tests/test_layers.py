@@ -45,7 +45,7 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
-        policy hooks sizing fill_loop | limits truncation repeated_calls compaction | loop_state prune retrieval
+        policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
         | situation steps | next_step compact window_state | window | aio report | __init__
     """,
     "projections.cli": """

@@ -145,7 +145,7 @@ STEPS = {
     "failed": {"failed"},
     "stopped": {"interrupted", "aborted"},
 }
-"""Reasons to stop, by outcome: an interrupt may come too late, a compaction cover the question."""
+"""Reasons to stop, by outcome: an interrupt may come too late."""
 
 
 def test_an_interrupt_stops_a_question_after_an_aborted_one() -> None:

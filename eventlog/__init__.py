@@ -64,6 +64,7 @@ from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
+from eventlog.session.turn import Turn
 from eventlog.store import Store, repair, restore
 from eventlog.store import open_store as open
 from eventlog.values import (
@@ -94,7 +95,7 @@ from eventlog.values import (
 )
 
 if TYPE_CHECKING:
-    from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
+    from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription, AsyncTurn
     from eventlog.importers import import_file
 
 __all__ = [
@@ -103,6 +104,7 @@ __all__ = [
     "AsyncReply",
     "AsyncSession",
     "AsyncSubscription",
+    "AsyncTurn",
     "Attachment",
     "BlockedError",
     "Body",
@@ -172,6 +174,7 @@ __all__ = [
     "Tool",
     "ToolCall",
     "Truncation",
+    "Turn",
     "UnfinishedError",
     "UnknownEventError",
     "UnknownOutcomeError",
@@ -188,7 +191,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "aio": ("AsyncReply", "AsyncSession", "AsyncSubscription"),
+    "aio": ("AsyncReply", "AsyncSession", "AsyncSubscription", "AsyncTurn"),
     "importers": ("import_file",),
 }
 

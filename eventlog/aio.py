@@ -26,8 +26,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 from threading import Lock, Thread
 from types import TracebackType
@@ -43,17 +44,19 @@ from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
+from eventlog.session.turn import Turn, TurnState
 from eventlog.store import Store
 from eventlog.subscription import Subscription
 from eventlog.validation import require, require_function, require_wait
 from eventlog.values import Json, MessageError, PartKind, Usage
 
-__all__ = ["AsyncReply", "AsyncSession", "AsyncSubscription"]
+__all__ = ["AsyncReply", "AsyncSession", "AsyncSubscription", "AsyncTurn"]
 
 _A_CALL = "a call is what `tool` returned"
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -67,53 +70,68 @@ async def _awaited(session: Session, command: Callable[P, R], *args: P.args, **k
 class _Taking:
     """A lease being taken in a thread, which releases it if its task was cancelled."""
 
-    def __init__(self, session: Session, *, lazily: bool) -> None:
-        self._session = session
-        self._lazily = lazily
+    def __init__(self, take: Callable[[], Lease | None], release: Callable[[Lease], None]) -> None:
+        self._take = take
+        self._release = release
         self._lock = Lock()
         self._taken: Lease | None = None
         self._abandoned = False
 
-    def take(self) -> Lease:
-        """Take the lease if it can be had now."""
-        lease = self._session.executor.acquire(lazily=self._lazily)
+    async def taken(self) -> Lease | None:
+        """Take the lease in a thread, for the running task; cancelling the await releases it."""
+        try:
+            lease = await asyncio.to_thread(self._run)
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+        if lease is not None:
+            lease.share()  # the thread had a context of its own
+        return lease
+
+    def _run(self) -> Lease | None:
+        lease = self._take()
         with self._lock:
             self._taken = lease
             is_awaited = not self._abandoned
-        if not is_awaited:
-            self._session.executor.release(lease)
+        if lease is not None and not is_awaited:
+            self._release(lease)
         return lease
 
-    def abandon(self) -> None:
+    def _abandon(self) -> None:
         """Release the lease, now or once it is taken: the await was cancelled."""
         with self._lock:
             self._abandoned = True
             taken = self._taken
         if taken is not None:
-            Thread(target=self._session.executor.release, args=(taken,), name="eventlog-release").start()
+            Thread(target=self._release, args=(taken,), name="eventlog-release").start()
 
 
-async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
-    """Take the lease in a thread, for the running task; cancelling the await releases it.
+async def _unless_held(work: Callable[[], Awaitable[T]], wait: float) -> T:
+    """Do what another's lease may forbid; try again until `wait` seconds are over.
 
     The wait is in the loop: threads are few, and the holder's task needs one to release the lease.
     """
     require_wait(wait)
     deadline = time.monotonic() + wait
     while True:
-        taking = _Taking(session, lazily=lazily and not wait)
         try:
-            lease = await asyncio.to_thread(taking.take)
+            return await work()
         except LeaseHeldError:
             if time.monotonic() >= deadline:
                 raise
-            await asyncio.sleep(POLL)
-        except asyncio.CancelledError:
-            taking.abandon()
-            raise
-        else:
-            lease.share()  # the thread had a context of its own
-            return lease
+        await asyncio.sleep(POLL)
+
+
+async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
+    """Take the lease for the running task."""
+    executor = session.executor
+
+    async def take() -> Lease:
+        lease = await _Taking(lambda: executor.acquire(lazily=lazily and not wait), executor.release).taken()
+        assert lease is not None
+        return lease
+
+    return await _unless_held(take, wait)
 
 
 async def _released(session: Session, lease: Lease) -> None:
@@ -152,9 +170,12 @@ class AsyncSession:
             return await asyncio.to_thread(self.sync.user, text, request_id=request_id)
         return await _awaited(self.sync, self.sync.user, text)
 
-    async def append(self, items: Sequence[tuple[int, ev.Event]], *, expected_version: int | None = None) -> Committed:
+    async def append(
+        self, items: Sequence[tuple[int, ev.Event]], *, expected_version: int | None = None, wait: float = 0.0
+    ) -> Committed:
         """Append events as they are; see `Session.append`."""
-        return await asyncio.to_thread(self.sync.append, items, expected_version=expected_version)
+        append = partial(self.sync.append, items, expected_version=expected_version)
+        return await _unless_held(lambda: asyncio.to_thread(append), wait)
 
     async def flush(self) -> None:
         """Make everything accepted so far durable."""
@@ -168,6 +189,13 @@ class AsyncSession:
             yield lease
         finally:
             await _released(self.sync, lease)
+
+    def turn(self, text: str | Sequence[PartKind], request_id: str, *, wait: float = 0.0) -> AsyncTurn:
+        """Add a user message, or find it, to be answered once in an `async with` block.
+
+        See `Session.turn`; for more fields: `AsyncTurn(chat.sync.turn(…))`.
+        """
+        return AsyncTurn(self.sync.turn(text, request_id, wait=wait))
 
     def assistant(self, model: str | None = None, *, agent: str = "", mode: str = "", wait: float = 0.0) -> AsyncReply:
         """Begin an assistant message, to be filled in an `async with` block."""
@@ -244,6 +272,63 @@ class AsyncReply:
     async def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands."""
         await _awaited(self._session, self.sync.abort, error)
+
+
+class AsyncTurn:
+    """A user message that is answered once, for asyncio; `sync` has its state and answer."""
+
+    def __init__(self, turn: Turn) -> None:
+        require(Turn, turn, "an AsyncTurn is that of a Turn")
+        self.sync = turn
+        self._lease: Lease | None = None
+
+    @property
+    def state(self) -> TurnState:
+        """See `Turn`."""
+        return self.sync.state
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """The replies so far, in order; the last one of a done turn ends its answer."""
+        return self.sync.answer
+
+    @property
+    def mine(self) -> bool:
+        """Whether the caller is to answer: it holds the lease."""
+        return self.sync.mine
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.sync.ask)
+        deadline = time.monotonic() + self.sync.wait
+        while True:
+            if await self._taken(self.sync.decide) or time.monotonic() >= deadline:
+                return self
+            await asyncio.sleep(POLL)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease, self._lease = self._lease, None
+        try:
+            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        finally:
+            if lease is not None:
+                lease.unshare()
+
+    async def retry(self) -> None:
+        """Begin a failed turn again; see `Turn.retry`."""
+        await self._taken(self.sync.retry)
+
+    async def _taken(self, take: Callable[[], T]) -> T:
+        """Call what may take the lease in a thread, for the running task."""
+        results: list[T] = []
+
+        def taking() -> Lease | None:
+            results.append(take())
+            return self.sync.lease
+
+        self._lease = await _Taking(taking, lambda _: self.sync.release()).taken()
+        return results[0]
 
 
 PIECE = 256

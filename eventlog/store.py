@@ -253,6 +253,19 @@ class Store:
             raise CallError(f"a page has one session or more, not {limit}")
         return page_of(self.log, scope, archived=archived, subsessions=subsessions, cursor=cursor, limit=limit)
 
+    def unfinished(self) -> list[SessionInfo]:
+        """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
+
+        A question has no answer, or a reply or compaction is open. Turns that failed or that a user
+        stopped are finished. A fork counts once something was added to it, an imported session once
+        it was run here. Costs what it lists and what was written since the last call; the first
+        call of a store looks at every session.
+        """
+        from eventlog.session.unfinished import unfinished
+
+        self.host.require_open()
+        return unfinished(self)
+
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""
         return self.host.info(session)
@@ -339,13 +352,22 @@ class Store:
         return backup(self.log, to, on_progress=on_progress)
 
     def erase(
-        self, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
+        self,
+        session: str,
+        *,
+        forks: Choice = "refuse",
+        subsessions: Choice = "refuse",
+        reason: str = "",
+        wait: float = 0.0,
     ) -> tuple[str, ...]:
-        """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids."""
+        """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
+
+        `LeaseHeldError` if one of them is still being run after `wait` seconds.
+        """
         from eventlog.maintenance.erase import erase
 
         self.host.require_open(writing=True)
-        return erase(self, session, forks=forks, subsessions=subsessions, reason=reason)
+        return erase(self, session, forks=forks, subsessions=subsessions, reason=reason, wait=wait)
 
     def expire(
         self,

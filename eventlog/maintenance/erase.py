@@ -6,8 +6,9 @@ cost.  A fork that is kept goes on with what it inherited; history that no fork 
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
@@ -17,6 +18,7 @@ from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeld
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
+from eventlog.session.lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.owner import is_live, owner_of
 from eventlog.validation import require
@@ -39,13 +41,19 @@ class SessionRelations(NamedTuple):
 
 
 def erase(
-    store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse", reason: str = ""
+    store: Sessions,
+    session: str,
+    *,
+    forks: Choice = "refuse",
+    subsessions: Choice = "refuse",
+    reason: str = "",
+    wait: float = 0.0,
 ) -> tuple[str, ...]:
     """Erase a session; return the ids of all sessions that were erased.
 
     Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with
     it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if one
-    of them is being run.
+    of them is still being run after `wait` seconds.
     """
     require(str, session, "an id is a str")
     require(str, reason, "a reason is a str")
@@ -54,8 +62,7 @@ def erase(
             raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
     head_of(store.log, session)
     going = erased_with(session, relations_of(store), forks=forks, subsessions=subsessions)
-    for name in going:
-        refuse_running(store, name)
+    unless_held(partial(refuse_all_running, store, going), wait)
     try:
         for name in going:
             erase_one(store, name, reason)
@@ -102,6 +109,11 @@ def erased_with(session: str, relations: SessionRelations, *, forks: Choice, sub
             if choice == "cascade":
                 waiting += related
     return list(reversed(found))
+
+
+def refuse_all_running(store: Sessions, sessions: Sequence[str]) -> None:
+    for name in sessions:
+        refuse_running(store, name)
 
 
 def refuse_running(store: Sessions, session: str) -> None:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections.abc import Callable
 from contextvars import ContextVar
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
@@ -29,12 +30,15 @@ from eventlog.logger import logger
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease
 from eventlog.session.owner import is_live
 from eventlog.validation import require_wait
+from eventlog.values import Retry
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper"]
+__all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper", "unless_held"]
+
+T = TypeVar("T")
 
 A_LEASE = "a lease is what `with session.lease() as lease:` gives"
 POLL = 0.02
@@ -58,7 +62,7 @@ class Lease:
     its next command, or is refused.
     """
 
-    __slots__ = ("block", "claim", "depth", "epoch", "live", "session")
+    __slots__ = ("block", "claim", "depth", "epoch", "live", "retry", "session", "turns")
 
     def __init__(self, session: str, claim: LeaseClaim, block: Block | None) -> None:
         self.session = session
@@ -69,6 +73,10 @@ class Lease:
         self.live = True
         self.block = None if block is None else weakref.ref(block)
         """The block that it was taken for, until the block releases it."""
+        self.turns: set[str] = set()
+        """The user messages that tasks are answering under it."""
+        self.retry: Retry | None = None
+        """The failed attempt that the next reply repeats, and records."""
 
     def __repr__(self) -> str:
         return f"<Lease of {self.session}, epoch {self.epoch}{'' if self.live else ', over'}>"
@@ -221,6 +229,14 @@ class LeaseKeeper:
         finally:
             claim.is_returning = claim.status is LeaseStatus.RETURNED
 
+    def begin_turn(self, lease: Lease, message: str) -> bool:
+        """Let one of the tasks that share a lease answer a user message; False for the others."""
+        with self.lock:
+            if message in lease.turns:
+                return False
+            lease.turns.add(message)
+            return True
+
     def ends_with(self, lease: Lease) -> bool:
         """Return whether the lease goes back with its last command: not while it is nested."""
         return lease.depth == 1 and self.current is lease
@@ -313,3 +329,16 @@ class LeaseKeeper:
         lease.live = False
         self.current, self._ended = None, lease.claim
         self._host.forget(self)
+
+
+def unless_held(work: Callable[[], T], wait: float) -> T:
+    """Do what another's lease may forbid; try again until `wait` seconds are over."""
+    require_wait(wait)
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return work()
+        except LeaseHeldError:
+            if time.monotonic() >= deadline:
+                raise
+        time.sleep(POLL)

@@ -18,14 +18,16 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
+from eventlog.session.outcome import CRASHED
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
-from eventlog.validation import require_json, require_or_none
+from eventlog.validation import require, require_json, require_or_none
 from eventlog.values import (
     Json,
     MessageError,
     PartKind,
     Reasoning,
+    Retry,
     Text,
     Tool,
     Usage,
@@ -40,7 +42,9 @@ __all__ = ["Reply"]
 class Reply:
     """An assistant message, open inside its `with` block.
 
-    Left without `finish`, it is finished as aborted; left by an exception, as failed.
+    Left without `finish`, it is finished as aborted; left by an exception, as failed. A stop of the
+    program (Ctrl-C, `SystemExit`, a cancelled task) or a `ConnectionError` leaves it as a crash
+    would: its turn can be resumed.
     """
 
     def __init__(self, executor: Executor, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
@@ -52,6 +56,8 @@ class Reply:
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
         """Purpose of the newest step."""
+        self._failed = 0
+        """Attempts that failed and are repeated, those of replies before this one included."""
         self.lease: Lease | None = None
         """The lease that all of the message is written under, by any thread."""
         self._block: Block | None = None
@@ -90,8 +96,17 @@ class Reply:
         require_or_none(Lease, lease, A_LEASE)
         self._took_lease = lease is not None
         self.lease = lease or self._executor.leases.held
-        self._executor.command([self._begin()], wait=False, lease=self.lease)
+        self._executor.command([self._begin(), *self._repeated()], wait=False, lease=self.lease)
         self._begun = True
+
+    def _repeated(self) -> list[ev.Event]:
+        """The failed attempt that this reply repeats, as its first part."""
+        lease = self.lease
+        if lease is None or lease.retry is None or self._started.summary:
+            return []
+        retry, lease.retry = lease.retry, None
+        self._failed = retry.attempt
+        return [ev.PartStarted(self.id, self._executor.host.new_id("prt_"), retry)]
 
     def close(self, kind: type[BaseException] | None) -> None:
         """Abort the message unless it is finished.
@@ -102,7 +117,8 @@ class Reply:
             return
         reason = None
         if kind is not None:
-            reason = MessageError("unknown" if issubclass(kind, Exception) else "aborted", kind.__name__)
+            broke_off = issubclass(kind, ConnectionError) or not issubclass(kind, Exception)
+            reason = CRASHED if broke_off else MessageError("unknown", kind.__name__)
         try:
             if kind is not None:
                 self._executor.writer.flush()  # a `finish` that was interrupted may be on its way
@@ -200,7 +216,7 @@ class Reply:
         """
         self._require_open()
         part = id or self._executor.host.new_id("prt_")
-        call = ToolCall(self._executor, part, call_id, self.lease)
+        call = ToolCall(self._executor, part, call_id, self.lease, provider_executed=provider_executed)
         started = ev.PartStarted(self.id, part, Tool(call_id, tool, provider_executed, metadata))
         if input is None:
             self._executor.command([started], wait=False, lease=self.lease)
@@ -265,6 +281,30 @@ class Reply:
         if usage is not None:
             ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._purpose))
         return ended
+
+    def retry(self, error: MessageError) -> str:
+        """Begin the model call again after it failed; returns the id of the retry part.
+
+        What the call has said so far stays in the log and leaves the view. Refused once a tool of
+        the program ran.
+        """
+        require(MessageError, error, "an error is a MessageError")
+        self._require_open()
+        with self._executor.reader.deciding() as state:
+            said = state.said_in_step(self.id)
+            for part in said:
+                if state.has_run(part) and not self.call(part).provider_executed:
+                    expected = "the end of the reply: its results are known"
+                    raise RefusedError(f"call {part} ran", expected=expected, session=self._executor.id)
+            removed: list[ev.Event] = [*state.closing_parts(self.id), *map(ev.PartRemoved, said)]
+        self._failed += 1
+        part = self._executor.host.new_id("prt_")
+        retry = ev.PartStarted(self.id, part, Retry(self._failed, error))
+        self._executor.command([*removed, retry], wait=False, lease=self.lease)
+        for stream in self._streams:
+            stream.close()
+        self._calls = [call for call in self._calls if call.id not in said]
+        return part
 
     # -- the end -------------------------------------------------------------------------------
 

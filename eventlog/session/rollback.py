@@ -26,14 +26,16 @@ class RollbackResult(NamedTuple):
     patches: tuple[Patch, ...]
 
 
-def rollback(executor: Executor, to: int | None = None, *, before: str | None = None) -> RollbackResult:
+def rollback(
+    executor: Executor, to: int | None = None, *, before: str | None = None, wait: float = 0.0
+) -> RollbackResult:
     """Go back to a version, or to right before a message was added; see `Session.rollback`."""
     if (to is None) == (before is None):
         raise CallError("rollback: give a version or `before=`, not both")
     if to is not None:
         require_version(to)
     require_or_none(str, before, "a message is named by its id, a str")
-    with executor.lease():
+    with executor.lease(wait=wait):
         executor.writer.flush()
         state = executor.reader.state()
         if before is not None:
@@ -48,10 +50,10 @@ def rollback(executor: Executor, to: int | None = None, *, before: str | None = 
         return RollbackResult(committed.first, to, snapshots, patches)
 
 
-def redo(executor: Executor) -> RollbackResult:
+def redo(executor: Executor, *, wait: float = 0.0) -> RollbackResult:
     """Return to the version right before the newest rollback that was not redone."""
     _rollback_to_redo(executor)  # refused without taking the lease if there is none
-    with executor.lease():  # from here on no other process rolls back
+    with executor.lease(wait=wait):  # from here on no other process rolls back
         return rollback(executor, _rollback_to_redo(executor) - 1)
 
 

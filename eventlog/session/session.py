@@ -24,8 +24,10 @@ from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
+from eventlog.session.lease import unless_held
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
+from eventlog.session.turn import Turn
 from eventlog.validation import each, require, require_json, require_limits
 from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
 
@@ -161,13 +163,20 @@ class Session:
         bodies: Mapping[bytes, bytes] | None = None,
         expected_version: int | None = None,
         request_id: str | None = None,
+        wait: float = 0.0,
     ) -> Committed:
         """Append events, each with its time in UTC milliseconds; durable when it returns.
 
         The session's state must allow every event. Without the lease in this handle's hands, no
-        other owner may hold it either. `ConflictError` unless the session is at `expected_version`.
+        other owner may hold it either: `LeaseHeldError` if one still does after `wait` seconds.
+        `ConflictError` unless the session is at `expected_version`.
         """
-        return self.executor.append(items, bodies=bodies, expected_version=expected_version, request_id=request_id)
+        return unless_held(
+            lambda: self.executor.append(
+                items, bodies=bodies, expected_version=expected_version, request_id=request_id
+            ),
+            wait,
+        )
 
     def flush(self) -> None:
         """Make everything accepted so far durable."""
@@ -248,6 +257,30 @@ class Session:
             added.append(ev.PartStarted(message, part, stored_kind(kind, bodies)))
         self.executor.command(added, bodies, request_id=request_id)
         return message
+
+    def turn(
+        self,
+        text: str | Sequence[PartKind],
+        request_id: str,
+        *,
+        files: Sequence[File] = (),
+        agent: str = "",
+        model: Model | str | None = None,
+        delivery: Literal["steer", "queue"] = "steer",
+        wait: float = 0.0,
+    ) -> Turn:
+        """Add a user message, or find it by its request id, to be answered once in a `with` block.
+
+        Inside, `turn.state` says whether the caller is to answer; it holds the lease if so. While
+        another task runs the session, up to `wait` seconds are waited for the answer, or for the
+        lease.
+        """
+        return Turn(
+            self.executor,
+            lambda: self.user(text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
+            request_id,
+            wait=wait,
+        )
 
     def assistant(
         self,
@@ -330,11 +363,6 @@ class Session:
         """Ask the owner of the session to stop.  Needs no lease."""
         self.executor.command([ev.InterruptRequested(reason)])
 
-    @property
-    def interrupt_requested(self) -> bool:
-        """Whether a stop was requested and no message has finished since."""
-        return self.reader.state().interrupt_pending()
-
     def record_custom(self, namespace: str, data: Json) -> None:
         """Record an embedder's own fact.  Needs no lease."""
         self.executor.command([ev.Custom(namespace, data)])
@@ -392,18 +420,22 @@ class Session:
 
     # -- history -------------------------------------------------------------------------------
 
-    def rollback(self, to: int | None = None, *, before: str | None = None) -> RollbackResult:
+    def rollback(self, to: int | None = None, *, before: str | None = None, wait: float = 0.0) -> RollbackResult:
         """Restore the effective history right after version `to`, or before a message was added.
 
         `to` may be a version that an earlier rollback hid. What was open at `to` is closed right
         after. `redo` takes a rollback back; a rollback to the version right before the newest one
-        not redone is a redo itself.
+        not redone is a redo itself. `LeaseHeldError` if another owner or task runs the session
+        after `wait` seconds.
         """
-        return rollback(self.executor, to, before=before)
+        return rollback(self.executor, to, before=before, wait=wait)
 
-    def redo(self) -> RollbackResult:
-        """Return to the version right before the newest rollback that was not redone."""
-        return redo(self.executor)
+    def redo(self, *, wait: float = 0.0) -> RollbackResult:
+        """Return to the version right before the newest rollback that was not redone.
+
+        `wait` is that of `rollback`.
+        """
+        return redo(self.executor, wait=wait)
 
     def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:
         """Begin a session that continues this one from version `at`, now by default.

@@ -23,9 +23,12 @@ __all__ = ["ToolCall"]
 class ToolCall:
     """A tool call of a message: pending, running, then completed or failed."""
 
-    def __init__(self, executor: Executor, part: str, call: str, lease: Lease | None) -> None:
+    def __init__(
+        self, executor: Executor, part: str, call: str, lease: Lease | None, *, provider_executed: bool = False
+    ) -> None:
         self.id = part
         self.call_id = call
+        self.provider_executed = provider_executed
         self._executor = executor
         self._lease = lease
         self._input: TextStream | None = None

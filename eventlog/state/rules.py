@@ -155,7 +155,8 @@ def _part(state: State, event: ev.PartStarted) -> None:
     _require_open(state, event.message, facts)
     if isinstance(event.kind, Tool):
         for other in facts.parts.values():
-            if other.kind == "tool" and other.call == event.kind.call and state.history.holds(other.added):
+            is_same = other.kind == "tool" and other.call == event.kind.call and state.history.holds(other.added)
+            if is_same and state.status(other) != "removed":
                 raise AlreadyExistsError("call", event.kind.call)
 
 

@@ -219,6 +219,22 @@ class State:
                 closing.append(ev.ToolFailed(part, INTERRUPTED, interrupted=True))
         return closing
 
+    def said_in_step(self, message: str) -> list[str]:
+        """The texts and calls of the newest step of a message that were not removed."""
+        said: list[str] = []
+        for part, facts in self.messages[message].parts.items():
+            is_there = self.history.holds(facts.added) and self.status(facts) != "removed"
+            if facts.kind == "step":
+                said.clear()
+            elif facts.kind in {"text", "reasoning", "tool"} and is_there:
+                said.append(part)
+        return said
+
+    def has_run(self, part: str) -> bool:
+        """Whether a part is a call whose tool was started."""
+        facts = self.parts[part]
+        return facts.kind == "tool" and any(change & CODE_MASK == CODES["running"] for change in facts.changes)
+
     def now(self, changes: Changes) -> str:
         """The newest effective entry of a fact's changes, "" if there is none."""
         if not changes:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
     from projections.window.retrieval.recall_calls import recall_tool
+    from projections.window.retrying import fill_retrying
     from projections.window.steps import (
         Blocked,
         CallModel,
@@ -96,6 +97,7 @@ __all__ = [
     "apply_patch",
     "covered_by",
     "fill",
+    "fill_retrying",
     "policy_named",
     "recall",
     "recall_tool",
@@ -130,6 +132,7 @@ _HOMES = {
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
     "retrieval.recall_calls": ("recall_tool",),
+    "retrying": ("fill_retrying",),
     "steps": (
         "Blocked",
         "CallModel",

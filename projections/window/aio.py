@@ -92,7 +92,7 @@ class AsyncContextWindow:
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
         """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
 
-        A cancelled subtask is recorded as aborted.
+        A cancelled subtask is recorded as interrupted, and runs again.
         """
         require_function(run, "`run` is a coroutine function that is given the sub-session")
         task = self.sync.subtask(step)

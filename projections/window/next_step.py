@@ -7,11 +7,12 @@ covered, and nothing else can be said before the results are there.
 
 from __future__ import annotations
 
+from eventlog.session.outcome import GOES_ON, is_crash
 from projections.conversation.parts import SubtaskPart, ToolPart
 from projections.window.limits import is_over
 from projections.window.loop_state import NOTHING, LatestAnswer
 from projections.window.repeated_calls import repeated_call
-from projections.window.situation import INTERRUPTED, Situation
+from projections.window.situation import Situation
 from projections.window.sizing.measure import Measure
 from projections.window.steps import (
     Blocked,
@@ -29,9 +30,6 @@ from projections.window.steps import (
 )
 
 __all__ = ["next_step"]
-
-GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
-"""Reasons of a finished message after which the model is called again."""
 
 _ADVICE = (
     "if the summariser was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
@@ -104,7 +102,9 @@ class _Turn:
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
         last = self._last
-        return last is not None and last.error is not None and last.error.name == "aborted" and not _crashed(last)
+        if last is None or last.error is None or last.place < self._outline.said_place:
+            return False
+        return last.error.name == "aborted" and not is_crash(last.error)
 
     # -- in order ------------------------------------------------------------------------------
 
@@ -217,13 +217,13 @@ class _Turn:
         if last is None or (last.place < asked.place and last.reply_to != asked.id):
             return True
         if last.error is not None:
-            return _crashed(last)
+            return is_crash(last.error)
         return last.reason in GOES_ON or last.calls
 
     def _broke_off(self) -> bool:
         """Whether the newest answer ended with an error, and no request came after it."""
         asked, last = self._asked, self._last
-        if asked is None or last is None or last.error is None or _crashed(last):
+        if asked is None or last is None or last.error is None or is_crash(last.error):
             return False
         return last.place > asked.place
 
@@ -267,12 +267,6 @@ class _Turn:
         return _Found(
             Blocked("doom-loop", f"the model called {found.tool} {found.times} times in a row with the same input")
         )
-
-
-def _crashed(answer: LatestAnswer) -> bool:
-    """Whether the next owner closed a message after a crash, so that its turn goes on."""
-    error = answer.error
-    return error is not None and error.name == "aborted" and error.message == INTERRUPTED
 
 
 def _is_pending(part: ToolPart) -> bool:

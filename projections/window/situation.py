@@ -22,7 +22,7 @@ from projections.window.prune.outline import Outline
 from projections.window.prune.planner import plan_prune
 from projections.window.sizing.measure import Measure
 
-__all__ = ["INTERRUPTED", "Situation"]
+__all__ = ["Situation"]
 
 INTERRUPTED = "interrupted"
 """How a lease taker says that it closed what a dead owner had left open."""

@@ -21,6 +21,7 @@ from eventlog.errors import CallError, EventlogError
 from eventlog.session.context import ContextCommands
 from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
+from eventlog.values import MessageError
 from projections import LiveView, ModelView
 from projections import window as windows
 from projections.window import ContextWindow
@@ -70,6 +71,7 @@ FITTING: dict[str, Any] = {
 """Value of an argument that must be given, by its name; else a text."""
 STEPS: dict[str, Any] = {
     "CallModel": projections.CallModel("m1", last=False, tokens=0),
+    "MessageError": MessageError("api"),
     "PendingCall": projections.PendingCall("prt_c", "c", "bash", "{}", running=False),
     "RunSubtask": projections.RunSubtask("m1", "prt_t", eventlog.Subtask("x", "x", "x")),
     "Step": projections.Promote("m1"),
@@ -131,6 +133,7 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "SessionReader": lambda store: session(store).reader,
     "Reply": opened,
     "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
+    "Turn": lambda store: session(store).turn("hi", "r"),
     "TextStream": lambda store: opened(store).stream_text(),
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
@@ -147,6 +150,7 @@ KINDS: dict[str, type] = {
     "SessionReader": SessionReader,
     "Reply": eventlog.Reply,
     "ToolCall": eventlog.ToolCall,
+    "Turn": eventlog.Turn,
     "TextStream": eventlog.TextStream,
     "ModelView": ModelView,
     "LiveView": LiveView,
@@ -160,6 +164,7 @@ MADE: dict[str, type] = {
     "AsyncContextWindow": projections.AsyncContextWindow,
     "AsyncSession": eventlog.AsyncSession,
     "AsyncSubscription": eventlog.AsyncSubscription,
+    "AsyncTurn": eventlog.AsyncTurn,
     "ContextWindow": ContextWindow,
     "HttpSummarizer": windows.HttpSummarizer,
     "LiveView": LiveView,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from eventlog import Reply, TextStream, ToolCall
 from eventlog.append.pipeline import Pipeline
-from eventlog.values import Patch
+from eventlog.values import MessageError, Patch
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
@@ -85,6 +85,7 @@ REPLY: Table = {
     "Reply.is_open": constant(lambda _, reply: reply.is_open, _reply),
     "Reply.part": constant(lambda _, reply: reply.part(Patch("hash", ())), _reply),
     "Reply.stream_reasoning": constant(lambda _, reply: reply.stream_reasoning(), _reply),
+    "Reply.retry": constant(lambda _, reply: reply.retry(MessageError("api")), _reply),
     "Reply.add_text": constant(lambda _, reply: reply.add_text("an answer"), _reply),
     "Reply.step": constant(lambda _, reply: reply.step(), _reply),
     "Reply.stream_text": constant(lambda _, reply: reply.stream_text(), _reply),

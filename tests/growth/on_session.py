@@ -185,7 +185,6 @@ SESSION: Table = {
     "Session.info": constant(lambda at, _: at.long.info),
     "SessionReader.inherited, by a fork from now": constant(lambda at, _: at.long.reader.inherited(at.long.version)),
     "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),
-    "Session.interrupt_requested": constant(lambda at, _: at.long.interrupt_requested),
     "SessionReader.lineage": constant(lambda at, _: at.long.reader.lineage()),
     "SessionReader.spans, the newest 50": constant(lambda at, _: _consumed(at.long.reader.spans(_tail(at)))),
     "SessionReader.spans, all": history(lambda at, _: _consumed(at.long.reader.spans()), _ALL),

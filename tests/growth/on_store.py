@@ -56,6 +56,14 @@ def _newest(at: Place, _: object) -> None:
         pass
 
 
+@contextmanager
+def _looked(at: Place) -> Generator[None]:
+    """Look at every session once, as the first call has to."""
+    at.store.unfinished()
+    at.long.rename("a title")
+    yield
+
+
 STORE: Table = {
     "open": constant(lambda at, held: held.append(eventlog.open(at.closed.path)), _closing),
     "open, to read": constant(lambda at, held: held.append(eventlog.open(at.closed.path, read_only=True)), _closing),
@@ -79,6 +87,7 @@ STORE: Table = {
     "Store.find_origin, after a commit": history(
         lambda at, _: at.store.find_origin("test", "foreign 7"), _EACH, _new_session
     ),
+    "Store.unfinished": constant(lambda at, _: at.store.unfinished(), _looked),
     "Store.flush": constant(lambda at, _: at.store.flush()),
     "Store.fork": constant(lambda at, _: at.store.fork(at.long, at.long.version, id=at.name("fork"))),
     "Store.head": history(lambda at, _: at.store.head(), _EACH),

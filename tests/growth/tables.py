@@ -8,6 +8,7 @@ from tests.growth.on_files import FILES
 from tests.growth.on_reply import REPLY
 from tests.growth.on_session import COLD, SESSION
 from tests.growth.on_store import STORE
+from tests.growth.on_turn import TURN
 from tests.growth.on_views import COLD_VIEWS, FORMATS, VIEWS
 from tests.growth.on_window import WINDOW
 from tests.growth.operation import Table
@@ -19,6 +20,7 @@ TABLES: dict[str, Table] = {
     "sessions": SESSION,
     "cold sessions": COLD,
     "replies": REPLY,
+    "turns": TURN,
     "asyncio": ASYNCIO,
     "views": VIEWS,
     "cold views": COLD_VIEWS,

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, suppress
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +19,7 @@ import msgspec
 from eventlog.errors import CallError, SummarizerError, SummarizerRefusedError
 from eventlog.validation import require, require_call, require_function, require_or_none, require_wait
 from projections.formats.openai import chat_messages
+from projections.window.backoff import AGAIN, Backoff, seconds_asked
 from projections.window.compaction.chat_stream import (
     LARGEST_REFUSAL,
     LARGEST_STREAM,
@@ -45,19 +45,17 @@ LONGEST_SILENCE = 600.0
 
 It may send something to keep the connection open.
 """
-_AGAIN = frozenset({408, 409, 425, 429, *range(500, 600)})
-"""Statuses after which the same request may succeed."""
 
 
 class HttpSummarizer:
     """Asks an endpoint for summaries.  Thread-safe, unless the given `client` is not.
 
     A request is tried again, `attempts` times in all, when it did not get through, or was answered
-    with 429, 5xx and the like, and nothing of an answer had come; the wait doubles from `backoff`
-    seconds, or is what `Retry-After` asks for, and is never longer than `longest_wait`. `timeout`
-    and `connect_timeout` are seconds without any byte; without data `LONGEST_SILENCE` holds. `body`
-    holds further fields of the request (`temperature`, `max_tokens` …). `report_usage` off spares
-    servers that refuse `stream_options`.
+    with 429, 5xx and the like, and nothing of an answer had come. The wait doubles from `backoff`
+    seconds, half of it random, or is what `Retry-After` asks for, and is never longer than
+    `longest_wait`. `timeout` and `connect_timeout` are seconds without any byte; without data
+    `LONGEST_SILENCE` holds. `body` holds further fields of the request (`temperature`, `max_tokens`
+    …). `report_usage` off spares servers that refuse `stream_options`.
     """
 
     def __init__(
@@ -85,13 +83,10 @@ class HttpSummarizer:
         require(str, api_key_variable, "an environment variable is named by a str")
         for mapping in (headers, body):
             require_or_none(Mapping, mapping, "headers and body are mappings")
-        for seconds in (timeout, connect_timeout, backoff, longest_wait):
+        for seconds in (timeout, connect_timeout):
             require_wait(seconds)
-        require(int, attempts, "attempts are a whole number")
         require_function(sleep, "sleep is a function that is given seconds")
         require_call(now, "now is a function that gives a time")
-        if attempts < 1:
-            raise CallError(f"{attempts} attempts; expected at least one")
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._model = model
         self._api_key = api_key
@@ -99,9 +94,7 @@ class HttpSummarizer:
         self._headers = dict(headers or {})
         self._body = dict(body or {})
         self._timeouts = (timeout, connect_timeout)
-        self._attempts = attempts
-        self._backoff = backoff
-        self._longest_wait = longest_wait
+        self._backoff = Backoff(attempts=attempts, first=backoff, longest=longest_wait)
         self._report_usage = report_usage
         self._client = client
         self._sleep = sleep
@@ -163,7 +156,7 @@ class HttpSummarizer:
 
     def _tried(self, client: httpx2.Client, content: bytes) -> Iterator[Piece]:
         """The pieces of the first attempt that brings any."""
-        for attempt in range(1, self._attempts + 1):
+        for attempt in range(1, self._backoff.attempts + 1):
             asked_wait: float | None = None
             begun = False
             try:
@@ -172,7 +165,7 @@ class HttpSummarizer:
                         begun = True
                         yield piece
             except SummarizerError as error:
-                if begun or attempt == self._attempts:
+                if begun or attempt == self._backoff.attempts:
                     failure = SummarizerError(str(error), status=error.status, attempts=attempt)
                 else:
                     failure = None
@@ -181,9 +174,7 @@ class HttpSummarizer:
                 return
             if failure is not None:
                 raise failure
-            self._sleep(
-                min(self._longest_wait, self._backoff * 2 ** (attempt - 1) if asked_wait is None else asked_wait)
-            )
+            self._sleep(self._backoff.seconds(attempt, asked_wait))
 
     def _attempt(self, client: httpx2.Client, content: bytes) -> Generator[Piece]:
         import httpx2
@@ -209,25 +200,9 @@ class HttpSummarizer:
     def _unwelcome(self, response: httpx2.Response) -> Exception:
         """The error for an answer that is none."""
         status = response.status_code
-        if status not in _AGAIN:
+        if status not in AGAIN:
             return refusal(status, _beginning(response))
-        return _WaitError(status, self._wait(response.headers.get("retry-after")))
-
-    def _wait(self, header: str | None) -> float | None:
-        """Seconds that a `Retry-After` asks for: a number, or the time of a date."""
-        text = (header or "").strip()
-        if not text:
-            return None
-        try:
-            return max(float(text), 0.0)
-        except ValueError:
-            pass
-        try:
-            at = parsedate_to_datetime(text)
-        except ValueError:
-            return None
-        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
-        return max((at - self._now()).total_seconds(), 0.0)
+        return _WaitError(status, seconds_asked(response.headers.get("retry-after"), self._now))
 
 
 def _bytes_of(response: httpx2.Response, most: int) -> Iterator[bytes]:

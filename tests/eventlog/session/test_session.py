@@ -218,7 +218,7 @@ def test_an_answer_replies_to_the_last_user_message(store: Store) -> None:
 
 
 def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
-    """A message left open by its block is aborted, or failed with the error's name."""
+    """A message left open by its block is aborted, failed, or closed as after a crash."""
     session = store.create_session()
     with session.assistant() as reply:
         text = reply.stream_text()
@@ -232,9 +232,10 @@ def test_a_message_left_without_an_end_is_aborted(store: Store) -> None:
     with pytest.raises(KeyError), session.assistant() as reply:
         raise KeyError
     assert last(session) == ev.MessageFinished(reply.id, None, MessageError("unknown", "KeyError"))
-    with pytest.raises(KeyboardInterrupt), session.assistant() as reply:
-        raise KeyboardInterrupt
-    assert last(session) == ev.MessageFinished(reply.id, None, MessageError("aborted", "KeyboardInterrupt"))
+    for stop in (KeyboardInterrupt, SystemExit, GeneratorExit, ConnectionResetError):
+        with pytest.raises(stop), session.assistant() as reply:
+            raise stop
+        assert last(session) == ev.MessageFinished(reply.id, None, MessageError("aborted", "interrupted"))
     assert session.reader.state().open_messages() == ()
     assert not session.holds_lease
 

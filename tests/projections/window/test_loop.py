@@ -941,6 +941,7 @@ def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: S
     session.user([Text("do"), Subtask("count", "to count")])
 
     def stops(child: Session) -> str:
+        session.interrupt()
         raise KeyboardInterrupt(child.id)
 
     with ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, environment={}) as window:
@@ -948,7 +949,7 @@ def test_an_abort_over_the_limit_or_in_a_subtask_is_not_worked_around(session: S
         assert isinstance(step, RunSubtask)
         with pytest.raises(KeyboardInterrupt):
             window.run_subtask(step, stops)
-        assert stopped(window.next_step()) == "aborted"
+        assert stopped(window.next_step()) == "interrupted"
     session.user("again")
     with session.assistant(MODEL) as reply:
         reply.step()

@@ -1,0 +1,217 @@
+"""Whether a user message is answered: read from the history behind it.
+
+A message is answered where the loop stops at it: by a reply that finished with something other than
+tool calls, has no call of the program's tools, and came after the message. What was compacted since
+counts as any other. Nothing is stored for this: reading costs the turn, not the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.history.lineage import END
+from eventlog.state.facts import MessageFacts
+from eventlog.state.state import State
+from eventlog.values import MessageError, Tool
+
+if TYPE_CHECKING:
+    from eventlog.session.reader import SessionReader
+
+__all__ = [
+    "CRASHED",
+    "GOES_ON",
+    "Outcome",
+    "has_earlier_question",
+    "has_open_work",
+    "is_crash",
+    "outcome_of",
+    "questions",
+]
+
+GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
+"""Reasons of a finished reply after which the model is called again."""
+CRASHED = MessageError("aborted", "interrupted")
+"""How a reply is closed that broke off: its turn goes on."""
+
+
+class Attempt(msgspec.Struct):
+    """A reply of the turn."""
+
+    message: str
+    calls: set[str] = msgspec.field(default_factory=set[str])
+    """Its calls of the program's tools."""
+    ran: bool = False
+    """Whether a tool ran."""
+    finish: ev.MessageFinished | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The state of a user message's turn, whichever task runs the session."""
+
+    state: Literal["pending", "done", "failed", "stopped", "withdrawn"]
+    final: bool = False
+    """Whether the task that runs the session cannot change it any more."""
+    waiting: bool = False
+    """Whether the message is queued and not promoted yet."""
+    is_open: bool = False
+    """Whether its newest reply is open."""
+    replies: tuple[str, ...] = ()
+    """The turn's replies that were not removed, in order."""
+    broken: tuple[str, ...] = ()
+    """The replies that another attempt replaces: the failed one, and those that broke off.
+
+    A reply that broke off after a tool ran is not one of them.
+    """
+    removed: int = 0
+    """Replies that were removed: attempts that were repeated, as a rule."""
+    error: MessageError | None = None
+    """Why the newest reply failed or broke off."""
+
+
+WITHDRAWN = Outcome("withdrawn", final=True)
+
+
+def outcome_of(reader: SessionReader, message: str) -> Outcome:
+    """Return what became of a user message; reads what came behind it, up to its answer."""
+    upto = reader.version
+    with reader.deciding() as state:
+        facts = state.messages.get(message)
+        if facts is None or not state.history.holds(facts.added):
+            return WITHDRAWN
+        change = state.now(facts.changes)
+        place = next(filter(state.history.holds, facts.promotions()), facts.added)
+    if change == "removed":
+        return WITHDRAWN
+    if change == "waiting":
+        return Outcome("pending", waiting=True)
+    return _Reading(reader, message).outcome(span.item for span in reader.history(upto, place - 1))
+
+
+def has_earlier_question(reader: SessionReader, message: str) -> bool:
+    """Whether the question before this message waits for its answer, too."""
+    with reader.deciding() as state:
+        before = next(questions(state, state.messages[message].added), None)
+    return before is not None and outcome_of(reader, before).state == "pending"
+
+
+def has_open_work(reader: SessionReader) -> bool:
+    """Whether a loop that runs the session now has something to do.
+
+    A reply or compaction is open, or a question has no answer. One that is queued is found among
+    the newest messages only, which the state has in memory.
+    """
+    with reader.deciding() as state:
+        if state.open_messages() or state.open_compaction() is not None:
+            return True
+        newest = next(questions(state), None)
+        waits = any(
+            facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
+            for facts in state.hot_messages.values()
+        )
+    return waits or (newest is not None and outcome_of(reader, newest).state == "pending")
+
+
+def questions(state: State, before: int = END) -> Iterator[str]:
+    """Yield the effective user messages added before a version, newest first.
+
+    Without those that wait, and those that only ask for a compaction.
+    """
+    for version, (name,) in state.users.newest_first(state.history):
+        facts = state.messages[name]
+        asks = all(part.kind != "compaction" for part in facts.parts.values())
+        if version < before and asks and state.now(facts.changes) in {"", "promoted"}:
+            yield name
+
+
+def is_crash(error: MessageError | None) -> bool:
+    """Whether a reply with this error broke off, so that its turn goes on."""
+    return error is not None and (error.name, error.message) == (CRASHED.name, CRASHED.message)
+
+
+class _Reading:
+    """The turn of one message, read event by event."""
+
+    def __init__(self, reader: SessionReader, message: str) -> None:
+        self._state: State = reader.state()
+        self._message = message
+        self._attempts: dict[str, Attempt] = {}
+        self._calls: dict[str, Attempt] = {}
+        self._removed = 0
+        self._interrupted = False
+
+    def outcome(self, items: Iterator[object]) -> Outcome:
+        """Read until the message has its answer, or a later question ends its turn."""
+        for item in items:
+            match item:
+                case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer") | ev.MessagePromoted():
+                    if item.message != self._message and self._holds(item.message) and self._is_over():
+                        return self._now(final=True)
+                case ev.AssistantMessageStarted(summary=False):
+                    if self._holds(item.message):
+                        self._attempts[item.message] = Attempt(item.message)
+                    else:
+                        self._removed += 1
+                case ev.PartStarted(kind=Tool(provider_executed=False)):
+                    self._called(item.message, item.part)
+                case ev.PartRemoved():
+                    if item.part in self._calls:
+                        self._calls[item.part].calls.discard(item.part)
+                case ev.ToolRunning():
+                    if item.part in self._calls:
+                        self._calls[item.part].ran = True
+                case ev.MessageFinished():
+                    if item.message in self._attempts:
+                        self._attempts[item.message].finish = item
+                        if self._now().state == "done":
+                            return self._now(final=True)
+                case ev.InterruptRequested():
+                    self._interrupted = True
+                case ev.RolledBack():
+                    self._interrupted = False
+                case _:
+                    pass
+        return self._now()
+
+    def _holds(self, message: str) -> bool:
+        """Whether a message is still part of the conversation."""
+        facts: MessageFacts | None = self._state.messages.get(message)
+        return facts is not None and self._state.now(facts.changes) != "removed"
+
+    def _called(self, message: str, part: str) -> None:
+        attempt = self._attempts.get(message)
+        if attempt is not None:
+            attempt.calls.add(part)
+            self._calls[part] = attempt
+
+    def _is_over(self) -> bool:
+        return self._now().state in {"failed", "stopped"}
+
+    def _now(self, *, final: bool = False) -> Outcome:
+        attempts = list(self._attempts.values())
+        newest = attempts[-1].finish if attempts else None
+        error = None if newest is None else newest.error
+        state: Literal["pending", "done", "failed", "stopped"] = "stopped" if self._interrupted else "pending"
+        if newest is not None and error is None and newest.reason not in GOES_ON and not attempts[-1].calls:
+            state = "done"
+        elif error is not None and not is_crash(error) and error.name != "overflow":
+            state = "stopped" if self._interrupted or error.name == "aborted" else "failed"
+        broken = [
+            attempt.message
+            for attempt in attempts
+            if attempt.finish is not None and is_crash(attempt.finish.error) and not attempt.ran
+        ]
+        if state == "failed":
+            broken.append(attempts[-1].message)
+        return Outcome(
+            state,
+            final=final,
+            is_open=bool(attempts) and newest is None,
+            replies=tuple(self._attempts),
+            broken=tuple(broken),
+            removed=self._removed,
+            error=error,
+        )

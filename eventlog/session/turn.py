@@ -1,0 +1,170 @@
+"""One turn: a user message that is answered once, however often and wherever it is asked.
+
+    with session.turn("Fix the tests", request_id="r1") as turn:
+        if turn.mine:
+            ...                    # the loop, which ends with the answer
+    turn.state, turn.answer
+
+The message is added, or found by its request id. Whether it is answered is decided under the
+session's lease, so of all that ask at once exactly one begins. The others are told so, and follow:
+with `Store.subscribe`, or by asking again with a `wait`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, TypeAlias
+
+from eventlog import events as ev
+from eventlog.errors import LeaseHeldError, RefusedError, giving_way_to
+from eventlog.session.lease import POLL, Block, Lease
+from eventlog.session.outcome import CRASHED, Outcome, has_earlier_question, outcome_of
+from eventlog.validation import require, require_wait
+from eventlog.values import MessageError, Retry
+
+if TYPE_CHECKING:
+    from eventlog.session.executor import Executor
+
+__all__ = ["Turn", "TurnState"]
+
+TurnState: TypeAlias = Literal["new", "resumed", "running", "queued", "done", "failed", "stopped", "withdrawn"]
+"""The caller answers (new, resumed), follows (running, queued), or has nothing to do."""
+
+
+class Turn:
+    """A user message and its answer; inside its `with` the caller may have to answer it."""
+
+    message: str
+    """The user message."""
+    state: TurnState
+    """Who answers, or how the turn ended.
+
+    new: added now. resumed: asked before, and no task answers. running: another task answers.
+    queued: another task runs the session, and comes to it later. done: `answer` has it. failed:
+    `retry` begins again. stopped: a user interrupted it. withdrawn: rolled back or removed.
+    """
+    answer: tuple[str, ...] = ()
+    """The replies so far, in order; the last one of a done turn ends its answer."""
+    error: MessageError | None = None
+    """Why the newest reply failed or broke off."""
+    lease: Lease | None = None
+    """The right to answer, if the caller has it."""
+
+    def __init__(self, executor: Executor, ask: Callable[[], str], request: str, *, wait: float = 0.0) -> None:
+        require(str, request, "a request id is a str")
+        require_wait(wait)
+        self.wait = wait
+        self._executor = executor
+        self._ask = ask
+        self._request = request
+        self._began: Literal["new", "resumed"] = "new"
+        self._found = Outcome("withdrawn")
+        self._block: Block | None = None
+        """Keeps the lease that `with` took."""
+
+    @property
+    def mine(self) -> bool:
+        """Whether the caller is to answer: it holds the lease."""
+        return self.lease is not None
+
+    def __enter__(self) -> Self:
+        self.ask()
+        deadline = time.monotonic() + self.wait
+        while not self.decide() and time.monotonic() < deadline:
+            time.sleep(POLL)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        block, self._block = self._block, None  # held by this call alone: should it break off, the lease is over
+        with giving_way_to(error, "turn"):
+            try:
+                if self.lease is not None and kind is None:
+                    self._see(outcome_of(self._executor.reader, self.message))
+            finally:
+                self.release()
+                del block
+
+    def retry(self) -> None:
+        """Begin a failed turn again: its state is "resumed" then, and the caller answers.
+
+        The failed reply stays in the log and leaves the view, with its calls. If another task was
+        quicker, the state says so. `LeaseHeldError` if one runs the session.
+        """
+        if self.state != "failed" or self._found.final or self._block is None:
+            expected = "a failed turn that no later question followed, inside its `with`"
+            raise RefusedError(f"the turn is {self.state}", expected=expected, session=self._executor.id)
+        self._begin(self._executor.acquire(block=self._block), "failed", "resumed")
+
+    # -- for `with` ----------------------------------------------------------------------------
+
+    def ask(self) -> None:
+        """Add the user message, or find it."""
+        self._block = Block()
+        known = self._executor.host.log.request(self._executor.id, self._request)
+        self._began = "new" if known is None else "resumed"
+        self.message = self._ask()
+
+    def decide(self) -> bool:
+        """Take the lease if the message waits for its answer; False while another task runs it."""
+        found = outcome_of(self._executor.reader, self.message)
+        if found.final:
+            self._see(found)
+            return True
+        try:
+            lease = self._executor.acquire(block=self._block)
+        except LeaseHeldError:
+            self._see(found)
+            self.state = "queued" if self._is_queued(found) else "running"
+            return False
+        return self._begin(lease, "pending", self._began)
+
+    def release(self) -> None:
+        """Give the lease back, if the caller has it."""
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            lease.turns.discard(self.message)
+            self._executor.release(lease)
+
+    def _begin(self, lease: Lease, due: str, began: Literal["new", "resumed"]) -> bool:
+        """Keep the lease if the message is still due, and no task that shares the lease answers.
+
+        What broke off leaves the view, so that the model says it once. False in the latter case.
+        """
+        kept = shared = False
+        try:
+            found = outcome_of(self._executor.reader, self.message)
+            self._see(found)
+            if found.state == due:
+                kept = not found.is_open and self._executor.leases.begin_turn(lease, self.message)
+                shared = not kept
+            if kept and found.broken:
+                self._executor.command([ev.MessageRemoved(reply) for reply in found.broken], lease=lease)
+                lease.retry = Retry(found.removed + len(found.broken), found.error or CRASHED)
+        except BaseException:
+            if kept:
+                lease.turns.discard(self.message)
+            self._executor.release(lease)
+            raise
+        if kept:
+            self.lease, self.state = lease, began
+            self.answer = tuple(reply for reply in found.replies if reply not in found.broken)
+            return True
+        self._executor.release(lease)
+        if shared:
+            self.state = "running"
+        return not shared
+
+    def _see(self, found: Outcome) -> None:
+        self._found, self.answer, self.error = found, found.replies, found.error
+        if found.state != "pending":
+            self.state = found.state
+
+    def _is_queued(self, found: Outcome) -> bool:
+        """Whether the task that runs the session has another question to answer before this one."""
+        if found.waiting or found.replies:
+            return found.waiting
+        return has_earlier_question(self._executor.reader, self.message)

@@ -1,0 +1,109 @@
+"""The sessions that a loop was running or should run, and that no task runs now.
+
+What is known of a store is kept as a derived value: the position up to which it was read, and the
+sessions with open work then. The next call reads what was committed since, so it costs that and
+what it lists; the first call of a store looks at every session. The value is disposable: without
+it, or if it is damaged, the next call is a first one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog.codec.payload import is_foreign
+from eventlog.errors import KeyMissingError, NotFoundError, ReadOnlyError
+from eventlog.history.catalog import SessionInfo, info_of
+from eventlog.session.outcome import has_open_work
+from eventlog.session.owner import is_live
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Head, Log
+    from eventlog.session.session import Sessions
+
+__all__ = ["KEY", "unfinished"]
+
+KEY = b"unfinished\0\x01"
+"""Key of the derived value; its last byte is the version of its meaning."""
+CHECKSUM = 16
+NEAR = 10_000
+"""Events since the last call up to which their commits are read, rather than every head."""
+
+
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """The sessions with open work at a position."""
+
+    position: int = 0
+    sessions: tuple[str, ...] = ()
+
+
+_DECODER = msgspec.msgpack.Decoder(Known)
+
+
+def unfinished(store: Sessions) -> list[SessionInfo]:
+    """Return the unfinished sessions in the order of their ids; see `Store.unfinished`."""
+    log = store.log
+    known = _known(log)
+    position = log.last_position()
+    candidates = sorted({*known.sessions, *_touched(log, known.position, position)})
+    open_now = [name for name in candidates if _has_open_work(store, name)]
+    now = Known(position, tuple(open_now))
+    if now != known:
+        data = msgspec.msgpack.encode(now)
+        with suppress(ReadOnlyError):
+            log.put_derived([(KEY, _checksum(data) + data)])
+    heads = [head for name in open_now if (head := log.head(name)) is not None]
+    return [info_of(head) for head in heads if not _is_run(store, head)]
+
+
+def _known(log: Log) -> Known:
+    """Read the result of the last call: empty if it is gone, damaged, or of another log."""
+    value = log.get_derived(KEY) or b""
+    data = value[CHECKSUM:]
+    if _checksum(data) != value[:CHECKSUM]:
+        return Known()
+    known = _DECODER.decode(data)
+    return known if known.position <= log.last_position() else Known()
+
+
+def _checksum(data: bytes) -> bytes:
+    return blake2b(data, digest_size=CHECKSUM, key=KEY).digest()
+
+
+def _touched(log: Log, after: int, upto: int) -> Iterator[str]:
+    """Yield the sessions with events behind a position, some of them more than once."""
+    if upto - after > NEAR:
+        yield from (head.session for head in log.heads() if head.position > after)
+        return
+    while commits := log.commits_after(after, 1_000):
+        yield from (commit.session for commit in commits)
+        after = commits[-1].position + commits[-1].count - 1
+
+
+def _has_open_work(store: Sessions, name: str) -> bool:
+    head = store.log.head(name)
+    if head is None or is_foreign(head):
+        return False
+    info = info_of(head)
+    if info.erased or info.locked or not _is_native(head, info) or not (info.messages or info.fork_of):
+        return False
+    try:
+        return has_open_work(store.session(name).reader)
+    except (NotFoundError, KeyMissingError):  # erased, or its key gone, meanwhile
+        return False
+
+
+def _is_run(store: Sessions, head: Head) -> bool:
+    """Whether a task has the lease, also one of this store that the log does not know of yet."""
+    return is_live(head.lease, store.host.clock()) or store.session(head.session).holds_lease
+
+
+def _is_native(head: Head, info: SessionInfo) -> bool:
+    """Whether more was done here than to import the session, or to begin it as a fork."""
+    if info.origin is not None:
+        return head.lease.epoch > 0  # importers take no lease
+    return info.fork_of is None or head.appends > 1

@@ -1,0 +1,181 @@
+"""A turn's outcome and the loop's next step say the same of every conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog.session.outcome import outcome_of, questions
+from eventlog.session.session import Session
+from eventlog.store import Store, open_store
+from eventlog.values import MessageError, Model
+from projections.window import ContextWindow, Stop
+from tests.faults.tally import SLOW
+
+MODEL = Model("openai", "gpt-5")
+
+
+def finished(reason: str) -> Callable[[Session], None]:
+    """A reply that ends with a reason."""
+
+    def work(session: Session) -> None:
+        with session.assistant(MODEL) as reply:
+            reply.add_text("hello")
+            reply.finish(reason)
+
+    return work
+
+
+def aborted(name: str) -> Callable[[Session], None]:
+    """A reply that ends with an error."""
+
+    def work(session: Session) -> None:
+        with session.assistant(MODEL) as reply:
+            reply.add_text("half")
+            reply.abort(MessageError(name))
+
+    return work
+
+
+def broken(error: type[BaseException]) -> Callable[[Session], None]:
+    """A reply that an exception leaves."""
+
+    def work(session: Session) -> None:
+        with suppress(error), session.assistant(MODEL) as reply:
+            reply.add_text("half")
+            raise error
+
+    return work
+
+
+def called(*, provider_executed: bool) -> Callable[[Session], None]:
+    """A reply with a call that finishes as if it were an answer."""
+
+    def work(session: Session) -> None:
+        with session.assistant(MODEL) as reply:
+            call = reply.tool("look", call_id="c", input={}, provider_executed=provider_executed)
+            call.succeed("out")
+            reply.finish()
+
+    return work
+
+
+def retried(session: Session) -> None:
+    """A failed turn is begun again."""
+    newest = next(questions(session.reader.state()), None)
+    asked = asked_by_turn(session)
+    if newest == asked and outcome_of(session.reader, asked).state == "failed":
+        with session.turn("asked once", "r") as turn:
+            turn.retry()
+
+
+def asked_by_turn(session: Session) -> str:
+    """Ask with a turn, and let go; the message is the same each time."""
+    with session.turn("asked once", "r") as turn:
+        return turn.message
+
+
+def compacted(session: Session) -> None:
+    """A compaction covers everything so far; none covers a question that may be answered yet."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is None or outcome_of(session.reader, newest).state != "done":
+        return
+    part = session.context.request_compaction()
+    with session.lease():
+        session.context.start_compaction(part)
+        with session.assistant(MODEL, summary=True) as reply:
+            reply.add_text("they talked")
+            reply.finish()
+        session.context.complete_compaction(part, reply.id)
+
+
+def rolled_back(session: Session) -> None:
+    """The newest question is withdrawn."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is not None:
+        session.rollback(before=newest)
+
+
+def redone(session: Session) -> None:
+    """The newest rollback is taken back."""
+    if session.reader.state().history.to_redo() is not None:
+        session.redo()
+
+
+def due(reply: Callable[[Session], None]) -> Callable[[Session], None]:
+    """A reply, if there is something to reply to, as in a loop."""
+
+    def work(session: Session) -> None:
+        newest = next(questions(session.reader.state()), None)
+        if newest is not None and outcome_of(session.reader, newest).state == "pending":
+            reply(session)
+
+    return work
+
+
+REPLIES = [
+    finished("stop"),
+    finished("tool-calls"),
+    finished("unknown"),
+    aborted("aborted"),
+    aborted("api"),
+    broken(KeyError),
+    broken(KeyboardInterrupt),
+    broken(ConnectionResetError),
+    called(provider_executed=False),
+    called(provider_executed=True),
+]
+WORKS: list[Callable[[Session], object]] = [
+    lambda session: session.user("hi"),
+    asked_by_turn,
+    *map(due, REPLIES),
+    retried,
+    compacted,
+    rolled_back,
+    redone,
+    lambda session: session.interrupt(),
+]
+
+STEPS = {
+    "pending": {"a step"},
+    "done": {"finished", "interrupted", "nothing-asked"},
+    "failed": {"failed"},
+    "stopped": {"interrupted", "aborted"},
+}
+"""Reasons to stop, by outcome: an interrupt may come too late."""
+
+
+def test_an_interrupt_stops_a_question_after_an_aborted_one() -> None:
+    """The abort of an earlier reply does not answer an interrupt of the next question."""
+    with open_store("memory:") as store:
+        session = store.create_session()
+        for work in (WORKS[0], aborted("aborted"), WORKS[0], WORKS[-1]):
+            work(session)
+        assert ContextWindow(session, environment={}).next_step() == Stop("interrupted")
+
+
+@settings(max_examples=3_000 if SLOW else 150)
+@given(works=st.lists(st.integers(0, len(WORKS) - 1), min_size=1, max_size=12))
+def test_the_loop_stops_where_a_turn_is_over(works: list[int]) -> None:
+    """The loop goes on with the newest question exactly while its turn waits for an answer."""
+    with open_store("memory:") as store:
+        session = store.create_session()
+        for number in works:
+            WORKS[number](session)
+            newest = next(questions(session.reader.state()), None)
+            step = ContextWindow(session, environment={}).next_step()
+            found = step.reason if isinstance(step, Stop) else "a step"
+            if newest is None:
+                assert found in {"nothing-asked", "finished", "interrupted"}
+            else:
+                assert found in STEPS[outcome_of(session.reader, newest).state]
+        assert_listed(store, session)
+
+
+def assert_listed(store: Store, session: Session) -> None:
+    """The session is among the unfinished ones exactly while the loop has something to do."""
+    step = ContextWindow(session, environment={}).next_step()
+    assert [info.id for info in store.unfinished()] == ([] if isinstance(step, Stop) else [session.id])

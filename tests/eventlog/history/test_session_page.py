@@ -365,7 +365,7 @@ def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_in_no_list() -> None:
-    """Foreign streams, erased sessions and unreadable entries are in none; any other is in two."""
+    """Foreign, erased and unreadable sessions are in no list; any other is in two."""
     assert lists_of(FOREIGN + b"x") == lists_of(b"\xff") == lists_of(ENCRYPTED_MARK + b"x") == ()
     assert lists_of(pack(CatalogEntry(erased=True))) == ()
     assert len(set(lists_of(pack(CatalogEntry())))) == len(set(lists_of(b""))) == 2

@@ -76,11 +76,11 @@ def _steps(setting: Setting) -> dict[str, Measurement]:
     long = setting.sizes.events[-1] // EVENTS_A_TURN
     lengths = {"short": long // TIMES, "long": long}
     sides: dict[str, Callable[[], list[float]]] = {}
+    checkpoints = Measurement(0.0)
     for length, turns in lengths.items():
         path = setting.directory / f"history-{length}"
         session = _written(path, turns)
-        if length == "long":
-            checkpoints = _share_of_checkpoints(path)
+        checkpoints = _share_of_checkpoints(path)  # at last those of the long one
         for step in STEPS:
             sides[f"{step} {length}"] = _side(step, path, session)
     samples = in_turn(sides, setting.sizes.rounds * 3)

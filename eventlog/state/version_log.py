@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, groupby, islice
-from typing import NamedTuple, TypeAlias
+from itertools import accumulate, islice
+from typing import TypeAlias
 
 import msgspec
 
@@ -29,35 +29,22 @@ Entry: TypeAlias = tuple[int, tuple[str, ...]]
 _DECODER = msgspec.msgpack.Decoder(list[Entry])
 
 
-class Pack(NamedTuple):
-    """Packed entries: events do not change, so first version and count say which they are."""
-
-    first: int
-    """The version of the first entry."""
-    entries: int
-    session: str
-    """The session they are stored with, "" for none."""
-    data: bytes = b""
-    """The entries, while they are not stored."""
-
-    @property
-    def row(self) -> int:
-        """The number of the stored row."""
-        return self.first << COUNT_BITS | self.entries
+Pack: TypeAlias = tuple[int, int]
+"""Version of the first entry, and their number: events do not change, so they say which entries."""
 
 
 class StoredLog(msgspec.Struct, array_like=True):
     """A log in a checkpoint."""
 
     recent: list[Entry]
-    packs: list[tuple[str, list[tuple[int, int]]]]
-    """Session, and the first version and count of packs stored with it."""
+    packs: list[tuple[str, list[Pack]]]
+    """A session, and the packs stored with it."""
 
 
 class VersionLog:
     """Entries in the order of their versions.  Changed by its owner alone."""
 
-    __slots__ = ("_kind", "_name", "_rows", "older", "recent")
+    __slots__ = ("_data", "_kind", "_name", "_rows", "_sessions", "older", "recent")
 
     def __init__(self, name: str, stored: StoredLog | None = None, rows: StoredRows | None = None) -> None:
         self._name = name
@@ -67,8 +54,13 @@ class VersionLog:
         self._rows = rows
         self.recent: list[Entry] = [] if stored is None else stored.recent
         self.older: list[Pack] = []
-        if stored is not None:
-            self.older = [Pack(*place, session) for session, places in stored.packs for place in places]
+        self._sessions: list[tuple[int, str]] = []
+        """A session, and the place of the first of the packs that are stored with it."""
+        self._data: dict[Pack, bytes] = {}
+        """The packs that are not stored."""
+        for session, packs in () if stored is None else stored.packs:
+            self._sessions.append((len(self.older), session))
+            self.older += packs
 
     def newest(self, history: History) -> tuple[str, ...]:
         """Return the ids of the newest effective entry, () if there is none."""
@@ -78,7 +70,7 @@ class VersionLog:
         """Yield the effective entries, newest first."""
         if not self.recent:
             return
-        start = self.older[0].first if self.older else self.recent[0][0]
+        start = self.older[0][0] if self.older else self.recent[0][0]
         for first, last in history.newest_first():
             if last < start:
                 return
@@ -109,7 +101,9 @@ class VersionLog:
                 data = _encode(self.recent[:half])
             except UnicodeEncodeError:
                 return  # an id with lone surrogates: the list goes on as it is
-            self.older.append(Pack(self.recent[0][0], half, "", data))
+            older = self.recent[0][0], half
+            self._data[older] = data
+            self.older.append(older)
             del self.recent[:half]
             packable -= half
 
@@ -122,24 +116,30 @@ class VersionLog:
         """Drop the entries after a version; `LostRowsError` if a pack cannot be read."""
         del self.recent[bisect_right(self.recent, version, key=_version) :]
         while self.older and not self.recent:
-            newest = self.older.pop()
-            if newest.first <= version:
-                self.recent = [entry for entry in self._unpack(newest) if entry[0] <= version]
+            newest = self.older[-1]
+            if newest[0] <= version:
+                self.recent = [entry for entry in self._unpack(len(self.older) - 1) if entry[0] <= version]
+            self._data.pop(newest, None)
+            self.older.pop()
+        self._sessions = [at for at in self._sessions if at[0] < len(self.older)]
 
     def stored(self, session: str) -> tuple[StoredLog, list[tuple[str, int, bytes]]]:
         """Return the log in a checkpoint, and the rows to store beside it: kind, number, data."""
-        packs = [pack._replace(session=pack.session or session) for pack in self.older]
-        grouped = [
-            (name, [(pack.first, pack.entries) for pack in some])
-            for name, some in groupby(packs, key=lambda pack: pack.session)
-        ]
-        rows = [(self._kind, pack.row, pack.data) for pack in self.older if pack.data]
-        return StoredLog(self.recent, grouped), rows
+        sessions = self._sessions_with(session)
+        ends = [*(start for start, _ in sessions[1:]), len(self.older)]
+        packs = [(name, self.older[start:end]) for (start, name), end in zip(sessions, ends, strict=False)]
+        rows = [(self._kind, _row_of(older), data) for older, data in self._data.items()]
+        return StoredLog(self.recent, packs), rows
 
     def mark_stored(self, rows: StoredRows, session: str) -> None:
         """Note that all packs are stored."""
-        self._rows = rows
-        self.older = [Pack(pack.first, pack.entries, pack.session or session) for pack in self.older]
+        self._rows, self._sessions, self._data = rows, self._sessions_with(session), {}
+
+    def _sessions_with(self, session: str) -> list[tuple[int, str]]:
+        """Return the sessions of all packs when those in memory are stored with one."""
+        if not self._data or (self._sessions and self._sessions[-1][1] == session):
+            return self._sessions
+        return [*self._sessions, (len(self.older) - len(self._data), session)]
 
     def _between(self, first: int, last: int) -> Iterator[Entry]:
         """Yield entries of versions `first..last`, newest first, found by bisection."""
@@ -147,32 +147,40 @@ class VersionLog:
         if self.older and first < self.recent[0][0]:
             for place in range(bisect_right(self.older, last, key=_version) - 1, -1, -1):
                 yield from _slice(self._entries(place), first, last)
-                if self.older[place].first <= first:
+                if self.older[place][0] <= first:
                     return
 
     def _entries(self, place: int) -> Sequence[Entry]:
         try:
-            return self._unpack(self.older[place])
+            return self._unpack(place)
         except LostRowsError:
             self._rebuild()
-            return self._unpack(self.older[place])
+            return self._unpack(place)
 
-    def _unpack(self, packed: Pack) -> list[Entry]:
-        data: bytes | None = packed.data
-        if not data:
-            data = None if self._rows is None else self._rows.get(packed.session, self._kind, packed.row)
-            if data is None:
-                raise LostRowsError
+    def _unpack(self, place: int) -> list[Entry]:
+        older = self.older[place]
+        data = self._data.get(older)
+        if data is None and self._rows is not None:
+            session = next((name for start, name in reversed(self._sessions) if start <= place), "")
+            data = self._rows.get(session, self._kind, _row_of(older))
+        if data is None:
+            raise LostRowsError
         return _decode(data)
 
     def _rebuild(self) -> None:
         """Make the stored packs anew from a replay, because one is lost."""
         assert self._rows is not None
-        entries, older = iter(self._rows.replayed_log(self._name, self.recent[0][0])), list[Pack]()
-        for packed in self.older:  # those that are not stored come last
-            data = packed.data or _encode(list(islice(entries, packed.entries)))
-            older.append(Pack(packed.first, packed.entries, "", data))
-        self.older = older
+        entries = iter(self._rows.replayed_log(self._name, self.recent[0][0]))
+        for older in self.older:  # those that are not stored come last
+            if older not in self._data:
+                self._data[older] = _encode(list(islice(entries, older[1])))
+        self._sessions = []
+
+
+def _row_of(older: Pack) -> int:
+    """The number of the stored row of a pack."""
+    first, entries = older
+    return first << COUNT_BITS | entries
 
 
 def _encode(entries: list[Entry]) -> bytes:

@@ -1,4 +1,4 @@
-"""Stored facts that are lost, or that other handles stored, cost time and no fact."""
+"""Lost rows, and rows that another handle stored otherwise, cost time and no fact."""
 
 from __future__ import annotations
 

@@ -232,6 +232,7 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
 
 
 def _part(state: Conversation, event: ev.PartStarted, version: int, time: int) -> None:
+    del version, time
     kind = event.kind
     message = state.messages.get(event.message)
     if message is not None:

@@ -46,9 +46,9 @@ class StoredConversation(msgspec.Struct, array_like=True):
 class Conversation:
     """The state of a conversation, with the indexes that make one more event cost O(1).
 
-    `messages` are in order of their beginning. `touched`, `born` and `reshaped` tell a live reader
-    what changed since it last looked, from `follow` on; they, and the indexes `where` and `said`,
-    are no part of the state.
+    `messages` are in order of their beginning. `changed`, `added` and `reshaped` tell a live reader
+    what changed since it last looked, from `track_changes` on; they, and the index `where`, are no
+    part of the state.
     """
 
     __slots__ = (

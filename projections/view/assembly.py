@@ -174,7 +174,7 @@ class Assembly:
         """Move messages that will hardly change to the shared list; the newest always waits."""
         self._tail = None
         waiting, final, last = self._waiting, self._frozen, self._last
-        impatient = len(waiting) - PATIENCE
+        impatient, before = len(waiting) - PATIENCE, len(final)
         count = 0
         for message in waiting[:-1]:
             if message.user:  # waits for as long as it is to be wrapped: what is final stays as it is
@@ -183,17 +183,18 @@ class Assembly:
             elif message.finished is None and count >= impatient:
                 break
             name = message.id
-            count += 1
             place = len(self._shared)
             rendered = self._known.get(name) or self._rendered(message)
             if self._joins:
                 place = self._join_frozen(rendered, place)
             else:
                 self._shared += rendered
-            self._index[name] = len(final)
+            self._index[name] = before + count
             final.append(message)
             self._places.append(place)
-            self._drafts.pop(name, None)
+            if self._drafts:
+                self._drafts.pop(name, None)
+            count += 1
         del waiting[:count]
 
     def _join_frozen(self, rendered: Iterable[NeutralMessage], place: int) -> int:

@@ -16,13 +16,14 @@ An event that the session's rules refuse is reported with its line, and ends tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import chain, count, islice
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
+from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import CallError, ConflictError, NotFoundError, brief
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.importers.event_jsonl import receipt
@@ -89,7 +90,7 @@ class _Candidate:
     def __init__(self, session: Session, stream: _Stream) -> None:
         self.session = session
         self.stream = stream
-        self.recorded = session.events(stream.after)
+        self.recorded = _events(session, stream.after)
         self.common = 0
         """How many of the stream's events agree."""
         self.shifts: list[int] = []
@@ -100,14 +101,30 @@ class _Candidate:
     def compare(self, time: int, event: ev.Event) -> None:
         """Compare the stream's next event."""
         found = next(self.recorded, None)
-        while found is not None and self.common and isinstance(found.event, ev.SessionForked):
+        while found is not None and self.common and isinstance(found[1], ev.SessionForked):
             self.shifts.append(self.common)
             found = next(self.recorded, None)
-        if found is not None and (found.time, portable(found.event)) == (time, self.translate(event)):
+        if found is not None and (found[0], portable(found[1])) == (time, self.translate(event)):
             self.common += 1
             return
         self.agrees = False
         self.ended = found is None
+
+    def has_next(self, items: list[Timed]) -> bool:
+        """Go on behind the stream's next events, if they are stored just as they are."""
+        if not self.keeps_versions:
+            return False
+        stored = list(islice(self.recorded, len(items)))
+        if stored == items:
+            self.common += len(items)
+            return True
+        self.recorded = chain(stored, self.recorded)
+        return False
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether all stored versions are those of the file."""
+        return not self.shifts and self.stream.inherits_versions
 
     def version(self, version: int) -> int:
         """Return the stored version of one of the file's."""
@@ -175,8 +192,12 @@ class _Stream:
     @property
     def keeps_versions(self) -> bool:
         """Whether all stored versions are those of the file."""
-        inherits = not isinstance(self.parent, _Stream) or self.parent.keeps_versions
-        return inherits and self.after == self.base and not self._best().shifts
+        return self._best().keeps_versions
+
+    @property
+    def inherits_versions(self) -> bool:
+        """Whether the stored versions of what it inherited are those of the file."""
+        return self.after == self.base and (not isinstance(self.parent, _Stream) or self.parent.keeps_versions)
 
     def stored(self) -> Session:
         """Return the session that holds the stream so far."""
@@ -200,6 +221,9 @@ class _Stream:
         self.last = batch.first - 1 + len(batch.items)
         place = 0
         if self.chosen is None:
+            agreeing = [found for found in self.candidates if found.agrees]
+            if len(agreeing) == 1 and agreeing[0].has_next(batch.items):
+                return
             while place < len(batch.items) and self._agreed(*batch.items[place]):
                 place += 1
             if place == len(batch.items):
@@ -273,6 +297,17 @@ class _Stream:
             return event
         parent = self.parent.stored() if isinstance(self.parent, _Stream) else self.parent
         return replace(portable(event), parent=parent.id, at=self.inherited(event.at))
+
+
+def _events(session: Session, after: int) -> Iterator[Timed]:
+    """Yield the stored events after a version, each with its time."""
+    for decoded in session.reader.decoded_commits(after):
+        base = decoded.batch.time
+        for entry in decoded.batch.entries:
+            if isinstance(entry, DeltaRun):
+                yield from zip(entry.times(base), entry.deltas(), strict=True)
+            else:
+                yield base + entry.after, entry.event
 
 
 def _begun(store: Store, batch: JsonlAppend, streams: dict[str, _Stream]) -> _Stream:

@@ -97,9 +97,11 @@ def save(log: Log, reader: EventReader, streams: Sequence[StoredStream]) -> None
         return
     found: list[StoredStream] = []
     for stream in streams:
-        anchor = prefix_head(log, [StreamRange(stream.session, stream.base + 1, stream.last)], stream.last)
         head = log.head(stream.session)
-        if not anchor or head is None or not _is_untouched(head):
+        if head is None or not _is_untouched(head):
+            return
+        anchor = prefix_head(log, [StreamRange(stream.session, stream.base + 1, stream.last)], stream.last)
+        if not anchor:
             return
         tree = read_prefix(anchor)
         found.append(msgspec.structs.replace(stream, version=tree.version, appends=tree.appends, peaks=tree.peaks))

@@ -30,7 +30,7 @@ _DECODER = msgspec.msgpack.Decoder(list[Entry])
 
 
 Pack: TypeAlias = tuple[int, int]
-"""Version of the first entry, and their number: events do not change, so they say which entries."""
+"""Version of the first entry, and their number: together they say which entries."""
 
 
 class StoredLog(msgspec.Struct, array_like=True):

@@ -1,4 +1,4 @@
-"""A million messages in one session: what a chat does with it costs what it does in an eighth."""
+"""A million messages in one session cost what an eighth of them does."""
 
 from __future__ import annotations
 

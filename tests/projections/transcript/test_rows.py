@@ -273,7 +273,7 @@ def test_rows_made_after_a_redaction_do_not_hold_it(tmp_path: Path) -> None:
 
 
 def test_a_fork_that_redacts_alone_hides_nothing_from_its_parent() -> None:
-    """What only a fork's own events redact is in no row that its parent reads."""
+    """A fork's own redaction is in no row that its parent reads."""
     with eventlog.open("memory:") as store:
         parent = store.create_session()
         talk(parent, 4)

@@ -49,11 +49,14 @@ class BackwardReader:
             if earlier is None:
                 stretch = self._read(low, high)
                 if found is None and not high % WINDOW and self._makes_rows:
-                    for placed in deferred:  # the rows never hold what is redacted by now
-                        if isinstance(placed.event, PartRedacted):
-                            stretch.apply(placed)
+                    # the rows never hold what is redacted by now
+                    gone = [
+                        placed.event.part
+                        for placed in deferred
+                        if isinstance(placed.event, PartRedacted) and stretch.apply(placed) is None
+                    ]
                     block = RowBlock.of(stretch, low, ranges, self._resolve)
-                    self._rows.put(high, block, range(low + WINDOW, high, WINDOW))
+                    self._rows.put(high, block, range(low + WINDOW, high, WINDOW), gone)
                 found, earlier = stretch, stretch.receive(deferred)
             assert found is not None
             deferred = earlier

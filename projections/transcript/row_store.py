@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from eventlog.errors import EventlogError
+from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import key_of
 from eventlog.history.lineage import StreamRange
 from eventlog.session.session import Session
@@ -52,15 +53,24 @@ class RowStore:
             return None
         return block if block.low == low and block.ranges == ranges else None
 
-    def put(self, high: int, block: RowBlock, replaced: Iterable[int] = ()) -> None:
+    def put(self, high: int, block: RowBlock, replaced: Iterable[int] = (), redacted: Iterable[str] = ()) -> None:
         """Store rows up to version `high`, and delete those up to the versions that they replace.
 
-        A log that takes nothing now is left alone: the next reader makes the rows again.
+        `redacted` are parts that they hide. Rows that only some of their readers hide are not
+        stored. A log that takes nothing now is left alone: the next reader makes the rows again.
         """
         owner = self._owner(block.low, high, block.ranges)
+        if owner != self._session and not set(redacted) <= self._redacted_for_all(owner):
+            return
         deleted = [(key_of(KIND, owner, version), None) for version in replaced]
         with suppress(EventlogError):
             self._log.of(owner).put_derived([(key_of(KIND, owner, high), block.encode()), *deleted])
+
+    def _redacted_for_all(self, owner: str) -> set[str]:
+        """Return the parts that every fork of a session hides: those redacted there or above."""
+        names = [stream.session for stream in self._streams]
+        heads = (self._log.head(name) for name in names[: names.index(owner) + 1])
+        return {part for head in heads if head is not None for part in entry_of(head).redacted}
 
     def _owner(self, low: int, high: int, ranges: Ranges) -> str:
         """Return the session that these rows are stored with.

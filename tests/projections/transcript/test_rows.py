@@ -272,6 +272,20 @@ def test_rows_made_after_a_redaction_do_not_hold_it(tmp_path: Path) -> None:
         assert not [value for _, value in store.log.scan_derived(ROWS) if SECRET.encode() in value]
 
 
+def test_a_fork_that_redacts_alone_hides_nothing_from_its_parent() -> None:
+    """A fork's own redaction is in no row that its parent reads."""
+    with eventlog.open("memory:") as store:
+        parent = store.create_session()
+        talk(parent, 4)
+        fork = parent.fork()
+        forks_fork = fork.fork()
+        part = replayed(parent)[0].parts[0].id
+        fork.append([(0, ev.PartRedacted(part))])
+        for session in (fork, forks_fork, parent):
+            assert Transcript(session).oldest_first() == replayed(session)
+        assert Transcript(parent).oldest_first()[0].parts[0].text == "question 0"
+
+
 @pytest.mark.promise(12)
 def test_erasure_and_a_vacuum_take_the_rows_along(tmp_path: Path) -> None:
     """An erased session leaves no rows after a vacuum; a fork keeps what it inherited."""

@@ -60,7 +60,16 @@ TINY = Sizes(
     lengths=(4, 8), peer_lengths=(4, 8), patient=False, peer_turns=1, events=(100, 200), hurry=100, day=0.0,
     import_bytes=20_000,
 )  # fmt: skip
-MAY_BE_ZERO = ("target.4.free", "churn.free", "churn.erased", "cold.left", "folding.folds", "window.", "written.")
+MAY_BE_ZERO = (
+    "target.4.free",
+    "churn.free",
+    "churn.erased",
+    "cold.left",
+    "folding.folds",
+    "history.checkpoints",
+    "window.",
+    "written.",
+)
 """Figures of which there may be none.
 
 Free pages, what a short session never needs, what no system need count.

@@ -76,8 +76,9 @@ def encode_state(state: State, session: str, stored: StoredRows) -> Encoded:
             growth = archive.growth(session)
             inherited = [] if archive.stored is None else archive.stored.inherited(session)
             summary = ArchiveSummary(archive.greatest_message, archive.greatest_part, inherited, growth.archive)
-            if growth.begins:  # rows there are of an archive that was lost
-                rows += ((FACTS, number, None) for number in stored.numbers(session, FACTS))
+            if growth.is_whole:  # other rows are of an archive that was lost, or of another handle
+                others = set(stored.numbers(session, FACTS)) - {number for number, _ in growth.rows}
+                rows += ((FACTS, number, None) for number in others)
             rows += ((FACTS, number, data) for number, data in growth.rows)
         logs = list[StoredLog]()
         for name in LOGS:

@@ -260,8 +260,8 @@ class Growth(NamedTuple):
 
     archive: StoredArchive
     rows: list[tuple[int, bytes | None]]
-    begins: bool
-    """Whether the session had no archive that can be read."""
+    is_whole: bool
+    """Whether all of the archive is in these rows: others of the session belong to no archive."""
 
 
 def grown(stored: StoredFacts | None, session: str, added: Iterable[Row], modulus: int) -> Growth:
@@ -277,9 +277,11 @@ def grown(stored: StoredFacts | None, session: str, added: Iterable[Row], modulu
     modulus, runs = archive.modulus, archive.runs
     blocks, pending = _blocks(chain(() if own is None else own.loose(), added), modulus)
     rows: list[tuple[int, bytes | None]] = []
+    is_whole = own is None
     for start in range(0, len(blocks), MAX_BLOCKS):
         some, new = blocks[start : start + MAX_BLOCKS], NewRun()
         staying = len(runs) - runs_to_merge(runs, len(some))
+        is_whole = is_whole or not staying
         if own is not None:
             for run in runs[staying:]:
                 own.copy(run, new)
@@ -289,7 +291,7 @@ def grown(stored: StoredFacts | None, session: str, added: Iterable[Row], modulu
         run, stored_rows = new.rows(modulus)
         runs = [*runs[:staying], run]
         rows += stored_rows
-    return Growth(StoredArchive(modulus, runs, pack_rows(pending) if pending else b""), rows, own is None)
+    return Growth(StoredArchive(modulus, runs, pack_rows(pending) if pending else b""), rows, is_whole)
 
 
 def _blocks(rows: Iterable[Row], modulus: int) -> tuple[list[tuple[bytes, array[int]]], list[Row]]:

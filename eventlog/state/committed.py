@@ -6,7 +6,9 @@ takes it ahead of what is committed (`append/writer.py`).
 
 from __future__ import annotations
 
-from eventlog.errors import ErasedError
+from contextlib import suppress
+
+from eventlog.errors import ErasedError, EventlogError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
@@ -66,6 +68,9 @@ class CommittedState:
         self.keep_at = self._rests_on + self.checkpoint_events
         self._note(head)
         self.loaded = True
+        if not self.log.read_only:
+            with suppress(EventlogError):  # the next reader replays as much
+                self.keep_if_due()
 
     def read_on(self) -> bool:
         """Apply what the log has beyond the state; return whether there was anything."""

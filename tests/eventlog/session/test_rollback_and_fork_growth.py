@@ -12,9 +12,11 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError
+from eventlog.history import checkpoint_store
 from eventlog.log.contract import Commit, Log
 from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
+from eventlog.state.loader import STATE
 from eventlog.state.stored_facts import FACTS
 from eventlog.store import Store
 from eventlog.values import Patch, Text
@@ -133,6 +135,25 @@ def test_opening_a_state_reads_no_more_of_a_longer_history(
             assert store.session(str(messages)).reader.state().last_message
             assert sum(counts) <= CHECKPOINT_EVENTS + 300  # what is kept comes before an append
             assert not [key for key in values if FACTS.encode() in key]
+
+
+@pytest.mark.promise(8)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_reader_that_replays_a_long_history_stores_its_state(
+    tmp_path: Path, events_read: Callable[[Log], list[int]], read_only: bool
+) -> None:
+    """Promise 8: where a checkpoint was lost, the first reader stores one, if it may write."""
+    with eventlog.open(tmp_path) as store:
+        alone(store.create_session(id="s"), LARGE)
+        checkpoint_store.forget(store.log, STATE, "s")
+    read: list[int] = []
+    for _ in range(2):
+        with eventlog.open(tmp_path, read_only=read_only) as store:
+            counts = events_read(store.log)
+            assert store.session("s").reader.state().last_message
+            read.append(sum(counts))
+    assert read[0] > LARGE
+    assert (read[1] < CHECKPOINT_EVENTS) is not read_only
 
 
 @pytest.mark.promise(8)

@@ -20,7 +20,7 @@ from eventlog.codec.payload import is_foreign
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
 from eventlog.history.streams import continued
-from eventlog.history.tree_heads import tree_head_before
+from eventlog.history.tree_heads import tree_at
 from eventlog.log.merkle import HASH_BYTES, TAG_BYTES, grow, leaf_of, peak_sizes
 from eventlog.log.merkle_check import Mismatch, TreeState, prefix_mismatch
 
@@ -37,24 +37,11 @@ _FIELDS = Struct("<QQ")
 
 
 def prefix_head(log: Log, streams: Sequence[StreamRange], at: int) -> bytes:
-    """Return the head of the last of these streams as of version `at`; b"" if it lacks `at`.
-
-    Costs nothing where `at` is the newest version, else a read of the appends from the nearest
-    stored head to there.
-    """
+    """Return the head of the last of these streams as of version `at`; b"" if it lacks `at`."""
     if not streams:
         return b""
-    stream = streams[-1]
-    head = log.head(stream.session)
-    if head is not None and head.version == at:
-        return _FIELDS.pack(at, head.appends) + head.peaks
-    known = tree_head_before(log, stream.session, at)
-    version, appends, peaks = known.version, known.appends, known.peaks
-    for commit in log.read(stream.session, version, at):
-        peaks = grow(appends, peaks, leaf_of(commit))
-        appends += 1
-        version = commit.last
-    return _FIELDS.pack(version, appends) + peaks if version >= at else b""
+    tree = tree_at(log, streams[-1].session, at)
+    return _FIELDS.pack(tree.version, tree.appends) + tree.peaks if tree.version >= at else b""
 
 
 def read_prefix(data: bytes) -> TreeState:

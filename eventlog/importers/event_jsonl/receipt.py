@@ -22,12 +22,11 @@ from eventlog.codec.batch import pack, unpack
 from eventlog.errors import DataError
 from eventlog.history import checkpoint_store
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import StreamRange
+from eventlog.history.tree_heads import tree_after, tree_at
 from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.importers.event_jsonl.reader import EventReader, Extent, Progress
-from eventlog.integrity.fork_anchor import prefix_head, read_prefix
 from eventlog.log.contract import Head, Log
-from eventlog.log.merkle import grow, leaf_of
+from eventlog.log.merkle_check import TreeState
 
 __all__ = ["StoredStream", "go_on", "save"]
 
@@ -100,10 +99,9 @@ def save(log: Log, reader: EventReader, streams: Sequence[StoredStream]) -> None
         head = log.head(stream.session)
         if head is None or not _is_untouched(head):
             return
-        anchor = prefix_head(log, [StreamRange(stream.session, stream.base + 1, stream.last)], stream.last)
-        if not anchor:
+        tree = tree_at(log, stream.session, stream.last)
+        if tree.version < stream.last:
             return
-        tree = read_prefix(anchor)
         found.append(msgspec.structs.replace(stream, version=tree.version, appends=tree.appends, peaks=tree.peaks))
     receipt = Receipt(reader.extent(), *reader.before_end, found)
     first = found[0]
@@ -143,12 +141,8 @@ def _is_stored(log: Log, stream: StoredStream, *, at_end: bool = False) -> bool:
         return False
     if at_end and head.version != stream.last:
         return False
-    appends, peaks = stream.appends, stream.peaks
-    if head.version > stream.version:
-        for commit in log.read(stream.session, stream.version):
-            peaks = grow(appends, peaks, leaf_of(commit))
-            appends += 1
-    return (appends, peaks) == (head.appends, head.peaks)
+    known = TreeState(stream.version, stream.appends, stream.peaks)
+    return tree_after(log, stream.session, known, head.version) == (head.version, head.appends, head.peaks)
 
 
 def _is_untouched(head: Head) -> bool:

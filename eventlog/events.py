@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog.values import (
     Attachment,
+    Body,
     Content,
     Json,
     Limits,
@@ -26,7 +27,7 @@ from eventlog.values import (
     Usage,
 )
 
-SCHEMA = 3
+SCHEMA = 4
 """Schema version that this program writes; older ones are upcast on read.
 
 See `codec/upcast.py`.
@@ -331,6 +332,8 @@ class UsageRecorded(Base, frozen=True, array_like=True, tag="us"):
     model: Model | None = None
     purpose: str = "turn"
     failed: bool = False
+    catalogue: str = ""
+    """The date of the price catalogue that gave the cost; empty if it was not computed."""
 
 
 # -- context -----------------------------------------------------------------------------------
@@ -433,6 +436,69 @@ class SessionErased(Base, frozen=True, array_like=True, tag="se"):
     reason: str = ""
 
 
+# -- values, names, notes: not undone ------------------------------------------------------------
+
+
+class ShelfStarted(Base, frozen=True, array_like=True, tag="sh"):
+    """The first event of a shelf: a stream of values without a conversation."""
+
+    name: str
+
+
+class ValuePut(Base, frozen=True, array_like=True, tag="vp"):
+    """A value under a key, as `text` or as `data`; the newest one counts."""
+
+    key: str
+    text: Content | None = None
+    data: bytes | Body | None = None
+
+
+class ValueDropped(Base, frozen=True, array_like=True, tag="vd"):
+    """The key has no value any more."""
+
+    key: str
+
+
+class NameGiven(Base, frozen=True, array_like=True, tag="ng"):
+    """The session can be found by this name: a format and a key within it."""
+
+    format: str
+    key: str
+
+
+class NameFreed(Base, frozen=True, array_like=True, tag="nf"):
+    """The name is free for another session."""
+
+    format: str
+    key: str
+
+
+class NoteSet(Base, frozen=True, array_like=True, tag="nt"):
+    """The embedder's note in the session's catalog entry; an empty one removes it."""
+
+    note: str
+
+
+# -- records: not undone -------------------------------------------------------------------------
+
+
+class RecordKept(Base, frozen=True, array_like=True, tag="rk"):
+    """A record ends here: `events` before it say what it means, `rest` has what is left.
+
+    The version of this event is the record's number. `rest` is JSON.
+    """
+
+    format: str
+    rest: Content
+    events: int = 0
+
+
+class RecordForgotten(Base, frozen=True, array_like=True, tag="rf"):
+    """The records with these numbers must not be shown any more, in any view of any version."""
+
+    numbers: tuple[int, ...]
+
+
 # -- beside the conversation -------------------------------------------------------------------
 
 
@@ -497,6 +563,14 @@ Event: TypeAlias = (
     | SessionErased
     | ForeignKept
     | Custom
+    | ShelfStarted
+    | ValuePut
+    | ValueDropped
+    | NameGiven
+    | NameFreed
+    | NoteSet
+    | RecordKept
+    | RecordForgotten
 )
 
 LASTING: tuple[type[Base], ...] = (
@@ -512,6 +586,14 @@ LASTING: tuple[type[Base], ...] = (
     PartRedacted,
     SessionErased,
     ForeignKept,
+    ShelfStarted,
+    ValuePut,
+    ValueDropped,
+    NameGiven,
+    NameFreed,
+    NoteSet,
+    RecordKept,
+    RecordForgotten,
 )
 """Events that a rollback does not undo."""
 
@@ -533,6 +615,9 @@ __all__ = [
     "MessagePromoted",
     "MessageRemoved",
     "MetadataSet",
+    "NameFreed",
+    "NameGiven",
+    "NoteSet",
     "PartDelta",
     "PartEdited",
     "PartEnded",
@@ -541,6 +626,8 @@ __all__ = [
     "PartStarted",
     "Pinned",
     "Pruned",
+    "RecordForgotten",
+    "RecordKept",
     "Restored",
     "RolledBack",
     "SessionArchived",
@@ -551,6 +638,7 @@ __all__ = [
     "SessionUnarchived",
     "SettingsSet",
     "Settled",
+    "ShelfStarted",
     "StepFinished",
     "StepStarted",
     "SystemPromptSet",
@@ -563,4 +651,6 @@ __all__ = [
     "Unpinned",
     "UsageRecorded",
     "UserMessageAdded",
+    "ValueDropped",
+    "ValuePut",
 ]

@@ -23,7 +23,7 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
 from eventlog.codec.surrogates import escape, map_text, unescape
-from eventlog.codec.upcast import upcast
+from eventlog.codec.upcast import ADDED_ONLY, upcast
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError, UnknownEventError
 from eventlog.events import SCHEMA, Base, Event
 
@@ -161,7 +161,7 @@ def decode_sized(payload: bytes) -> tuple[Batch, int]:
         batch: Batch = _decoder(Batch).decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         batch = _decode_slowly(payload)
-    if batch.schema != SCHEMA or batch.escaped:
+    if not ADDED_ONLY <= batch.schema <= SCHEMA or batch.escaped:
         batch = _decode_slowly(payload)
     entries = batch.entries
     length = len(entries)

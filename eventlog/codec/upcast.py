@@ -7,14 +7,15 @@ older schemas.
 Schema versions:
     1  the first prototype: `SessionStarted` had `format` and `foreign_id` instead of `origin`
     2  queued messages were seen at once; steps, compactions and user messages had fewer fields
-    3  this program
+    3  no values, names, notes and records; no catalogue of prices
+    4  this program
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["UPCASTERS", "upcast"]
+__all__ = ["ADDED_ONLY", "UPCASTERS", "upcast"]
 
 Plain = list[object]
 
@@ -37,7 +38,9 @@ def _from_2(event: Plain) -> Plain:
     return event
 
 
-UPCASTERS: dict[int, Callable[[Plain], Plain]] = {1: _from_1, 2: _from_2}
+UPCASTERS: dict[int, Callable[[Plain], Plain]] = {1: _from_1, 2: _from_2, 3: lambda event: event}
+ADDED_ONLY = 3
+"""The oldest schema version whose events need no change: later ones only added to it."""
 
 
 def upcast(event: Plain, schema: int, current: int) -> Plain:

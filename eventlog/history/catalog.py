@@ -26,12 +26,32 @@ CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
         ev.SessionErased,
         ev.UsageRecorded,
         ev.PartRedacted,
+        ev.ShelfStarted,
+        ev.ValuePut,
+        ev.ValueDropped,
+        ev.NameGiven,
+        ev.NameFreed,
+        ev.NoteSet,
+        ev.RecordKept,
+        ev.RecordForgotten,
     )
 )
 """The events that change a catalog entry."""
 
 QUIET_EVENTS: frozenset[type[ev.Base]] = frozenset(
-    (ev.SessionRenamed, ev.SessionArchived, ev.SessionUnarchived, ev.MetadataSet, ev.PartRedacted)
+    (
+        ev.SessionRenamed,
+        ev.SessionArchived,
+        ev.SessionUnarchived,
+        ev.MetadataSet,
+        ev.PartRedacted,
+        ev.ValuePut,
+        ev.ValueDropped,
+        ev.NameGiven,
+        ev.NameFreed,
+        ev.NoteSet,
+        ev.RecordForgotten,
+    )
 )
 """The events that are no activity: a session keeps its place in lists."""
 
@@ -61,6 +81,16 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """The reason of its erasure."""
     redacted: tuple[str, ...] = ()
     """Redacted parts of this session, also for its forks, which read them here."""
+    shelf: bool = False
+    """Whether it is a shelf: in no list of sessions."""
+    name: tuple[str, str] | None = None
+    """Format and key of its name."""
+    note: str = ""
+    """The embedder's note."""
+    valued: int = 0
+    """Values put and dropped here: an index of its values that knows of fewer is behind."""
+    recorded: int = 0
+    """Records kept and forgotten here: an index of its records that knows of fewer is behind."""
 
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
@@ -95,7 +125,10 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
     if isinstance(event, (ev.SessionArchived, ev.SessionUnarchived)):
         return replace(entry, archived=isinstance(event, ev.SessionArchived))
     if isinstance(event, ev.SessionErased):
-        return replace(entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason)
+        return replace(
+            entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason, name=None,
+            note="",
+        )  # fmt: skip
     if isinstance(event, ev.PartRedacted):
         return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))
     if isinstance(event, ev.UsageRecorded):
@@ -107,6 +140,18 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
             cost=entry.cost + (cost or 0),
             unpriced=entry.unpriced + (cost is None),
         )
+    if isinstance(event, ev.ShelfStarted):
+        return CatalogEntry(event.name, shelf=True)
+    if isinstance(event, (ev.ValuePut, ev.ValueDropped)):
+        return replace(entry, valued=entry.valued + 1)
+    if isinstance(event, (ev.RecordKept, ev.RecordForgotten)):
+        return replace(entry, recorded=entry.recorded + 1)
+    if isinstance(event, ev.NameGiven):
+        return replace(entry, name=(event.format, event.key))
+    if isinstance(event, ev.NameFreed):
+        return replace(entry, name=None)
+    if isinstance(event, ev.NoteSet):
+        return replace(entry, note=event.note)
     return entry
 
 

@@ -22,7 +22,7 @@ def evolve(state: State, event: ev.Event) -> None:
         change(state, event)
 
 
-def _began(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
+def _began(state: State, event: ev.SessionStarted | ev.SessionForked | ev.ShelfStarted) -> None:
     state.set("started", state.version)
     if isinstance(event, ev.SessionForked) and state.interrupt_pending():
         state.add(state.interrupts, "answered")
@@ -198,6 +198,7 @@ def _erased(state: State, event: ev.SessionErased) -> None:
 EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.SessionStarted: _began,
     ev.SessionForked: _began,
+    ev.ShelfStarted: _began,
     ev.UserMessageAdded: _user,
     ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,

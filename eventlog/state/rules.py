@@ -35,6 +35,13 @@ LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
         ev.PartRedacted,
         ev.ForeignKept,
         ev.Custom,
+        ev.ShelfStarted,
+        ev.ValuePut,
+        ev.ValueDropped,
+        ev.NameGiven,
+        ev.NameFreed,
+        ev.NoteSet,
+        ev.RecordForgotten,
     )
 )
 """Events that a writer without the lease may append.
@@ -73,7 +80,7 @@ def _require_begun(state: State, kind: type[ev.Base]) -> None:
         raise RefusedError(f"{kind.__name__} cannot come here", expected="the session's first event")
 
 
-def _begins(state: State, event: ev.SessionStarted | ev.SessionForked) -> None:
+def _begins(state: State, event: ev.SessionStarted | ev.SessionForked | ev.ShelfStarted) -> None:
     if state.started:
         raise RefusedError(f"{type(event).__name__} cannot come here", expected="any other event")
 
@@ -283,6 +290,12 @@ def _unpinned(state: State, event: ev.Unpinned) -> None:
         raise NotFoundError("pin", event.pin)
 
 
+def _value_put(state: State, event: ev.ValuePut) -> None:
+    del state
+    if (event.text is None) == (event.data is None):
+        raise RefusedError("a value of neither or both", expected="a text or data")
+
+
 def _redacted(state: State, event: ev.PartRedacted) -> None:
     if not state.has_part(event.part):
         raise NotFoundError("part", event.part)
@@ -291,6 +304,7 @@ def _redacted(state: State, event: ev.PartRedacted) -> None:
 RULES: dict[type, Callable[[State, Any], object]] = {
     ev.SessionStarted: _begins,
     ev.SessionForked: _begins,
+    ev.ShelfStarted: _begins,
     ev.UserMessageAdded: _new_message,
     ev.AssistantMessageStarted: _new_message,
     ev.MessageFinished: _finished,
@@ -319,6 +333,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.Pinned: _pinned,
     ev.Unpinned: _unpinned,
     ev.PartRedacted: _redacted,
+    ev.ValuePut: _value_put,
 }
 """Rule of each kind of event; a kind without one may always follow."""
 

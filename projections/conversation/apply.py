@@ -469,4 +469,12 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.SessionErased: _nothing,
     ev.ForeignKept: _nothing,
     ev.Custom: _nothing,
+    ev.ShelfStarted: _nothing,
+    ev.ValuePut: _nothing,
+    ev.ValueDropped: _nothing,
+    ev.NameGiven: _nothing,
+    ev.NameFreed: _nothing,
+    ev.NoteSet: _nothing,
+    ev.RecordKept: _nothing,
+    ev.RecordForgotten: _nothing,
 }

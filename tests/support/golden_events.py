@@ -39,7 +39,7 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["DIGESTS", "EVENTS", "EVENTS_OF_2", "GOLDEN", "RUN", "TIME", "batches"]
+__all__ = ["DIGESTS", "EVENTS", "EVENTS_OF_2", "EVENTS_OF_3", "GOLDEN", "RUN", "TIME", "batches"]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 TIME = 1_700_000_000_000
@@ -97,7 +97,7 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.ToolFailed("p3", "error", True, "output", "{}"),
     ev.StepStarted("m2", "p10", "summary", 12, b"\xff" * 32, '{"renderer":"neutral"}', "snap", 1_234, '{"system":[]}'),
     ev.StepFinished("m2", "p11", "stop", "snap"),
-    ev.UsageRecorded(USAGE, "m2", "p11", MODEL, "title", True),
+    ev.UsageRecorded(USAGE, "m2", "p11", MODEL, "title", True, "2026-11-01"),
     ev.Pruned(("p3", "p12"), "opencode-1.18", 20_000),
     ev.Restored(("p3",)),
     ev.CompactionRequested("m1", "p13", True, True),
@@ -112,8 +112,38 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.SessionErased("asked"),
     ev.ForeignKept("line:3", '{"x":1}'),
     ev.Custom("app.example", '{"y":2}'),
+    ev.ShelfStarted("cache"),
+    ev.ValuePut("key", "text"),
+    ev.ValuePut("key", BODY),
+    ev.ValuePut("key", None, b"\x00\xff"),
+    ev.ValuePut("key", None, BODY),
+    ev.ValueDropped("key"),
+    ev.NameGiven("langgraph", "thread-1"),
+    ev.NameFreed("langgraph", "thread-1"),
+    ev.NoteSet("a note"),
+    ev.RecordKept("openai", '[{"role":"user"},[]]', 2),
+    ev.RecordForgotten((7, 9)),
 )
 """One of every kind, and every kind of part."""
+
+
+ADDED_IN_4 = (
+    ev.ShelfStarted,
+    ev.ValuePut,
+    ev.ValueDropped,
+    ev.NameGiven,
+    ev.NameFreed,
+    ev.NoteSet,
+    ev.RecordKept,
+    ev.RecordForgotten,
+)
+
+EVENTS_OF_3 = tuple(
+    replace(event, catalogue="") if isinstance(event, ev.UsageRecorded) else event
+    for event in EVENTS
+    if not isinstance(event, ADDED_IN_4)
+)
+"""The events of the version 3 golden files, as read today."""
 
 
 def _as_of_2(event: ev.Event) -> ev.Event:
@@ -128,7 +158,7 @@ def _as_of_2(event: ev.Event) -> ev.Event:
             return event
 
 
-EVENTS_OF_2 = tuple(_as_of_2(event) for event in EVENTS if not isinstance(event, ev.MessagePromoted))
+EVENTS_OF_2 = tuple(_as_of_2(event) for event in EVENTS_OF_3 if not isinstance(event, ev.MessagePromoted))
 """The events of the version 2 golden files, as read today."""
 
 RUN = (
@@ -153,6 +183,9 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
+    "schema-4-events.msgpack": "0edcdde6848abf3671e3b868665bf0877de226fab6b9ab94d6b64c5778d3d57e",
+    "schema-4-run.msgpack": "39fb98b503036cdcdb8bec7710a933d7341724561902510c5b859dc18c0c9596",
+    "schema-4-escaped.msgpack": "cb293ca1574eff1f833a36058ac366efa9c82da372753ce944a406934c99dc95",
     "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",
     "schema-3-run.msgpack": "fa531d585a76326601a79447bd297aa72adfd582da3231318caa30b8e4e591eb",
     "schema-3-escaped.msgpack": "b10a5fad5fb61695b13a090e5e9ee9c34b567f1c3c05fb5c6584a3b791506e77",

@@ -27,18 +27,27 @@ GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 TEXT = b"A body that is kept unpacked among others.\n" * 50
 CARD = b"a long card " * 30
 _KEY = ("part", "text")
-STREAMED = encode(
-    [
-        (6000, ev.SessionRenamed("before")),
-        DeltaRun.from_flat([_KEY, "a run", 6001, _KEY, " of deltas", 6003, ("other", "input"), "{}", 6010], 6000),
-        (6011, ev.SessionRenamed("between")),
-        DeltaRun.from_flat([_KEY, "and another", 6012, _KEY, "", 6013], 6000),
-        (6014, ev.SessionRenamed("behind")),
-    ],
-    6000,
+
+
+def _of_schema_3(payload: bytes) -> bytes:
+    """A batch with the schema version of the program that wrote the golden stores."""
+    return payload[:1] + b"\x03" + payload[2:]
+
+
+STREAMED = _of_schema_3(
+    encode(
+        [
+            (6000, ev.SessionRenamed("before")),
+            DeltaRun.from_flat([_KEY, "a run", 6001, _KEY, " of deltas", 6003, ("other", "input"), "{}", 6010], 6000),
+            (6011, ev.SessionRenamed("between")),
+            DeltaRun.from_flat([_KEY, "and another", 6012, _KEY, "", 6013], 6000),
+            (6014, ev.SessionRenamed("behind")),
+        ],
+        6000,
+    )
 )
-SLOW = encode(
-    [DeltaRun.from_flat([_KEY, "with", 7000, _KEY, " a long", 7900, _KEY, " pause" * 60, 70_000], 7000)], 7000
+SLOW = _of_schema_3(
+    encode([DeltaRun.from_flat([_KEY, "with", 7000, _KEY, " a long", 7900, _KEY, " pause" * 60, 70_000], 7000)], 7000)
 )
 """Deltas with gaps and lengths of two bytes each."""
 

@@ -11,7 +11,7 @@ from eventlog.codec.decoded import Recorded, events_of
 from eventlog.log.contract import Commit
 from eventlog.values import Model, Origin, Text
 from tests.support.event_strategies import KINDS
-from tests.support.golden_events import DIGESTS, EVENTS, EVENTS_OF_2, GOLDEN, RUN, TIME, batches
+from tests.support.golden_events import DIGESTS, EVENTS, EVENTS_OF_2, EVENTS_OF_3, GOLDEN, RUN, TIME, batches
 
 
 def read(name: str, count: int) -> list[Recorded]:
@@ -31,9 +31,9 @@ def test_the_encoding_of_the_current_schema_is_its_golden_file(name: str) -> Non
     assert batches()[name] == (GOLDEN / name).read_bytes()
 
 
-@pytest.mark.parametrize(("schema", "events"), [(2, EVENTS_OF_2), (3, EVENTS)])
+@pytest.mark.parametrize(("schema", "events"), [(2, EVENTS_OF_2), (3, EVENTS_OF_3), (4, EVENTS)])
 def test_one_of_every_kind_is_in_the_golden_file_and_comes_back(schema: int, events: tuple[ev.Event, ...]) -> None:
-    """Every event kind of schema versions 2 and 3 is read back from its golden bytes."""
+    """Every event kind of schema versions 2 to 4 is read back from its golden bytes."""
     assert {type(event) for event in EVENTS} == set(KINDS)
     found = read(f"schema-{schema}-events.msgpack", len(events))
     assert [(recorded.time, recorded.event) for recorded in found] == [
@@ -41,13 +41,13 @@ def test_one_of_every_kind_is_in_the_golden_file_and_comes_back(schema: int, eve
     ]
 
 
-@pytest.mark.parametrize("schema", [2, 3])
+@pytest.mark.parametrize("schema", [2, 3, 4])
 def test_the_golden_run_of_deltas_comes_back(schema: int) -> None:
     """A run of every schema version gives back every delta with its time."""
     assert [(recorded.time, recorded.event) for recorded in read(f"schema-{schema}-run.msgpack", 4)] == list(RUN)
 
 
-@pytest.mark.parametrize("schema", [2, 3])
+@pytest.mark.parametrize("schema", [2, 3, 4])
 def test_the_golden_escaped_batch_comes_back(schema: int) -> None:
     """Lone surrogates and U+10FFFF are read back from their escapes."""
     (recorded,) = read(f"schema-{schema}-escaped.msgpack", 1)

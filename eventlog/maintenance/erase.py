@@ -178,7 +178,7 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
     try:
         handle.executor.acquire()
     except KeyMissingError:
-        if not store.info(handle.id).locked:
+        if not store.host.info(handle.id).locked:
             raise
         taken = take_lease(store.log, handle.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from eventlog import events as ev
+from eventlog.codec.bodies import BYTES
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
@@ -80,6 +81,10 @@ class Neighbours(Protocol):
         ...
 
     def text(self, content: Content, session: str | None = None) -> str:
+        """See `Store`."""
+        ...
+
+    def data(self, data: bytes | Body, session: str | None = None) -> bytes:
         """See `Store`."""
         ...
 
@@ -154,7 +159,8 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
             about: str | None = part_of(span.item) or getattr(span.item, "part", None)
             if about == part and head.session in family:
                 continue
-            if any(_has_needle(store, head.session, needles, content, searched) for content in contents(span.item)):
+            found = [*contents(span.item), *_inline_data(span.item)]
+            if any(_has_needle(store, head.session, needles, content, searched) for content in found):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
@@ -219,8 +225,17 @@ def _has_needle(
     return searched[content.digest]
 
 
+def _inline_data(event: ev.Event) -> list[str]:
+    """The bytes of a value that are inside its event, as far as they are text."""
+    if isinstance(event, ev.ValuePut) and isinstance(event.data, bytes):
+        return [event.data.decode(errors="replace")]
+    return []
+
+
 def _text(store: Neighbours, session: str, content: str | Body) -> str:
     try:
+        if isinstance(content, Body) and content.characters == BYTES:
+            return store.data(content, session).decode(errors="replace")
         return store.text(content, session)
     except DataError:  # damaged, or scrubbed
         return ""

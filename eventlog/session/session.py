@@ -115,6 +115,10 @@ class Sessions(Protocol):
         """See `Store`."""
         ...
 
+    def data(self, data: bytes | Body, session: str | None = None) -> bytes:
+        """See `Store`."""
+        ...
+
 
 class Session:
     """One conversation.  Made by `Store.session` and `Store.create_session`."""

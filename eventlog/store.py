@@ -331,10 +331,6 @@ class Store:
         """
         return self.host.text(content, session)
 
-    def data(self, data: bytes | Body, session: str | None = None) -> bytes:
-        """The bytes of data; errors and `session` as for `text`."""
-        return self.host.data(data, session)
-
     def write_text(self, content: Content, file: BinaryIO, session: str | None = None) -> None:
         """Write the UTF-8 bytes of a content to a file object, piece by piece; see `text`."""
         require((str, Body), content, "a content is a str or a Body")

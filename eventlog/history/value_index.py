@@ -1,4 +1,4 @@
-"""The index of a stream's values: from a key to the versions that put or dropped it.
+"""Index of a stream's values: the versions that put or dropped each key.
 
 Derived data, brought up to date with each append. It lies in rows that hold keys and versions, no
 contents: the nodes of a tree (`value_tree.py`). Row keys have hashes of node names, keyed ones in
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Mark(msgspec.Struct, array_like=True, frozen=True):
-    """What the index has."""
+    """The version up to which the index goes, and the number of changes it has."""
 
     version: int
     count: int

@@ -1,4 +1,4 @@
-"""The tree of an index of values: nodes in rows, from a key to its changes.
+"""Tree of keys and their changes, whose nodes are rows of an index of values.
 
 A compressed radix tree over the UTF-8 of the keys:
 

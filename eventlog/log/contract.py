@@ -73,7 +73,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 def is_outgrown(key: bytes, value: bytes | None, stored: bytes | None) -> bool:
-    """Return whether a derived value must not replace the stored one, which has a greater stamp."""
+    """Return whether a derived value must not replace a stored one of a greater stamp."""
     return (
         key.startswith(GROWING)
         and value is not None

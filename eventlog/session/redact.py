@@ -27,6 +27,7 @@ from eventlog.values import Body, Content
 if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
     from eventlog.session.executor import Executor
+    from eventlog.session.host import Host
 
 __all__ = ["Occurrence", "RedactionResult", "redact"]
 
@@ -70,6 +71,7 @@ class _Handle(Protocol):
 class Neighbours(Protocol):
     """A store, as far as a redaction looks into other sessions."""
 
+    host: Host
     log: Log
 
     def session(self, id: str) -> _Handle:
@@ -81,10 +83,6 @@ class Neighbours(Protocol):
         ...
 
     def text(self, content: Content, session: str | None = None) -> str:
-        """See `Store`."""
-        ...
-
-    def data(self, data: bytes | Body, session: str | None = None) -> bytes:
         """See `Store`."""
         ...
 
@@ -235,7 +233,7 @@ def _inline_data(event: ev.Event) -> list[str]:
 def _text(store: Neighbours, session: str, content: str | Body) -> str:
     try:
         if isinstance(content, Body) and content.characters == BYTES:
-            return store.data(content, session).decode(errors="replace")
+            return store.host.data(content, session).decode(errors="replace")
         return store.text(content, session)
     except DataError:  # damaged, or scrubbed
         return ""

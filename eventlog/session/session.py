@@ -30,7 +30,7 @@ from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
 from eventlog.session.values import Values
 from eventlog.validation import each, require, require_json, require_limits
-from eventlog.values import Body, Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
+from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
 
 if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
@@ -115,10 +115,6 @@ class Sessions(Protocol):
         """See `Store`."""
         ...
 
-    def data(self, data: bytes | Body, session: str | None = None) -> bytes:
-        """See `Store`."""
-        ...
-
 
 class Session:
     """One conversation.  Made by `Store.session` and `Store.create_session`."""
@@ -168,10 +164,6 @@ class Session:
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""
         return self.reader.text(content)
-
-    def data(self, data: bytes | Body) -> bytes:
-        """The bytes of data of this session; errors as for `Store.data`."""
-        return self.executor.host.data(data, self.id)
 
     # -- appending and the lease ---------------------------------------------------------------
 

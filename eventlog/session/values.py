@@ -1,4 +1,4 @@
-"""The values of a session or a shelf: texts and bytes under keys, of which the newest counts.
+"""Values of a session or a shelf: texts and bytes under keys, the newest of which counts.
 
 A value is an event like any other, so it is durable and in the hash tree, but no activity: it moves
 no session in a list, a rollback does not undo it, and the model sees nothing of it. Equal large
@@ -12,6 +12,8 @@ index for each stream (`history/value_index.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import random
+from time import sleep
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["StoredValue", "Values", "value_event"]
 
 TRIES = 40
-"""How often a conditional command is decided anew because something else was appended."""
+"""How often a command is decided anew because other writers came between."""
 
 
 class StoredValue(msgspec.Struct, frozen=True):
@@ -163,22 +165,27 @@ class Values:
 
     def _append(self, event: ev.ValuePut | ev.ValueDropped, bodies: dict[bytes, bytes], expected: int | None) -> int:
         executor = self._executor
-        if expected is None:
-            if executor.in_pipeline:
-                executor.command([event], bodies)
-                return 0
-            return executor.commit([event], bodies=bodies).first
         require_or_none(int, expected, "an expected revision is a whole number")
+        if expected is None and executor.in_pipeline:
+            executor.command([event], bodies)
+            return 0
         tries = 0
         while True:
-            version = executor.reader.version
-            found = self._find(event.key, executor.reader.ancestry(), version)
-            revision = 0 if found is None else found[1].version
-            if revision != expected:
-                raise ConflictError(executor.id, expected, revision, event.key)
+            version = None if expected is None else self._version_with(event.key, expected)
             try:
                 return executor.commit([event], bodies=bodies, expected=version).first
             except ConflictError:
                 tries += 1
                 if tries == TRIES:
                     raise
+            sleep(random() * tries / 1_000)  # other writers have their turn, and come to an end
+
+    def _version_with(self, key: str, expected: int) -> int:
+        """Return the version of now, at which the key has the expected revision."""
+        reader = self._executor.reader
+        version = reader.version
+        found = self._find(key, reader.ancestry(), version)
+        revision = 0 if found is None else found[1].version
+        if revision != expected:
+            raise ConflictError(self._executor.id, expected, revision, key)
+        return version

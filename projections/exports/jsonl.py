@@ -90,7 +90,7 @@ def _body(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
 
 
 def _data(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
-    data = store.data(body, session)
+    data = store.host.data(body, session)
     for start in range(0, len(data), LINE_CHARACTERS):
         line: dict[str, Any] = {"body": body.digest.hex(), "data": data[start : start + LINE_CHARACTERS]}
         if start + LINE_CHARACTERS < len(data):

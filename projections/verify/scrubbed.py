@@ -1,4 +1,4 @@
-"""Scrubbed appends: check that a recorded redaction, or a newer value, explains each of them.
+"""Check that a recorded redaction, or a newer value, explains each scrubbed append.
 
 A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
 forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
@@ -45,7 +45,7 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
         ]
         if freed and newest is None:
             newest = _newest_changes(store, session)
-        if newest is not None and any(newest[key] > version for version, key in freed):
+        if newest is not None and any(newest.get(key, 0) > version for version, key in freed):
             continue
         if redacted is None:
             redacted = _redacted(store, session)

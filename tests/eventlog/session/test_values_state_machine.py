@@ -1,4 +1,4 @@
-"""Values of sessions, forks and shelves against a plain dict, whatever happens around them."""
+"""Values of sessions, forks and shelves against a plain dict."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ from tests.support.engines import ENCRYPTED, Engine
 
 ACTORS = st.integers(0, 1)
 NUMBERS = st.integers(0, 1_000)
-KEYS = st.sampled_from(["a", "ab", "abc", "abd", "b", "é", "é/1", "é/2", "x/1", "x/10", "x/2", "x/2/y", "\ud800", "z" * 256])
-VALUES = st.sampled_from(["", "short", "long " * 300, "longer " * 9_000, b"", b"\xff\x00", b"data " * 300, b"long " * 300])
+KEYS = st.sampled_from(
+    ["a", "ab", "abc", "abd", "b", "é", "é/1", "é/2", "x/1", "x/10", "x/2", "x/2/y", "\ud800", "z" * 256]
+)
+VALUES = st.sampled_from(
+    ["", "short", "long " * 300, "longer " * 9_000, b"", b"\xff\x00", b"data " * 300, b"long " * 300]
+)
 SHELF = "shelf"
 
 
@@ -42,7 +46,7 @@ State = dict[str, Kept]
 
 
 class ValuesMachine(RuleBasedStateMachine):
-    """Two handles put, drop, fork, roll back, redact, compact, erase, scrub, and lose what is derived."""
+    """Two handles put, drop, fork, roll back, redact, compact, erase, scrub, and lose rows."""
 
     engine_name = "memory"
 
@@ -108,22 +112,33 @@ class ValuesMachine(RuleBasedStateMachine):
         revision = values.put(key, value)
         self.changed(actor, name, key, Kept(value, self.stream(actor, name), revision))
 
-    @rule(actor=ACTORS, number=NUMBERS, key=KEYS, value=VALUES, right=st.booleans(), drops=st.booleans())
-    def put_if(self, actor: int, number: int, key: str, value: str | bytes, right: bool, drops: bool) -> None:  # noqa: FBT001 - drawn
-        """Put or drop a value if its key has a revision, which is right or wrong."""
+    @rule(actor=ACTORS, number=NUMBERS, key=KEYS, value=VALUES)
+    def put_if(self, actor: int, number: int, key: str, value: str | bytes) -> None:
+        """Put a value if its key has the revision that it has."""
         name = self.chosen(number)
-        values = self.values(actor, name)
-        now = self.states[name][key].revision if key in self.states[name] else 0
-        expected = now if right else now + 1
-        try:
-            revision = values.drop(key, expected=expected) if drops else values.put(key, value, expected=expected)
-        except ConflictError as error:
-            assert not right
-            assert (error.expected, error.actual, error.key) == (expected, now, key)
-            return
-        assert right
-        kept = None if revision is None else Kept(value, self.stream(actor, name), revision)
-        self.changed(actor, name, key, kept)
+        revision = self.values(actor, name).put(key, value, expected=self.revision(name, key))
+        self.changed(actor, name, key, Kept(value, self.stream(actor, name), revision))
+
+    @rule(actor=ACTORS, number=NUMBERS, key=KEYS)
+    def drop_if(self, actor: int, number: int, key: str) -> None:
+        """Drop a key if it has the revision that it has."""
+        name = self.chosen(number)
+        self.values(actor, name).drop(key, expected=self.revision(name, key))
+        self.changed(actor, name, key, None)
+
+    @rule(actor=ACTORS, number=NUMBERS, key=KEYS, value=VALUES)
+    def put_if_not(self, actor: int, number: int, key: str, value: str | bytes) -> None:
+        """Expect a revision that a key does not have: nothing is written."""
+        name = self.chosen(number)
+        now = self.revision(name, key)
+        for expected in {0, now - 1, now + 1} - {now}:
+            with pytest.raises(ConflictError) as refused:
+                self.values(actor, name).put(key, value, expected=expected)
+            assert (refused.value.expected, refused.value.actual, refused.value.key) == (expected, now, key)
+
+    def revision(self, name: str, key: str) -> int:
+        """The revision of a key in the model."""
+        return self.states[name][key].revision if key in self.states[name] else 0
 
     @rule(actor=ACTORS, number=NUMBERS, key=KEYS)
     def drop(self, actor: int, number: int, key: str) -> None:
@@ -227,7 +242,7 @@ class ValuesMachine(RuleBasedStateMachine):
         self.open()
 
     @rule(number=NUMBERS, every=st.booleans())
-    def lose_what_is_derived(self, number: int, every: bool) -> None:  # noqa: FBT001 - drawn
+    def lose_what_is_derived(self, number: int, every: bool) -> None:
         """Delete all derived rows, or any one of them."""
         log = self.stores[0].log.engine
         keys = log.derived_keys(b"")
@@ -251,7 +266,7 @@ class ValuesMachine(RuleBasedStateMachine):
             assert report.sound, report
         self.open()
 
-    # -- the contract --------------------------------------------------------------------------------
+    # -- the contract ------------------------------------------------------------------------------
 
     @invariant()
     def all_is_as_in_the_model(self) -> None:

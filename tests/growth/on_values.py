@@ -38,7 +38,7 @@ VALUES: Table = {
     "Values.put": constant(lambda at, _: _values(at).put("key 000100", "another value")),
     "Values.put, a new key": constant(lambda at, _: _values(at).put(at.name("key"), "a value")),
     "Values.put, if it is the revision": constant(
-        lambda at, values: values.put("key 000100", "a value", expected=values.revision("key 000100")), _forked
+        lambda _, values: values.put("key 000100", "a value", expected=values.revision("key 000100")), _forked
     ),
     "Values.put, in a shelf": constant(lambda at, _: at.store.shelf("shelf").values.put("key 000100", "a value")),
     "Values.drop": constant(lambda at, _: _values(at).drop("key 000200")),

@@ -4,8 +4,8 @@ Started by `tests/eventlog/session/test_values_crash.py` in a process of its own
 `python -m tests.support.values_killer DIRECTORY MODE SEED KILLS`, as for `crash_writer.py`; a MODE
 that begins with "encrypted " has keys. Before each command the writer notes it in memory shared
 with its parent, and after it that it was acknowledged. Whatever the moment, every acknowledged
-command is there, the last one is there whole or not at all, and a second process that writes at the
-same time loses nothing either.
+command counts, and the last one counts whole or not at all, with the index that is stored and with
+one made anew.
 """
 
 from __future__ import annotations

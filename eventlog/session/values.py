@@ -12,13 +12,12 @@ index for each stream (`history/value_index.py`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from random import random
-from time import sleep
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from eventlog import events as ev
+from eventlog.append.contention import Contention
 from eventlog.codec.bodies import to_content, to_data
 from eventlog.errors import ConflictError, DamagedError, brief
 from eventlog.history.streams import stream_spans
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
 
 __all__ = ["StoredValue", "Values", "value_event"]
-
-TRIES = 40
-"""How often a command is decided anew because other writers came between."""
 
 
 class StoredValue(msgspec.Struct, frozen=True):
@@ -169,16 +165,18 @@ class Values:
         if expected is None and executor.in_pipeline:
             executor.command([event], bodies)
             return 0
-        tries = 0
+        if expected is None:
+            return executor.commit([event], bodies=bodies).first
+        contention = Contention()
         while True:
-            version = None if expected is None else self._version_with(event.key, expected)
+            version = self._version_with(event.key, expected)
             try:
                 return executor.commit([event], bodies=bodies, expected=version).first
-            except ConflictError:
-                tries += 1
-                if tries == TRIES:
+            except ConflictError:  # something else was appended: perhaps the key has its revision all the same
+                if not contention.note():
                     raise
-            sleep(random() * tries / 1_000)  # other writers have their turn, and come to an end
+                if contention.asks_for_pause:
+                    contention.wait()
 
     def _version_with(self, key: str, expected: int) -> int:
         """Return the version of now, at which the key has the expected revision."""

@@ -6,8 +6,8 @@ an encrypted store.
 
 A *mark* has the version up to which the index goes, and how many values it knows. It is complete if
 the session's catalog entry counts as many; else the stream is read from the mark on. Every row
-begins with the version that changed it last, and the log keeps the newer of two (`GROWING`), in
-whatever order processes write. So rows may be newer than the mark, never older. A row that is
+begins with the version that changed it last, and the log keeps the newer of two (`GROWING`), so
+processes may write in any order. Rows may be newer than the mark, never older. A row that is
 missing or damaged shows, as another names it; then the index is made anew.
 """
 

@@ -6,12 +6,12 @@ A compressed radix tree over the UTF-8 of the keys:
 * an *inner* node has the longest common prefix of all keys below it, the next byte of each child,
   and the versions of the key that ends there. A child is named by the prefix and that byte.
 
-So a key is found, and a value put, in a few small rows whatever the number of keys, and keys with a
+So a key is found, and a value put, in a few small rows among any number of keys, and keys with a
 prefix are read without the others. Of a key's versions the newest are in its node, and older ones
 in chunks of `CHUNK` that never change: a fork finds what was newest at its version.
 
-Keys are never removed, so the state of a node follows from the events alone, whatever was read in
-how many pieces. To apply an event again changes nothing.
+Keys are never removed, so the state of a node follows from the events alone, however many of them
+are applied at a time. To apply an event again changes nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations on the values of a session and of a shelf, each with as many keys as messages."""
+"""Operations on the values of a session and of a shelf with many keys."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
-from eventlog.session.outcome import CRASHED
+from eventlog.session.outcome import CRASHED, failure_of
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require, require_json, require_or_none
@@ -42,7 +42,8 @@ __all__ = ["Reply"]
 class Reply:
     """An assistant message, open inside its `with` block.
 
-    Left without `finish`, it is finished as aborted; left by an exception, as failed. A stop of the
+    Left without `finish`, it is finished as aborted; left by an exception, as failed, with the
+    status and the text of a provider's answer (an exception with `status_code`). A stop of the
     program (Ctrl-C, `SystemExit`, a cancelled task) or a `ConnectionError` leaves it as a crash
     would: its turn can be resumed.
     """
@@ -83,7 +84,7 @@ class Reply:
         block, self._block = self._block, None  # held by this call alone: should it break off, the lease is over
         with giving_way_to(error, "reply"):
             try:
-                self.close(kind)
+                self.close(error)
             finally:
                 self._executor.release(self.lease)
                 del block
@@ -108,19 +109,16 @@ class Reply:
         self._failed = retry.attempt
         return [ev.PartStarted(self.id, self._executor.host.new_id("prt_"), retry)]
 
-    def close(self, kind: type[BaseException] | None) -> None:
+    def close(self, error: BaseException | None) -> None:
         """Abort the message unless it is finished.
 
-        `kind` is the class of the exception that left the block, if one did.
+        `error` is the exception that left the block, if one did.
         """
         if not self.is_open:
             return
-        reason = None
-        if kind is not None:
-            broke_off = issubclass(kind, ConnectionError) or not issubclass(kind, Exception)
-            reason = CRASHED if broke_off else MessageError("unknown", kind.__name__)
+        reason = None if error is None else failure_of(error)
         try:
-            if kind is not None:
+            if error is not None:
                 self._executor.writer.flush()  # a `finish` that was interrupted may be on its way
             self._abort(reason)
         except StopError:

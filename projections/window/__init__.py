@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from projections.window.aio import AsyncContextWindow, afill
+    from projections.window.aio import AsyncContextWindow, afill, afill_retrying
     from projections.window.compact import CompactionResult
     from projections.window.compaction.http_summarizer import HttpSummarizer
     from projections.window.compaction.offline import summarize_offline
@@ -94,6 +94,7 @@ __all__ = [
     "Wait",
     "WindowReport",
     "afill",
+    "afill_retrying",
     "apply_patch",
     "covered_by",
     "fill",
@@ -107,7 +108,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "aio": ("AsyncContextWindow", "afill"),
+    "aio": ("AsyncContextWindow", "afill", "afill_retrying"),
     "compact": ("CompactionResult",),
     "compaction.http_summarizer": ("HttpSummarizer",),
     "compaction.offline": ("summarize_offline",),

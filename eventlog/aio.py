@@ -265,9 +265,9 @@ class AsyncReply:
         require(ToolCall, call, _A_CALL)
         await _awaited(self._session, call.fail, error)
 
-    async def finish(self, reason: str = "stop", *, usage: Usage | None = None) -> None:
+    async def finish(self, reason: str = "stop", *, usage: Usage | None = None, catalogue: str = "") -> None:
         """Close the message; durable when it returns."""
-        await _awaited(self._session, self.sync.finish, reason, usage=usage)
+        await _awaited(self._session, self.sync.finish, reason, usage=usage, catalogue=catalogue)
 
     async def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands."""

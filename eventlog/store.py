@@ -41,7 +41,7 @@ from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.subscription import Subscription, subscribe
 from eventlog.validation import require, require_call, require_or_none, require_version
-from eventlog.values import Body, Content, Model, Origin
+from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
@@ -70,6 +70,7 @@ def open_store(
     checkpoint_events: int = CHECKPOINT_EVENTS,
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
+    prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
@@ -78,7 +79,8 @@ def open_store(
     (`encryption/keys.py`).
 
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix.
+    gives UTC milliseconds, `new_id` an id for a prefix. `prices` is asked once for each usage that
+    is recorded without a cost; what it answers is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -87,6 +89,7 @@ def open_store(
         checkpoint_events=checkpoint_events,
         clock=clock,
         new_id=new_id,
+        prices=prices,
     )
 
 
@@ -102,6 +105,7 @@ class Store:
         checkpoint_events: int = CHECKPOINT_EVENTS,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
+        prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     ) -> None:
         self.log = log
         self.host = Host(
@@ -112,6 +116,7 @@ class Store:
             checkpoint_events=checkpoint_events,
             clock=clock,
             new_id=new_id,
+            prices=prices,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self.host)

@@ -148,7 +148,7 @@ def failure_of(error: BaseException) -> MessageError:
 
 
 def provider_error(error: Exception) -> MessageError:
-    """Return an error of a model call as it is recorded: its text, and the status if it has one."""
+    """Return an error of a model call as it is recorded: its text, and its status."""
     status = getattr(error, "status_code", None)
     data = f'{{"status":{status:d}}}' if isinstance(status, int) else None
     return MessageError("api", f"{type(error).__name__}: {error}", data)

@@ -18,7 +18,7 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
-from eventlog.session.outcome import CRASHED, failure_of
+from eventlog.session.outcome import failure_of
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require, require_json, require_or_none
@@ -267,18 +267,25 @@ class Reply:
         self._purpose = purpose
         return part
 
-    def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
-        """Record that the model call ended, and what it cost; returns the step-finish part's id."""
+    def end_step(
+        self, reason: str = "", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
+    ) -> str:
+        """Record that the model call ended, and what it cost; returns the step-finish part's id.
+
+        `catalogue` is that of `Session.record_usage`.
+        """
         self._require_open()
         part = self._executor.host.new_id("prt_")
-        self._executor.command(self._step_ended(part, reason, usage, snapshot), wait=False, lease=self.lease)
+        used = self._used(usage, part, self._purpose, catalogue)
+        self._executor.command([ev.StepFinished(self.id, part, reason, snapshot), *used], wait=False, lease=self.lease)
         return part
 
-    def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
-        ended: list[ev.Event] = [ev.StepFinished(self.id, part, reason, snapshot)]
-        if usage is not None:
-            ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._purpose))
-        return ended
+    def _used(self, usage: Usage | None, step: str | None, purpose: str, catalogue: str) -> list[ev.Event]:
+        if usage is None:
+            return []
+        model = self._started.model
+        usage, catalogue = self._executor.host.priced(usage, model, catalogue)
+        return [ev.UsageRecorded(usage, self.id, step, model, purpose, catalogue=catalogue)]
 
     def retry(self, error: MessageError) -> str:
         """Begin the model call again after it failed; returns the id of the retry part.
@@ -306,11 +313,13 @@ class Reply:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def finish(self, reason: str = "stop", *, usage: Usage | None = None, snapshot: str | None = None) -> None:
+    def finish(
+        self, reason: str = "stop", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
+    ) -> None:
         """Close the message; durable when it returns.
 
         Ends open texts and the open step. Tool calls without a result are refused: complete or fail
-        them first.
+        them first. `catalogue` is that of `Session.record_usage`.
         """
         self._require_open()
         closing: list[ev.Event] = []
@@ -325,10 +334,10 @@ class Reply:
                     if part is not None and state.status(part) == "open":
                         closing.append(ev.PartEnded(stream.id))
                 in_step = bool(facts.steps) and state.now(facts.steps) == "started"
-        if in_step:
-            closing += self._step_ended(self._executor.host.new_id("prt_"), reason, usage, snapshot)
-        elif usage is not None:
-            closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
+        step = self._executor.host.new_id("prt_") if in_step else None
+        if step is not None:
+            closing.append(ev.StepFinished(self.id, step, reason, snapshot))
+        closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
         self._executor.command([*closing, ev.MessageFinished(self.id, reason)], last=self._took_lease, lease=self.lease)
         self._close()
 

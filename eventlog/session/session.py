@@ -376,9 +376,16 @@ class Session:
         model: Model | str | None = None,
         purpose: str = "turn",
         failed: bool = False,
+        catalogue: str = "",
     ) -> None:
-        """Record the cost of a model call, failed ones included.  Needs no lease."""
-        self.executor.command([ev.UsageRecorded(usage, message, step, model_of(model), purpose, failed)])
+        """Record the cost of a model call, failed ones included.  Needs no lease.
+
+        `catalogue` is the date of the prices from which the caller computed the cost. Without a
+        cost, the store's `prices` are asked.
+        """
+        named = model_of(model)
+        usage, catalogue = self.executor.host.priced(usage, named, catalogue)
+        self.executor.command([ev.UsageRecorded(usage, message, step, named, purpose, failed, catalogue)])
 
     # -- settings ------------------------------------------------------------------------------
 

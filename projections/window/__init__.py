@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
+    from projections.window.titles import give_title
     from projections.window.window import ContextWindow, RunningCall
     from projections.window.window_state import ModelRequest
 
@@ -99,6 +100,7 @@ __all__ = [
     "covered_by",
     "fill",
     "fill_retrying",
+    "give_title",
     "policy_named",
     "recall",
     "recall_tool",
@@ -148,6 +150,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
+    "titles": ("give_title",),
     "window": ("ContextWindow", "RunningCall"),
     "window_state": ("ModelRequest",),
 }

@@ -127,7 +127,7 @@ class Stop(msgspec.Struct, frozen=True):
 
     reason: Literal["finished", "nothing-asked", "interrupted", "aborted", "failed"]
     error: MessageError | None = None
-    """What ended an aborted or failed answer, in the provider's words if it said so."""
+    """The error that ended an aborted or failed answer."""
 
     def __bool__(self) -> bool:
         return False

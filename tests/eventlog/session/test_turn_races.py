@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RACES = {"memory": 10_000 if SLOW else 2_000, "embedded": 10_000 if SLOW else 500}
 """Request ids that two threads send at once, on each engine, on one handle and on two."""
 TASKS = 5_000 if SLOW else 40
-"""Request ids that several tasks of one event loop send at once, and as many under one lease."""
+"""Request ids that tasks send at once; as many again under one lease."""
 PROCESSES = 10_000 if SLOW else 300
 """Request ids that two processes send at once."""
 PATIENCE = 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from decimal import Decimal
+from typing import cast
 
 import pytest
 
@@ -76,9 +77,9 @@ def test_what_has_a_title_or_no_question_is_not_asked_for(store: Store) -> None:
     named.user("hi")
     assert give_title(named, namer) is None
     assert namer.asked == []
-    for wrong in (lambda: give_title(named, "a text"), lambda: give_title("s", namer)):  # type: ignore[arg-type]
+    for wrong in ((named, "a text"), ("s", namer), (named, None)):
         with pytest.raises(CallError):
-            wrong()
+            give_title(cast("Session", wrong[0]), cast("Summarizer", wrong[1]))
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def give_title(session: Session, ask: Summarizer, *, model: Model | str | None =
     named = model_of(model)
     if session.info.title:
         return None
-    question = next(filter(None, map(_text, ModelView.of(session).messages)), None)
-    if question is None:
+    question = next((text for message in ModelView.of(session).messages if (text := _text(message))), "")
+    if not question:
         return None
     shown = NeutralMessage("user", (Text(question[:LONGEST_QUESTION]),))
     usage, title = _asked(ask, SummaryRequest(SYSTEM, (shown,), PROMPT, named))

@@ -104,11 +104,16 @@ def test_a_price_is_stored_with_its_catalogues_date_and_never_computed_again(tmp
     assert len(asked) == 5
 
 
+def half_a_dollar(*_: object) -> float:
+    """Return what is no `Price`."""
+    return 0.5
+
+
 def test_prices_and_catalogues_of_another_type_are_refused() -> None:
     """A catalogue without a cost, and prices that give no `Price`, are told and not recorded."""
     with pytest.raises(CallError):
         eventlog.open("memory:", prices=cast("Any", 5))
-    with eventlog.open("memory:", prices=lambda *_: cast("Any", 0.5)) as store:
+    with eventlog.open("memory:", prices=cast("Any", half_a_dollar)) as store:
         session = store.create_session()
         version = session.version
         for usage, catalogue in ((Usage(Tokens(), None), ""), (cast("Any", 5), "")):

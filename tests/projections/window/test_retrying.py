@@ -81,6 +81,10 @@ def filled_in_a_task(session: Session, provider: Provider, waited: Callable[[flo
     return asyncio.run(answer())
 
 
+def _no_wait(seconds: float) -> None:
+    raise AssertionError(f"waited {seconds} s")
+
+
 @pytest.fixture(params=[filled, filled_in_a_task])
 def fill(request: pytest.FixtureRequest) -> Fill:
     """Each form of the function."""
@@ -118,7 +122,7 @@ def test_other_failures_are_raised_at_once(session: Session, fill: Fill, error: 
     session.user("hi")
     provider = Provider(error)
     with pytest.raises(type(error)):
-        fill(session, provider, [].append)
+        fill(session, provider, _no_wait)
     assert (provider.calls, attempts(session)) == (1, [])
 
 

@@ -15,7 +15,7 @@ from eventlog.store import Store
 from eventlog.values import File, Model, Tokens, Usage
 from projections import ModelView, SummaryRequest
 from projections.reports.usage import usage_by_model
-from projections.window import Piece, Summarizer, ToolCalled, give_title
+from projections.window import Piece, Summarizer, Summary, ToolCalled, give_title
 from projections.window.titles import LONGEST_TITLE, SYSTEM
 
 SMALL = Model("openai", "small")
@@ -97,23 +97,23 @@ def test_a_failure_is_recorded_and_raises_nothing(session: Session, said: tuple[
     assert (totals.calls, totals.failed, totals.cost) == (2, 1, COST.cost)
 
 
-async def in_a_task(request: SummaryRequest) -> AsyncIterator[str]:
-    """A model that is awaited."""
-    yield f"{len(request.messages)} question"
+async def in_a_task() -> AsyncIterator[str]:
+    """An answer that is awaited."""
+    yield "1 question"
 
 
-@pytest.mark.parametrize(
-    ("ask", "title"),
-    [
-        (lambda _: '<think>A long\nthought</think>\n\n## "The  title"\nand more', "The title"),
-        (lambda _: "word " * 100, ("word " * 100)[: LONGEST_TITLE - 1].rstrip() + "…"),
-        (lambda _: iter(["a ", *["b"] * 50_000]), "a " + "b" * (LONGEST_TITLE - 3) + "…"),
-        (in_a_task, "1 question"),
-    ],
-)
-def test_a_title_is_one_short_line(session: Session, ask: Summarizer, title: str) -> None:
+TITLES: list[tuple[Callable[[], Summary], str]] = [
+    (lambda: '<think>A long\nthought</think>\n\n## "The  title"\nand more', "The title"),
+    (lambda: "word " * 100, ("word " * 100)[: LONGEST_TITLE - 1].rstrip() + "…"),
+    (lambda: ["a ", *["b"] * 50_000], "a " + "b" * (LONGEST_TITLE - 3) + "…"),
+    (in_a_task, "1 question"),
+]
+
+
+@pytest.mark.parametrize(("answer", "title"), TITLES, ids=["thoughts", "long", "endless", "a task"])
+def test_a_title_is_one_short_line(session: Session, answer: Callable[[], Summary], title: str) -> None:
     """Thoughts, marks and further lines of an answer are dropped, and a long line is cut."""
-    assert give_title(session, ask) == title
+    assert give_title(session, lambda _: answer()) == title
     assert len(session.info.title) <= LONGEST_TITLE
 
 

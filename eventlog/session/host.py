@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import RLock
-from typing import cast
 
 from eventlog import ids
 from eventlog.append.flusher import Flusher, Leased
@@ -116,12 +115,11 @@ class Host:
         require(Usage, usage, "UsageRecorded.usage is of type Usage")
         if usage.cost is not None or self._prices is None:
             return usage, catalogue
-        price: object = self._prices(model, usage.tokens)
+        price = self._prices(model, usage.tokens)
         if price is None:
             return usage, catalogue
         require(Price, price, "prices are a function that gives a Price, or None")
-        cost, catalogue = cast("Price", price)
-        return Usage(usage.tokens, cost), catalogue
+        return Usage(usage.tokens, price.cost), price.catalogue
 
     def fork_off(self) -> None:
         """Close in a forked child process: the store belongs to the parent."""

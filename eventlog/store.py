@@ -348,13 +348,20 @@ class Store:
     # -- maintenance ---------------------------------------------------------------------------
 
     def backup(
-        self, to: str | os.PathLike[str], *, on_progress: Callable[[int, int], None] | None = None
+        self,
+        to: str | os.PathLike[str],
+        *,
+        keys: KeySource | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> BackupResult:
-        """Copy all committed events into the directory `to`, while others read and write."""
+        """Copy all committed events into the directory `to`, while others read and write.
+
+        With `keys` (see `open`) the copy of a plain store is a new store that is encrypted.
+        """
         from eventlog.maintenance.backup import backup
 
         self.host.require_open()
-        return backup(self.log, to, on_progress=on_progress)
+        return backup(self.log, to, keys=keys, on_progress=on_progress)
 
     def erase(
         self,

@@ -177,7 +177,7 @@ class _EncryptingSource:
             epoch=commit.epoch,
             request=commit.request,
         )
-        append = encrypt_append(append, family, self._own.scope_name, None)
+        append = encrypt_append(append, family, self._own.scope_name)
         salt = self._log.options.io.random(SALT_BYTES)
         leaf = new_leaf(append, commit.first, salt)
         self._grow(commit, leaf)

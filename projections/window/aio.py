@@ -176,7 +176,8 @@ async def afill_retrying(
         except Exception as error:
             if not again.may_follow(error):
                 raise
-            seconds = await asyncio.to_thread(again.retry, error)
-        await sleep(seconds)
-        if await asyncio.to_thread(again.is_stopped):
-            return ABORTED
+            waits = await asyncio.to_thread(again.retry, error)
+        for seconds in waits:
+            await sleep(seconds)
+            if await asyncio.to_thread(again.is_stopped):
+                return ABORTED

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Attempts", "fill_retrying"]
 
+LOOK_EVERY = 1.0
+"""Seconds of waiting between two looks for an interrupt."""
+
 
 def fill_retrying(
     reply: Reply,
@@ -47,10 +50,11 @@ def fill_retrying(
         except Exception as error:
             if not again.may_follow(error):
                 raise
-            seconds = again.retry(error)
-        sleep(seconds)
-        if again.is_stopped():
-            return ABORTED
+            waits = again.retry(error)
+        for seconds in waits:
+            sleep(seconds)
+            if again.is_stopped():
+                return ABORTED
 
 
 class Attempts:
@@ -69,12 +73,15 @@ class Attempts:
         """Whether the call is made again after this error."""
         return self._made < self._backoff.attempts and (is_transient(error) or isinstance(error, self._transient))
 
-    def retry(self, error: Exception) -> float:
-        """Record the failed attempt; return the seconds to wait before the next one."""
+    def retry(self, error: Exception) -> list[float]:
+        """Record the failed attempt; return the waits, in seconds, before the next one.
+
+        Behind each of them the program looks whether the user asked for a stop.
+        """
         self._reply.retry(provider_error(error))
         seconds = self._backoff.seconds(self._made, _asked(error))
         self._made += 1
-        return seconds
+        return [LOOK_EVERY] * int(seconds // LOOK_EVERY) + [seconds % LOOK_EVERY]
 
     def is_stopped(self) -> bool:
         """Whether the user asked for a stop meanwhile; the reply is aborted then."""

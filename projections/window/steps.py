@@ -163,7 +163,10 @@ def _told(error: MessageError | None) -> str:
 
 def _status(data: Json | None) -> int | None:
     """The status in what the provider sent, if it has one."""
-    found = json_value(data or "{}")
+    try:
+        found = json_value(data or "{}")
+    except ValueError:  # of an earlier program, or another one
+        return None
     status = cast("dict[str, Any]", found).get("status") if isinstance(found, dict) else None
     return status if isinstance(status, int) else None
 

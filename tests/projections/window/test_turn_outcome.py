@@ -14,7 +14,7 @@ from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Model
-from projections.window import CallModel, ContextWindow, Stop, Wait
+from projections.window import CallModel, ContextWindow, Stop, Wait, window_report
 from tests.faults.tally import SLOW
 
 MODEL = Model("openai", "gpt-5")
@@ -169,6 +169,7 @@ def test_an_interrupt_stops_a_question_after_an_aborted_one() -> None:
             "the answer failed (api, status 429): RateLimitError: slow down;",
         ),
         (MessageError("auth", "no key", '"a text"'), "the answer failed (auth): no key;"),
+        (MessageError("auth", "no key", "no JSON"), "the answer failed (auth): no key;"),
     ],
 )
 def test_a_stop_says_what_the_provider_said_and_how_to_go_on(error: MessageError | None, said: str) -> None:
@@ -193,6 +194,7 @@ def test_the_call_that_a_stop_names_goes_on(store: Store) -> None:
     assert isinstance(step, Stop)
     assert step.error == MessageError("api", "RefusedByProviderError: wrong key", '{"status":401}')
     assert "status 401" in step.sentence
+    assert window_report(ContextWindow(session, environment={})).next_step.reason == step.sentence
     with session.turn("hi", "r") as turn:
         assert (turn.state, turn.error) == ("failed", step.error)
         turn.retry()

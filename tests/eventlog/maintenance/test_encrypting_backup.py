@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from eventsourcing.persistence import StoredEvent
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import eventlog
+from eventlog import events as ev
 from eventlog.encryption.key_file import KeyFile
 from eventlog.errors import (
     AlreadyExistsError,
@@ -29,9 +34,14 @@ from eventlog.recorder import LogFactory
 from eventlog.store import Store
 from projections.verify.verify import verify
 from projections.view.model_view import ModelView
+from tests.faults.tally import SLOW
 from tests.support.encrypted_store import SECRET, Service, confess, leaks
 from tests.support.faults.encrypted_stores import is_said
+from tests.support.history_strategies import histories
 from tests.support.sample_sessions import ODD, exchange, started
+
+PICKS = st.integers(0, 1 << 16)
+CHECKS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
 
 def facts(store: Store) -> dict[str, tuple[Any, ...]]:
@@ -259,6 +269,52 @@ def test_a_broken_off_copy_is_begun_again(tmp_path: Path, monkeypatch: pytest.Mo
         assert facts(store) == shown
     with eventlog.open(tmp_path / "b") as store:
         assert store.head() == head
+
+
+STEPS = st.tuples(st.sampled_from(["new", "fork", "fork", "redact", "rollback", "erase", "vacuum"]), PICKS, PICKS)
+
+
+def do(store: Store, number: int, step: tuple[str, int, int], history: list[tuple[int, ev.Event]]) -> None:
+    """Carry out one step on a picked session, if there is one and it is allowed."""
+    kind, pick, back = step
+    names = [info.id for info in store.sessions() if not info.erased]
+    if kind == "new" or not names:
+        session = store.create_session(id=f"s{number}", title="t")
+        if history[1:]:
+            session.append(history[1:])
+        return
+    session = store.session(names[pick % len(names)])
+    with suppress(CallError):
+        match kind:
+            case "fork":
+                exchange(session.fork(1 + back % session.version, id=f"s{number}"))
+            case "redact":
+                session.redact(started(session)[back % 7], search=False)
+            case "rollback":
+                session.rollback(1 + back % session.version)
+            case "erase":
+                store.erase(session.id, forks="keep", subsessions="keep")
+            case _:
+                store.scrub() if back % 2 else store.vacuum()
+
+
+@pytest.mark.promise(7, 11, 13)
+@settings(max_examples=400 if SLOW else 12, deadline=None, suppress_health_check=CHECKS)
+@given(steps=st.lists(st.tuples(STEPS, histories()), min_size=1, max_size=12))
+def test_any_store_is_encrypted_without_a_loss(steps: list[tuple[tuple[str, int, int], list[Any]]]) -> None:
+    """Promises 7, 11, 13: any mix of forks, rollbacks and erasures comes out equal."""
+    with TemporaryDirectory() as directory:
+        place = Path(directory)
+        with eventlog.open(place / "s") as store:
+            for number, (step, history) in enumerate(steps):
+                with suppress(IndexError):
+                    do(store, number, step, history)
+            shown = facts(store)
+            store.backup(place / "e", keys=True)
+        with eventlog.open(place / "e", keys=True) as store:
+            assert facts(store) == shown
+            report = verify(store, deep=True)
+            assert report.sound, report
 
 
 def test_places_and_keys_that_do_not_fit_are_refused(tmp_path: Path) -> None:

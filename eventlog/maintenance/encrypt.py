@@ -11,7 +11,6 @@ removed stays removed; of erased sessions only what a fork inherited is copied.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -101,7 +100,7 @@ class _EncryptingSource:
         self._trees: dict[str, TreeState] = {}
         """The new trees of the sessions that were forked."""
         self._awaited: dict[str, list[int]] = {}
-        """The versions at which they were forked, ascending, that are not copied yet."""
+        """The versions at which they were forked that are not copied yet, the next one last."""
         self._forked: dict[tuple[str, int], bytes] = {}
         """Their heads at those that are."""
         self._streams: dict[str, str] = {}
@@ -110,8 +109,10 @@ class _EncryptingSource:
             above = None if is_record(head.session, head.entry) else continued(log, head) if head.base else None
             if above is not None:
                 self._streams[head.session] = above.session
-                insort(self._awaited.setdefault(above.session, []), head.base)
+                self._awaited.setdefault(above.session, []).append(head.base)
                 self._trees[above.session] = TreeState(above.base, 0, b"")
+        for versions in self._awaited.values():
+            versions.sort(reverse=True)
         self.ledger = ScrubLedger()
         """Appends of which nothing is left."""
 
@@ -208,8 +209,8 @@ class _EncryptingSource:
         tree = TreeState(commit.last, tree.appends + 1, grow(tree.appends, tree.peaks, leaf))
         self._trees[commit.session] = tree
         awaited = self._awaited.get(commit.session, [])
-        while awaited and awaited[0] <= commit.last:
-            self._forked[commit.session, awaited.pop(0)] = pack_prefix(tree)
+        while awaited and awaited[-1] <= commit.last:
+            self._forked[commit.session, awaited.pop()] = pack_prefix(tree)
 
     def _as_tombstone(self, head: Head) -> Head:
         if is_record(head.session, head.entry) or head.session not in self._needed:

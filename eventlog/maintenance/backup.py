@@ -89,7 +89,7 @@ def backup(log: Log, to: str | os.PathLike[str], *, on_progress: Progress | None
     engine = log.engine
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be backed up")
-    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", on_progress=on_progress)
+    return _copy(engine, place_of(to), engine.last_position(), "a backup was being written", on_progress=on_progress)
 
 
 def restore(

@@ -52,7 +52,7 @@ def _backup(at: Place) -> Generator[Path]:
 
 
 def _newest(at: Place, _: object) -> None:
-    for _recorded in at.store.subscribe(at.store.log.last_position() - 50, timeout=0.0):
+    for _recorded in at.store.subscribe(at.recent, timeout=0.0):
         pass
 
 

@@ -84,7 +84,7 @@ def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
             exchange(session, f"{SECRET} {number}")
             session.rename(f"title {number}")
             session.record_usage(eventlog.Usage(eventlog.Tokens(number, 1)), model="acme/one")
-            seen[store.log.last_position()] = infos(store), [rendered(session)]
+            seen[store.log.last_positions()[0]] = infos(store), [rendered(session)]
     for number, (position, expected) in enumerate(seen.items()):
         into = tmp_path / f"r{number}"
         eventlog.restore(path, into, position=position)
@@ -101,7 +101,7 @@ def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path)
     path = tmp_path / "s"
     with eventlog.open(path, keys=service) as store:
         session = confess(store)
-        position, shown, said = store.log.last_position(), infos(store), rendered(session)
+        position, shown, said = store.log.last_positions()[0], infos(store), rendered(session)
         kept = dict(service.keys)
         store.erase("p")
     eventlog.restore(path, tmp_path / "r", position=position)

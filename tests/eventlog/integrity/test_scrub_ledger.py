@@ -282,7 +282,7 @@ def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
         session = store.session("a")
         part = started(session)[0]
         session.redact(part, search=False)
-        last = store.log.last_position()
+        last = store.log.last_positions()[0]
         assert store.scrub().emptied
         store.backup(tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored", position=last)

@@ -233,10 +233,10 @@ class HurriedLog(MemoryLog):
             before()
         return super().submit(append)
 
-    def last_position(self) -> int:
+    def last_positions(self) -> tuple[int, ...]:
         """Count how often a follower asks."""
         self.looks += 1
-        return super().last_position()
+        return super().last_positions()
 
 
 @pytest.mark.parametrize(("other", "wins"), [("a", False), ("b", True)])
@@ -541,7 +541,7 @@ def test_wrong_calls_are_programming_errors() -> None:
     with pytest.raises(DataError) as caught:
         process(log, "x" * 300).insert_events([event("a", 1)])
     assert isinstance(caught.value.__cause__, LimitError)
-    assert log.last_position() == 0
+    assert log.last_positions() == (0,)
     with pytest.raises(OSError, match="EVENTLOG_PATH"):
         LogFactory({})
     made = LogFactory({"EVENTLOG_PATH": "memory:", "APPLICATION_RECORDER_TOPIC": get_topic(LogAggregateRecorder)})

@@ -21,7 +21,7 @@ from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine
 
 ROOT = Path(__file__).resolve().parents[3]
-RACES = {"memory": 40_000 if SLOW else 4_000, "embedded": 10_000 if SLOW else 1_000}
+RACES = {"memory": 40_000 if SLOW else 4_000, "partitioned": 1_000, "embedded": 10_000 if SLOW else 1_000}
 """Request ids that two threads send at once, on each engine."""
 TASKS = 400 if SLOW else 40
 """Request ids that several tasks of one event loop send at once."""

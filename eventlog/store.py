@@ -28,7 +28,7 @@ from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, EventlogError, giving_way_to
 from eventlog.history.catalog import SessionInfo, entry_of, info_of
-from eventlog.history.cursor import cursor_of_now
+from eventlog.history.cursor import cursor_at
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
@@ -317,7 +317,7 @@ class Store:
     def cursor(self) -> str:
         """The cursor behind everything that is committed now, for `subscribe`."""
         self.host.require_open()
-        return cursor_of_now(self.log)
+        return cursor_at(self.log, self.log.last_positions())
 
     def subscribe(
         self,
@@ -502,10 +502,10 @@ def restore(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    position: int | None = None,
+    cursor: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> BackupResult:
-    """Make a store at `into` from a backup, up to the event at `position` (by default all)."""
+    """Make a store at `into` from a backup, up to the event of a `cursor` (by default all)."""
     from eventlog.maintenance.backup import restore
 
-    return restore(source, into, position=position, on_progress=on_progress)
+    return restore(source, into, cursor=cursor, on_progress=on_progress)

@@ -51,7 +51,7 @@ class Subscription:
         require_or_none(str, session, "a session is named by its id, a str")
         self.log = log
         self._reached = _start(log, after, session)
-        """What is delivered of each partition."""
+        """Where it stands in each partition."""
         own = None if session is None else log.partition_of(session)
         self._partitions = range(len(self._reached)) if own is None else (own,)
         self._store = b""
@@ -138,7 +138,7 @@ def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Rec
 
 
 def _start(log: Log, after: object, session: str | None) -> list[Reached]:
-    """Return where a subscription begins: at a cursor, at a version of its session, or at first."""
+    """Return where a subscription begins: at a cursor, a version, or the beginning."""
     if after is None or after == "":
         return [(0, b"")] * log.partitions
     if type(after) is not int:

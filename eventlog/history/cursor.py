@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Commit, Log, Place
 
-__all__ = ["Reached", "StreamMark", "cursor_of_now", "list_cursor", "place_in", "reached_by", "tag_of"]
+__all__ = ["Reached", "StreamMark", "cursor_at", "list_cursor", "place_in", "reached_by", "tag_of"]
 
 Reached: TypeAlias = tuple[int, bytes]
 """A position in a partition up to which everything is read, and the tag of its commit."""
@@ -99,9 +99,9 @@ def tag_of(commit: Commit) -> bytes:
     return commit.leaf[:_TAG]
 
 
-def cursor_of_now(log: Log) -> str:
-    """Return the cursor behind everything that is committed."""
-    reached = tuple((last, _tag_at(log, partition, last)) for partition, last in enumerate(log.last_positions()))
+def cursor_at(log: Log, positions: Sequence[int]) -> str:
+    """Return the cursor behind a position of each partition."""
+    reached = tuple((position, _tag_at(log, partition, position)) for partition, position in enumerate(positions))
     return _text(_Stream(log.identity[:_STORE], reached))
 
 

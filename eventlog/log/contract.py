@@ -54,7 +54,7 @@ _HASH_BYTES = 32
 
 
 Place: TypeAlias = tuple[int, int]
-"""A session's place in a list: time of its newest activity, and number of its newest append."""
+"""A session's place in a list: time of its activity, number of its newest append."""
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):

@@ -272,7 +272,7 @@ def test_copies_and_rewritings(tmp_path: Path, *, keys: bool | None) -> None:
         fill(store, 6, scopes=2)
         whole, scoped = pages(store), pages(store, "u1")
         first = store.newest_sessions(limit=2)
-        early = store.log.last_positions()[0]
+        early = store.cursor()
         store.backup(tmp_path / "backup")
         store.session("s00").user("later")
         later = store.newest_sessions(limit=1)
@@ -284,7 +284,7 @@ def test_copies_and_rewritings(tmp_path: Path, *, keys: bool | None) -> None:
         with pytest.raises(CursorError, match="rewritten"):
             store.newest_sessions(cursor=first.next)
         assert store.log.check() == []
-    restore(tmp_path / "backup", tmp_path / "restored", position=early)
+    restore(tmp_path / "backup", tmp_path / "restored", cursor=early)
     repair(path, tmp_path / "repaired")
     with open_store(tmp_path / "restored", keys=_key_file(path, keys)) as store:
         assert (pages(store), pages(store, "u1")) == (whole, scoped)

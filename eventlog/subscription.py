@@ -2,14 +2,15 @@
 
 Each event comes once, and those of one partition in their order; so do those of one session. The
 log is asked for a bounded number of commits at a time, so a slow reader slows no writer and holds
-little. Works across threads and processes. With `provisional`, events that handles of this store
-have accepted come before they are committed, and again afterwards.
+little; a subscription of one session reads no other. Works across threads and processes. With
+`provisional`, events that handles of this store have accepted come before they are committed, and
+again afterwards.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from sys import maxsize
 from typing import TYPE_CHECKING, cast
 
@@ -19,8 +20,8 @@ from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import CallError, CursorError, brief
 from eventlog.events import Base, SessionErased
 from eventlog.history.catalog import entry_of
-from eventlog.history.cursor import Reached, StreamMark, reached_by, tag_of
-from eventlog.log.contract import Commit, Log
+from eventlog.history.cursor import StreamMark, reached_by, tag_of
+from eventlog.log.contract import Commit, Head, Log
 from eventlog.validation import require_or_none, require_wait
 
 if TYPE_CHECKING:
@@ -49,11 +50,17 @@ class Subscription:
         ahead: Callable[[], Iterable[SessionWriter]] | None = None,
     ) -> None:
         require_or_none(str, session, "a session is named by its id, a str")
+        if session is None and isinstance(after, int):
+            raise CallError(f"an event is followed from a cursor, or from a version of a `session`, not from {after}")
         self.log = log
-        self._reached = _start(log, after, session)
+        begins = after is None or after == "" or isinstance(after, int)
+        self._reached = [(0, b"")] * log.partitions if begins else reached_by(cast("str", after), log)
         """Where it stands in each partition."""
-        own = None if session is None else log.partition_of(session)
-        self._partitions = range(len(self._reached)) if own is None else (own,)
+        self._own = 0 if session is None else log.partition_of(session)
+        self._version = 0 if session is None else _version_behind(log, session, after, self._reached[self._own][0])
+        """Where it stands in its session, of which alone it then reads the stream."""
+        self._seen: Sequence[int] = [0] * log.partitions
+        """Where the partitions were before the last look."""
         self._store = b""
         self.behind = True
         """Whether the last look found commits: the next may find more."""
@@ -72,40 +79,67 @@ class Subscription:
     def look(self) -> Iterator[Recorded]:
         """Events there are now: of at most `BATCH` commits of a partition, then accepted ones."""
         self._store = self.log.identity
+        self._seen = self.log.last_positions()
         self.behind = self.stirred = False
-        is_full = False
-        for partition in self._partitions:
-            commits = self.log.commits_after(self._reached[partition][0], BATCH, partition=partition)
-            if commits:
-                self.behind = self.stirred = True
-                is_full = is_full or len(commits) == BATCH
-                yield from self._events(partition, commits)
+        session = self._session
+        is_full = yield from self._everything() if session is None else self._stream(session)
         if self._ahead is not None and not is_full:
-            for recorded in _provisional(self._ahead(), self._session, self._delivered):
+            for recorded in _provisional(self._ahead(), session, self._delivered):
                 self.stirred = True
                 if self._kinds is None or isinstance(recorded.event, self._kinds):
                     yield recorded
 
-    def _events(self, partition: int, commits: Sequence[Commit]) -> Iterator[Recorded]:
-        """Yield the events of commits, the next ones of a partition."""
-        session, reached = self._session, self._reached
-        erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
-        for commit in commits:
-            # A reader of all sessions skips commits whose key is gone.
-            readable = not is_encrypted(commit.payload) if session is None else commit.session == session
-            if readable and not is_foreign(commit):
-                start = commit.first + max(reached[partition][0] - commit.position + 1, 0)
-                mark = StreamMark(self._store, tuple(reached), partition, tag_of(commit))
-                for recorded in events_of(commit, start - 1, mark=mark):
-                    if commit.session in erased and not isinstance(recorded.event, SessionErased):
-                        continue
-                    if self._kinds is None or isinstance(recorded.event, self._kinds):
-                        yield recorded
-            reached[partition] = commit.last_position, tag_of(commit)
+    def _everything(self) -> Generator[Recorded, None, bool]:
+        """Yield the next events of all partitions; return whether there may be more already."""
+        is_full = False
+        for partition, (position, _) in enumerate(self._reached):
+            commits = self.log.commits_after(position, BATCH, partition=partition)
+            if commits:
+                self.behind = self.stirred = True
+                is_full = is_full or len(commits) == BATCH
+            heads = (self.log.head(name) for name in {commit.session for commit in commits})
+            erased = {head.session for head in heads if head is not None and _is_erased(head)}
+            for commit in commits:
+                done = self._reached[partition][0]
+                if not is_encrypted(commit.payload):  # a commit whose key is gone is left out
+                    after = commit.first - 1 + max(done - commit.position + 1, 0)
+                    yield from self._events(partition, commit, after, erased=commit.session in erased)
+                self._reached[partition] = commit.last_position, tag_of(commit)
+        return is_full
+
+    def _stream(self, session: str) -> Generator[Recorded, None, bool]:
+        """Yield the next events of a session, from its own stream."""
+        head = self.log.head(session)
+        if head is None or head.version <= self._version:
+            return False
+        erased = _is_erased(head)
+        for commit in self.log.read(session, self._version):
+            self.behind = self.stirred = True
+            yield from self._events(self._own, commit, self._version, erased=erased)
+            self._version = commit.last
+            self._reached[self._own] = commit.last_position, tag_of(commit)
+        self._version = max(self._version, head.version)  # an erased session may have no events left
+        return False
+
+    def _events(self, partition: int, commit: Commit, after: int, *, erased: bool) -> Iterator[Recorded]:
+        """Yield the events of a commit behind a version; of an erased session the erasure only."""
+        if is_foreign(commit):
+            return
+        mark = StreamMark(self._store, tuple(self._reached), partition, tag_of(commit))
+        for recorded in events_of(commit, after, mark=mark):
+            if erased and not isinstance(recorded.event, SessionErased):
+                continue
+            if self._kinds is None or isinstance(recorded.event, self._kinds):
+                yield recorded
 
     def may_find(self) -> bool:
         """Whether a look may find an event.  Takes microseconds, so an event loop may ask."""
-        if self.wait(0.0):
+        if self._session is None:
+            found = self.wait(0.0)
+        else:
+            head = self.log.head(self._session)
+            found = head is not None and head.version > self._version
+        if found:
             return True
         return self._ahead is not None and any(
             writer.is_ahead for writer in self._ahead() if self._session in {None, writer.session}
@@ -113,9 +147,10 @@ class Subscription:
 
     def wait(self, timeout: float) -> bool:
         """Block until there may be an event; return False after `timeout` seconds."""
-        positions = [maxsize] * len(self._reached)
-        for partition in self._partitions:
-            positions[partition] = self._reached[partition][0]
+        if self._session is None:
+            return self.log.wait_after([position for position, _ in self._reached], timeout)
+        positions = [maxsize] * len(self._seen)
+        positions[self._own] = self._seen[self._own]
         return self.log.wait_after(positions, timeout)
 
 
@@ -137,28 +172,28 @@ def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Rec
         subscription.wait(wait)
 
 
-def _start(log: Log, after: object, session: str | None) -> list[Reached]:
-    """Return where a subscription begins: at a cursor, a version, or the beginning."""
-    if after is None or after == "":
-        return [(0, b"")] * log.partitions
-    if type(after) is not int:
-        return reached_by(cast("str", after), log)
-    if session is None:
-        raise CallError(f"an event is followed from a cursor, or from a version of a `session`, not from {after}")
-    if after < 0:
-        raise CallError(f"a version is 0 or more, not {after}")
-    reached = [(0, b"")] * log.partitions
+def _version_behind(log: Log, session: str, after: object, position: int) -> int:
+    """Return the version of a session that a subscription begins behind."""
     head = log.head(session)
-    if after > (0 if head is None else head.version):
-        raise CursorError(f"the session has no version {after} yet: pass one that was read, or no version")
-    if head is not None and after:
-        following = next(log.read(session, after, after + 1), None)
-        own = log.partition_of(session)
-        if following is not None:
-            reached[own] = following.position + after - following.first, b""
-        elif after == head.version:
-            reached[own] = head.position, b""
-    return reached
+    if isinstance(after, int):
+        if isinstance(after, bool) or after < 0:
+            raise CallError(f"a version is a whole number from 0, not {after}")
+        if after > (0 if head is None else head.version):
+            raise CursorError(f"the session has no version {after} yet: pass one that was read, or no version")
+        return after
+    if head is None or not position:
+        return 0
+    if head.position <= position:
+        return head.version
+    low, high = head.base, head.version
+    while low < high:  # the versions of a session are in the order of their positions
+        middle = (low + high + 1) // 2
+        commit = next(log.read(session, middle - 1, middle), None)
+        if commit is not None and commit.position + middle - commit.first > position:
+            high = middle - 1
+        else:
+            low = middle
+    return low
 
 
 def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
@@ -188,7 +223,6 @@ def _provisional(
                 yield Recorded(name, recorded.version, 0, recorded.time, recorded.epoch, recorded.event)
 
 
-def _erased(log: Log, sessions: Iterable[str]) -> set[str]:
-    """The erased sessions among these: only their erasure is delivered."""
-    heads = [head for name in sessions if (head := log.head(name)) is not None]
-    return {head.session for head in heads if head.entry and not is_foreign(head) and entry_of(head).erased}
+def _is_erased(head: Head) -> bool:
+    """Whether a session is erased: then only its erasure is delivered."""
+    return bool(head.entry) and not is_foreign(head) and entry_of(head).erased

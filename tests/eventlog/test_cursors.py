@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -15,9 +16,11 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import CallError, CursorError
 from eventlog.history.cursor import cursor_at
+from eventlog.log.contract import Commit
 from eventlog.log.memory import MemoryLog
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
+from eventlog.subscription import Subscription
 from tests.support.engines import Engine
 from tests.support.python_process import printed
 
@@ -94,7 +97,7 @@ def test_cursors_go_on_after_a_restart_and_in_another_process(tmp_path: Path) ->
         for number, recorded in enumerate(everything, 1):
             assert told(store, recorded.cursor) == everything[number:]
         assert [recorded.cursor for recorded in told(store)] == [recorded.cursor for recorded in everything]
-        assert recorded.cursor == store.cursor()
+        assert everything[-1].cursor == store.cursor()
         versions = [recorded.version for recorded in everything]
         assert printed(REST, tmp_path / "s", everything[4].cursor).split() == [str(each) for each in versions[5:]]
 
@@ -265,6 +268,12 @@ class CountingLog(MemoryLog):
         self.given += len(found)
         return found
 
+    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
+        """Count them."""
+        for commit in super().read(session, after, upto, reverse=reverse):
+            self.given += 1
+            yield commit
+
 
 @pytest.mark.parametrize("messages", [10, 80])
 def test_a_look_reads_what_is_new(messages: int) -> None:
@@ -284,3 +293,47 @@ def test_a_look_reads_what_is_new(messages: int) -> None:
         log.given = 0
         assert len(told(store, messages * 2 + 1, session="s3")) == 2
         assert log.given == 1
+        own = told(store, session="s3")
+        log.given = 0
+        assert told(store, own[-4].cursor, session="s3") == own[-3:]
+        assert log.given <= 14, "the cursor's commit, a binary search, and what follows"
+        log.given = 0
+        assert told(store, session="s3") == own
+        assert log.given == messages + 2, "no other session is read"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_session_goes_on_at_any_cursor(engine: Engine, seed: int) -> None:
+    """A cursor of any event, of another session too, is a place in each session."""
+    chance = Random(seed)
+    store = engine.open()
+    fill(store, 3, 1)
+    for _ in range(25):
+        session = store.session(f"s{chance.randrange(3)}")
+        if chance.random() < 0.2:
+            with session.pipeline():
+                for number in range(chance.randrange(1, 5)):
+                    session.user(f"{number}")
+        else:
+            session.user("one")
+    everything = told(store)
+    assert everything == told(store)
+    for recorded in everything:
+        for name in ("s0", "s1", "s2"):
+            behind = [each for each in told(store, recorded.cursor) if each.session == name]
+            assert told(store, recorded.cursor, session=name) == behind
+
+
+def test_an_idle_subscription_of_a_session_is_not_woken_to_find_nothing(store: Store) -> None:
+    """Events of other sessions neither come nor let a subscription of one session spin."""
+    fill(store, 2)
+    following = Subscription(store.log, None, session="s0", kinds=None)
+    assert len(list(following.look())) == 9
+    store.session("s1").user("of another one")
+    assert not following.may_find()
+    assert list(following.look()) == []
+    assert not following.wait(0.01)
+    store.session("s0").user("mine")
+    assert following.may_find()
+    assert following.wait(0.0)
+    assert len(list(following.look())) == 2

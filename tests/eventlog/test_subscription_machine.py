@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from eventlog import events as ev
 from eventlog import subscription
-from eventlog.codec.decoded import Recorded
+from eventlog.codec.decoded import Recorded, events_of
 from eventlog.store import Store
 from tests.faults.tally import SLOW
 from tests.support.engines import Engine
@@ -187,10 +187,9 @@ def test_subscribers_get_each_event_once(engine_name: str) -> None:
 
 def test_the_machine_notices_a_lost_event(monkeypatch: pytest.MonkeyPatch) -> None:
     """The model can fail: it rejects a subscription that leaves out one delta."""
-    told = subscription.events_of
 
     def forgetful(*given: Any, **more: Any) -> Iterator[Recorded]:
-        events = told(*given, **more)
+        events = events_of(*given, **more)
         return (each for each in events if not isinstance(each.event, ev.PartDelta) or each.event.text != "1 ")
 
     monkeypatch.setattr(subscription, "events_of", forgetful)

@@ -89,6 +89,7 @@ STORE: Table = {
     ),
     "Store.unfinished": constant(lambda at, _: at.store.unfinished(), _looked),
     "Store.flush": constant(lambda at, _: at.store.flush()),
+    "Store.cursor": constant(lambda at, _: at.store.cursor()),
     "Store.fork": constant(lambda at, _: at.store.fork(at.long, at.long.version, id=at.name("fork"))),
     "Store.head": history(lambda at, _: at.store.head(), _EACH),
     "Store.info": constant(lambda at, _: at.store.info("long")),
@@ -101,6 +102,9 @@ STORE: Table = {
     "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),
     "Store.sessions, a page": constant(lambda at, _: [*at.store.sessions("m", limit=50)]),
     "Store.subscribe, the newest 50 events": constant(_newest),
+    "Store.subscribe, the newest 50 of a session": constant(
+        lambda at, _: sum(1 for _ in at.store.subscribe(at.long.version - 50, session="long", timeout=0.0))
+    ),
     "Store.subscribe, all": history(lambda at, _: sum(1 for _ in at.store.subscribe(timeout=0.0)), "gives every event"),
     "Store.text": constant(lambda at, _: at.store.text("a text", "long")),
     "Store.vacuum": history(lambda at, _: at.store.vacuum(), _TOUCHED, copied=True),

@@ -131,8 +131,8 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
         finally:
             copy.close()
         swap.set_unfinished(to, None)
-        with closing(open_log(to, read_only=True, io=options.io)) as made:
-            return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
+    with closing(open_log(to, read_only=True, io=options.io)) as made:
+        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
 
 
 def _clear(place: Path) -> None:

@@ -42,7 +42,7 @@ from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.subscription import Subscription, subscribe
 from eventlog.validation import require, require_call, require_or_none, require_version
-from eventlog.values import Body, Content, Model, Origin
+from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
@@ -71,6 +71,7 @@ def open_store(
     checkpoint_events: int = CHECKPOINT_EVENTS,
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
+    prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
@@ -79,7 +80,8 @@ def open_store(
     (`encryption/keys.py`).
 
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix.
+    gives UTC milliseconds, `new_id` an id for a prefix. `prices` is asked once for each usage that
+    is recorded without a cost; what it answers is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -88,6 +90,7 @@ def open_store(
         checkpoint_events=checkpoint_events,
         clock=clock,
         new_id=new_id,
+        prices=prices,
     )
 
 
@@ -103,6 +106,7 @@ class Store:
         checkpoint_events: int = CHECKPOINT_EVENTS,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
+        prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     ) -> None:
         self.log = log
         self.host = Host(
@@ -113,6 +117,7 @@ class Store:
             checkpoint_events=checkpoint_events,
             clock=clock,
             new_id=new_id,
+            prices=prices,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self.host)
@@ -370,13 +375,20 @@ class Store:
     # -- maintenance ---------------------------------------------------------------------------
 
     def backup(
-        self, to: str | os.PathLike[str], *, on_progress: Callable[[int, int], None] | None = None
+        self,
+        to: str | os.PathLike[str],
+        *,
+        keys: KeySource | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> BackupResult:
-        """Copy all committed events into the directory `to`, while others read and write."""
+        """Copy all committed events into the directory `to`, while others read and write.
+
+        With `keys` (see `open`) the copy of a plain store is a new store that is encrypted.
+        """
         from eventlog.maintenance.backup import backup
 
         self.host.require_open()
-        return backup(self.log, to, on_progress=on_progress)
+        return backup(self.log, to, keys=keys, on_progress=on_progress)
 
     def erase(
         self,

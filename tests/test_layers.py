@@ -49,7 +49,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.window": """
         policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
-        | situation steps | next_step compact window_state | window | aio report | __init__
+        | situation steps | next_step compact window_state titles | window | aio report | __init__
     """,
     "projections.cli": """
         exits output options bar_chart guard

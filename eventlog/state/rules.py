@@ -214,6 +214,8 @@ def _usage(state: State, event: ev.UsageRecorded) -> None:
         require(Decimal, cost, "UsageRecorded.usage.cost is of type Decimal or None")
         if cost and cost.adjusted() > _COST_DIGITS:  # the sum of some has to be a number, too
             raise CallError(f"UsageRecorded.usage.cost has {cost.adjusted() + 1} digits, at most {_COST_DIGITS + 1}")
+    elif event.catalogue:
+        raise CallError("UsageRecorded.catalogue is given without a cost; it is the date of the prices of a cost")
     if event.message is not None and not state.has_message(event.message):
         raise NotFoundError("message", event.message)
 

@@ -26,7 +26,7 @@ from eventlog.errors import (
     RequestReusedError,
     UnknownOutcomeError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.contract import GROWING, Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from tests.support.decisions import MARKED, at_decision
@@ -626,6 +626,21 @@ def test_derived_values(log: Log) -> None:
     assert log.scan_derived(b"") == [(b"a0", b"w"), (b"a2", b"z"), (b"b", b"y")]
     assert log.derived_keys(b"a") == [b"a0", b"a2"]
     assert log.derived_keys(b"") == [b"a0", b"a2", b"b"]
+
+
+def test_a_derived_value_that_grows_is_not_replaced_by_an_older_one(log: Log) -> None:
+    """Of two values under a growing key the one with the greater stamp stays, in any order."""
+    key, other = GROWING + b"k", b"k"
+    old, new = bytes(7) + b"\1older", bytes(7) + b"\2"
+    log.put_derived([(key, new), (other, new)])
+    log.put_derived([(key, old), (other, old)])
+    assert (log.get_derived(key), log.get_derived(other)) == (new, old)
+    log.put_derived([(key, new + b"same stamp")])
+    assert log.get_derived(key) == new + b"same stamp"
+    log.put_derived([(key, None)])
+    log.put_derived([(key, old)])
+    assert log.get_derived(key) == old
+    assert log.scan_derived(GROWING) == [(key, old)]
 
 
 @pytest.mark.parametrize("key", [b"", bytes(201)])

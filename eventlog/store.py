@@ -26,8 +26,8 @@ from eventlog.append.metrics import Metrics
 from eventlog.codec.bodies import to_file
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
-from eventlog.errors import CallError, ErasedError, EventlogError, giving_way_to
-from eventlog.history.catalog import SessionInfo, entry_of, info_of
+from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError, giving_way_to
+from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
@@ -38,6 +38,7 @@ from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.session import Session
+from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.subscription import Subscription, subscribe
 from eventlog.validation import require, require_call, require_or_none, require_version
@@ -186,7 +187,30 @@ class Store:
     def session(self, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
         self.host.require_open()
-        return self.registry.get(self, id)
+        session = self.registry.get(self, id)
+        if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
+            raise NotFoundError("session", id)
+        return session
+
+    def shelf(self, name: str) -> Shelf:
+        """The shelf of a name, made if there is none: values without a conversation.
+
+        A name has 1 to 200 bytes. A shelf is in no list of sessions.
+        """
+        self.host.require_open()
+        return open_shelf(self, name)
+
+    def shelves(self) -> Iterator[str]:
+        """The names of all shelves; reads one small record a session or shelf."""
+        self.host.require_open()
+        return shelf_names(self.log)
+
+    def drop_shelf(self, name: str, *, reason: str = "") -> None:
+        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none."""
+        from eventlog.maintenance.erase import drop_shelf
+
+        self.host.require_open(writing=True)
+        drop_shelf(self, name, reason=reason)
 
     def sessions(
         self,
@@ -217,7 +241,7 @@ class Store:
         part = None if text is None else text.casefold()
         infos = (
             info
-            for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head))
+            for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head) and not is_shelf(head))
             if not info.erased
             and (scope is None or info.scope == scope)
             and (parent is None or info.parent == parent)
@@ -273,7 +297,10 @@ class Store:
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""
-        return self.host.info(session)
+        info = self.host.info(session)
+        if is_shelf_id(session) and is_shelf(head_of(self.log, session)):
+            raise NotFoundError("session", session)
+        return info
 
     def head(self) -> StoreHead:
         """The heads of all committed sessions and one digest of them, to keep elsewhere.

@@ -11,8 +11,9 @@ the other direction, up to a position.
 
 A restore to an earlier position records again the redactions of parts that were scrubbed later
 (`record_later_redactions`), because their content is gone from the backup.  Without such an event a
-view would show an empty text, and `verify` an append without content and without reason.  Nothing
-can be recorded for encrypted sessions: a restore has no keys.
+view would show an empty text, and `verify` an append without content and without reason.  For the
+same reason it drops the keys of values that were freed later (`freed.py`).  Nothing can be recorded
+for encrypted sessions: a restore has no keys.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from eventlog.log.embedded.options import Options
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.rules import commit_of
 from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
+from eventlog.maintenance.freed import drop_freed
 from eventlog.open_log import place_of
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def restore(
     An append that reaches beyond `position` is left out whole; None takes everything.
     `AlreadyExistsError` if there is a store at `into`; a restore that broke off is continued.
     Parts that were scrubbed after `position` stay redacted, by one more event in each session that
-    had them; not in an encrypted store.
+    had them, and values that were freed after it are dropped; not in an encrypted store.
     """
     from eventlog.log.embedded.engine import open_log
 
@@ -218,6 +220,7 @@ def _copy(
                 now = time_ns() // 1_000_000
                 write_record(copy, ledger, now, chosen.io.random(SALT_BYTES))
                 record_later_redactions(log, copy, upto, now, chosen.io.random)
+                drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
             copied = BackupResult(copy.position, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))

@@ -21,6 +21,7 @@ from eventlog.errors import CallError
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.streams import HeadReader, ancestry
+from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.contract import Commit, Head, Log
 from eventlog.log.embedded.directory import bytes_on_disk
@@ -132,7 +133,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
                     for key, value in segments.scan_derived(b"").items()
                     if not dropped
                     or key.startswith(DESTROYED)
-                    or (key.startswith(PREFIX) and not any(name in key for name in dropped))
+                    or (key.startswith((PREFIX, VALUES)) and not any(name in key for name in dropped))
                 )
                 swap.write_file(following / "edition", options.io.random(16).hex())
                 copy.finish(None)

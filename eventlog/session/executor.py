@@ -155,18 +155,30 @@ class Executor:
         elif pipeline is None and not writer.buffer.awake:
             writer.wake()
 
+    @property
+    def in_pipeline(self) -> bool:
+        """Whether the commands of this thread are collected."""
+        return self._pipelines.innermost is not None and self._pipelines.current() is not None
+
     def commit(
-        self, events: Sequence[ev.Event], then: Callable[[State], Sequence[ev.Event]] | None = None
+        self,
+        events: Sequence[ev.Event],
+        then: Callable[[State], Sequence[ev.Event]] | None = None,
+        *,
+        bodies: Mapping[bytes, bytes] | None = None,
+        expected: int | None = None,
     ) -> Committed:
         """Commit events in an append of their own; durable when it returns.
 
         `then` gets the state after them, and returns more events for the same append.
+        `ConflictError` unless the session is at version `expected`.
         """
         self.host.require_open(writing=True)
         now = self.host.clock()
         lease = self.leases.held
         epoch = 0 if lease is None else lease.epoch
-        return self.writer.commit([(now, event) for event in events], epoch=epoch, then=then)
+        items = [(now, event) for event in events]
+        return self.writer.commit(items, bodies, epoch=epoch, expected=expected, then=then)
 
     def run(
         self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None, *, wait: float = 0.0

@@ -29,6 +29,7 @@ from eventlog.session.lease import unless_held
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
+from eventlog.session.values import Values
 from eventlog.validation import each, require, require_json, require_limits
 from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
 
@@ -46,6 +47,14 @@ __all__ = ["RollbackResult", "Session", "Sessions"]
 
 class Handles(Protocol):
     """The handles of a store (`registry.py`)."""
+
+    def get(self, store: Sessions, id: str) -> Session:
+        """Return the handle of a session, or of the stream of a shelf."""
+        ...
+
+    def begin(self, store: Sessions, first: ev.ShelfStarted, id: str | None, time: int | None) -> Session:
+        """Begin a shelf with its first event."""
+        ...
 
     def evict(self, session: str) -> None:
         """Drop the handle of an erased session."""
@@ -120,6 +129,8 @@ class Session:
         """Reads events with their places, ancestry, and the state commands are decided against."""
         self.context = ContextCommands(executor)
         """Commands about what the model sees: promote, prune, compact."""
+        self.values = Values(executor)
+        """Texts and bytes under keys: put, get, items, drop."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"

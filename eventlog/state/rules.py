@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError, brief
-from eventlog.ids import MAX_ID_BYTES, check_id
+from eventlog.ids import MAX_ID_BYTES, check_id, check_key
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import require
@@ -294,8 +294,14 @@ def _unpinned(state: State, event: ev.Unpinned) -> None:
 
 def _value_put(state: State, event: ev.ValuePut) -> None:
     del state
-    if (event.text is None) == (event.data is None):
-        raise RefusedError("a value of neither or both", expected="a text or data")
+    check_key(event.key)
+    if event.text is not None and event.data is not None:
+        raise RefusedError("a value of text and data", expected="one of them, or neither for a freed value")
+
+
+def _value_dropped(state: State, event: ev.ValueDropped) -> None:
+    del state
+    check_key(event.key)
 
 
 def _redacted(state: State, event: ev.PartRedacted) -> None:
@@ -336,6 +342,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.Unpinned: _unpinned,
     ev.PartRedacted: _redacted,
     ev.ValuePut: _value_put,
+    ev.ValueDropped: _value_dropped,
 }
 """Rule of each kind of event; a kind without one may always follow."""
 

@@ -159,7 +159,7 @@ class Backlog:
             if sent.append.lease is not None and not outcome.repeated:
                 self._note_lease(sent.append.lease, sent.claim)
             if outcome.first == sent.first and not outcome.repeated and committed.loaded:
-                committed.certain, committed.entry = sent.last, sent.entry
+                committed.certain, committed.entry, committed.uncounted = sent.last, sent.entry, 0
                 committed.state.commit_to(sent.last)
                 if self.is_followed and len(sent.append.payload) <= RECENT_BYTES:
                     self.recent.append(
@@ -338,6 +338,7 @@ class Backlog:
         if terms is not None and terms.expected not in {None, state.version}:
             raise ConflictError(self.session, terms.expected or 0, state.version)
         items: list[Item] = []
+        visible = command.visible_before(state)
         refusal: EventlogError | None = None
         for item in command.items:
             if not isinstance(item, DeltaRun):
@@ -351,7 +352,7 @@ class Backlog:
         if refusal is not None and not items:
             raise refusal
         self.failure = self.failure or refusal
-        command.items = items
+        command.items, command.messages = items, state.visible - visible
 
 
 def is_conflict(error: object) -> bool:

@@ -2,7 +2,7 @@
 
 The log calls the check inside the commit, so the check looks only at the events themselves. Two
 appends commute unless they introduce the same id, or one of them needs the lease and the other came
-without it, or both replace the session's catalog entry.
+without it, or both replace the session's catalog entry, or one rolls back what the other adds.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class ConflictCheck(msgspec.Struct, frozen=True):
     def __call__(self, others: Sequence[Commit]) -> None:
         """Raise if the append may not go in behind these commits."""
         ids = {name for event in self.events for name in new_ids(event)} if others else ()
+        goes_back = bool(others) and any(type(event) is ev.RolledBack for event in self.events)
         for commit in others:
             users: set[str] = set()
             for span in spans_of(commit):
@@ -54,6 +55,8 @@ class ConflictCheck(msgspec.Struct, frozen=True):
                 if self.entry and type(event) in CATALOG_EVENTS:
                     raise ConflictError(self.session, self.seen, commit.last)
                 if isinstance(event, ev.UserMessageAdded):
+                    if goes_back:  # it hides this message, too, and has not counted it
+                        raise ConflictError(self.session, self.seen, commit.last)
                     users.add(event.message)
                 if not self.leased or type(event) in LEASE_FREE:
                     continue

@@ -106,7 +106,7 @@ class Decider:
         if self.buffer.flat:
             self._collect()
         backlog, state = self.backlog, self.committed.state
-        before = state.version
+        before, visible = state.version, command.visible_before(state)
         if terms is not None and terms.expected not in {None, before}:
             raise ConflictError(self.session, terms.expected or 0, before)
         if command.bodies:
@@ -122,6 +122,7 @@ class Decider:
             raise
         if not decided:
             raise RefusedError("an append of no events", expected="at least one event", session=self.session)
+        command.messages = state.visible - visible
         backlog.commands.append(command)
         backlog.weight += command.weight
         backlog.apart += terms is not None

@@ -18,6 +18,7 @@ from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry,
 from eventlog.log.contract import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
+from eventlog.state.state import State
 
 __all__ = [
     "MAX_APPEND_BYTES",
@@ -34,7 +35,6 @@ MAX_APPEND_BYTES = 256 * 1024 * 1024
 """Largest append, in bytes of its encoded events and packed bodies."""
 _NO_ENTRY = CatalogEntry()
 _NO_EVENTS = Batch(SCHEMA, 0, False, [])
-_MESSAGES = frozenset((ev.UserMessageAdded, ev.AssistantMessageStarted))
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -69,10 +69,16 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     terms: Terms | None = None
     returns_lease: bool = False
     """Whether it is the last command under its lease, which goes back with it."""
+    messages: int = 0
+    """By how much it changes the number of visible messages."""
     tries: int = 0
     """How often it was decided anew because another writer came between."""
     outcome: Committed | Exception | None = None
     """The append it went in with, or why it is not committed and will not be."""
+
+    def visible_before(self, state: State) -> int:
+        """Return how many messages of the session are visible before it: none before it begins."""
+        return 0 if self.terms is not None and self.terms.creates_at is not None else state.visible
 
 
 class Unit(msgspec.Struct, eq=False):
@@ -134,8 +140,9 @@ class PendingAppend(msgspec.Struct, eq=False):
         entries: list[Entry | DeltaRun] = []
         events: list[ev.Event] = []
         bodies: dict[bytes, bytes] = {}
-        last_time, count, messages, epoch = start, 0, 0, 0
+        last_time, count, messages, epoch = start, 0, committed.uncounted, 0
         for command in commands:
+            messages += command.messages
             if command.epoch:
                 epoch = command.epoch
             if command.bodies:
@@ -152,13 +159,10 @@ class PendingAppend(msgspec.Struct, eq=False):
                     time, event = item
                     entries.append(Entry(time - start, event))
                     events.append(event)
-                    kind = type(event)
-                    if kind in CATALOG_EVENTS:
+                    if type(event) in CATALOG_EVENTS:
                         entry = evolve_entry(entry, event)
-                    elif kind in _MESSAGES:
-                        messages += 1
                 last_time = max(last_time, time)
-        self.batch = Batch(SCHEMA, start, False, entries)
+        self.batch = Batch(SCHEMA, start, False, entries, messages)
         payload = encode_batch(self.batch)
         size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)
         if size > MAX_APPEND_BYTES:

@@ -11,10 +11,12 @@ import msgspec
 from eventlog.codec.batch import Batch, Entry, decode_sized
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError, DataError
-from eventlog.events import Event
+from eventlog.events import AssistantMessageStarted, Event, UserMessageAdded
 from eventlog.log.contract import Commit
 
 __all__ = ["DecodedCommit", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
+
+_ADDED = (UserMessageAdded, AssistantMessageStarted)
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -104,8 +106,21 @@ class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
             position += length
         return spans
 
+    @property
+    def messages(self) -> int:
+        """By how much it changes the number of visible messages.
+
+        Earlier programs counted what an append adds.
+        """
+        if self.batch.messages is not None:
+            return self.batch.messages
+        return sum(isinstance(entry, Entry) and isinstance(entry.event, _ADDED) for entry in self.batch.entries)
+
     def cut(self, after: int, upto: int | None) -> DecodedCommit | None:
-        """Return the part in versions `after + 1 .. upto`, or None."""
+        """Return the part in versions `after + 1 .. upto`, or None.
+
+        The part with the last event has what the commit changes the number of messages by.
+        """
         first = max(self.first, after + 1)
         last = self.last if upto is None else min(self.last, upto)
         if first > last:
@@ -118,7 +133,8 @@ class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
             if start < stop:
                 entries.append(entry.cut(start, stop) if isinstance(entry, DeltaRun) else entry)
             version += length
-        batch = Batch(self.batch.schema, self.batch.time, False, entries)
+        messages = self.batch.messages if self.batch.messages is None or last == self.last else 0
+        batch = Batch(self.batch.schema, self.batch.time, False, entries, messages)
         return DecodedCommit(self.session, first, last, self.position + first - self.first, self.epoch, batch)
 
 

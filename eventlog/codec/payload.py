@@ -12,7 +12,7 @@ bytes 0xC1 0xC2; a MessagePack array follows:
     format      1
     key         the 16 bytes that name the family's key, so that a reader needs no look-up
     base        the version after which a session begins, in its first append only; else nil
-    messages    how many messages the append adds
+    messages    by how much the append changes the number of visible messages
     entry       the encrypted catalog entry that came with the append, or nil
     names       the 32-byte names of the stored bodies that the payload refers to
     clear       of a catalog entry: a catalog entry of its public fields only (parent, fork,

@@ -179,7 +179,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
     events: int
     """Its own events; a fork's inherited ones are not counted."""
     messages: int
-    """Messages ever added to it, inherited ones not counted."""
+    """Visible messages: neither removed nor rolled back, those that a fork inherited included.
+
+    Of a session that only an earlier program wrote to: all messages that were added to it.
+    """
     archived: bool
     directory: str = ""
     agent: str = ""

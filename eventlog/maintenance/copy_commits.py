@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.batch import pack
 from eventlog.codec.bodies import digests_in
-from eventlog.codec.decoded import spans_of
+from eventlog.codec.decoded import decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
     decode_encrypted_payload,
@@ -99,10 +99,12 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
         entry = now.entry or _tombstone_entry(head, [span.item for span in spans_of(commit)])
     else:
         before = shown = entry_of(head) if head is not None and head.entry else CatalogEntry()
-        for span in spans_of(commit):
-            if not isinstance(span.item, DeltaRun):
-                shown = evolve_entry(shown, span.item)
-                messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
+        decoded = decode_commit(commit)
+        if decoded is not None:
+            messages = decoded.messages
+            for span in decoded.spans():
+                if not isinstance(span.item, DeltaRun):
+                    shown = evolve_entry(shown, span.item)
         if shown is not before or head is None:
             entry = pack(shown)
     after = head_after(head, commit, leaf_of(commit), messages=messages, entry=entry, base=commit.first - 1)

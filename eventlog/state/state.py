@@ -31,6 +31,7 @@ class State:
 
     __slots__ = (
         "compactions",
+        "counts",
         "erased",
         "facts",
         "files",
@@ -60,6 +61,8 @@ class State:
         """Which assistant messages were open, each time that changed."""
         self.users = VersionLog("users")
         """The user messages."""
+        self.counts = VersionLog("counts")
+        """How many messages were visible, each time that changed but by a rollback."""
         self.files = VersionLog("files")
         """The events that tell of file states: snapshots and patches."""
         self.compactions: list[tuple[int, str, str]] = []
@@ -132,6 +135,15 @@ class State:
             is_open = self.status(facts) in {"open", "pending", "running"}
             ranges.append((facts.added, self.version if is_open else facts.changes[-1] >> CODE_BITS))
         return ranges
+
+    @property
+    def visible(self) -> int:
+        """The number of effective messages that were not removed."""
+        recent = self.counts.recent
+        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
+            return int(recent[-1][1][0])
+        newest = self.counts.newest(self.history)
+        return int(newest[0]) if newest else 0
 
     def open_messages(self) -> tuple[str, ...]:
         """The assistant messages that are open now."""
@@ -263,6 +275,7 @@ class State:
         if len(self.hot_messages) >= self.facts.archive_at:
             self.opens.pack(version)
             self.users.pack(version)
+            self.counts.pack(version)
             self.files.pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)

@@ -36,7 +36,7 @@ from projections.replay.loop import Follower, redact_inherited, replay
 from projections.replay.projection import EventSource, Projection
 from projections.verify.encrypted_heads import encryption_fault
 from projections.verify.scrubbed import unexplained
-from projections.verify.streams import Problem, StreamChecks
+from projections.verify.streams import Problem, StreamCheck, StreamChecks
 from projections.verify.tombstones import tombstone_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
@@ -180,6 +180,7 @@ def _session(
         _try(report, partial(_checkpoints, projection, session, report))
     if projections:
         _try(report, partial(_state, session, report))
+        _try(report, partial(_total, streams.of(head), session, head, report))
         _try(report, partial(_rows, session, report))
     return report
 
@@ -363,6 +364,12 @@ def _state(session: Session, report: SessionReport) -> None:
     """Compare the checkpoints of command state with a replay."""
     for version in session.reader.wrong_checkpoints(report.version):
         report.problems.append(Problem("command state: the checkpoint differs from a replay", version))
+
+
+def _total(check: StreamCheck, session: Session, head: Head, report: SessionReport) -> None:
+    """Compare the number of visible messages with that of the state."""
+    if check.counted and check.version == head.version and session.reader.state().visible != head.messages:
+        report.problems.append(Problem("its number of visible messages is not that of a replay"))
 
 
 def _rows(session: Session, report: SessionReport) -> None:

@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.session": """
         owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback | tool_call turn | reply | session
-        | registry unfinished
+        | registry unfinished naming
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader

@@ -2,8 +2,9 @@
 
 A batch is the MessagePack array `[schema, time, escaped, entries, messages]`; `time` is UTC
 milliseconds, and each entry is `[0, milliseconds after time, event]` or a run of deltas
-(`deltas.py`, tag 1); `messages` is by how much it changes the session's number of visible messages,
-which no event says of a rollback, or nil if nothing but its events tells. The encoding of a schema version never changes (golden files hold it), because digests are taken over
+(`deltas.py`, tag 1). `messages` is by how much the append changes the session's number of visible
+messages, which no event says of a rollback; nil stands for the number of messages it adds. The
+encoding of a schema version never changes (golden files hold it), because digests are taken over
 it.
 
 Text with lone surrogates cannot be UTF-8. A batch that has some is `escaped`: in each of its
@@ -58,7 +59,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     escaped: bool
     entries: list[Entry | DeltaRun]
     messages: int | None = None
-    """By how much the session's number of visible messages changes; None if its events tell it."""
+    """Change of the session's number of visible messages; None: the messages it adds."""
 
 
 Item: TypeAlias = tuple[int, Event] | DeltaRun

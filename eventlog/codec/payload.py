@@ -46,22 +46,36 @@ __all__ = [
     "DESTROYED",
     "FOREIGN",
     "FORMAT",
+    "LEDGER",
+    "NAMED",
+    "NAMES",
     "REMAINS",
     "EncryptedPayload",
     "EncryptedValue",
     "decode_encrypted_payload",
     "decode_encrypted_value",
     "encode_encrypted",
+    "is_clear",
     "is_encrypted",
     "is_foreign",
 ]
 
 FOREIGN = b"\xc1\xc1"
+LEDGER = "eventlog/remains"
 REMAINS = FOREIGN + b"remains"
-"""First bytes of the scrub ledger, the engine's own stream, which is never encrypted.
+"""Name and first bytes of the scrub ledger, which `integrity/scrub_ledger.py` writes."""
+NAMES = "eventlog/name:"
+NAMED = FOREIGN + b"name"
+"""First characters of the id of a name's stream, and first bytes of what is in it.
 
-`integrity/scrub_ledger.py` writes it.
+`history/name_streams.py` writes them.
 """
+_OWN = ((LEDGER, REMAINS), (NAMES, NAMED))
+
+
+def is_clear(session: str, data: bytes) -> bool:
+    """Whether these bytes are of the engine's own streams, which are never encrypted."""
+    return any(session.startswith(name) and data.startswith(mark) for name, mark in _OWN)
 
 
 def is_foreign(thing: Head | Commit) -> bool:

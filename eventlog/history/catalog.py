@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +15,16 @@ from eventlog.errors import DamagedError
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
 
-__all__ = ["CATALOG_EVENTS", "QUIET_EVENTS", "CatalogEntry", "SessionInfo", "entry_of", "evolve_entry", "info_of"]
+__all__ = [
+    "CATALOG_EVENTS",
+    "QUIET_EVENTS",
+    "CatalogEntry",
+    "SessionInfo",
+    "SessionState",
+    "entry_of",
+    "evolve_entry",
+    "info_of",
+]
 
 CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
@@ -162,6 +172,14 @@ def _all(tokens: Tokens) -> int:
     return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 
+SessionState: TypeAlias = Literal["running", "unfinished", "waiting", "unknown"]
+"""The state of a session in a list.
+
+running: a task holds its lease. unfinished: a loop has to go on with it (`Store.unfinished`).
+waiting: nothing is pending. unknown: its key is missing.
+"""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """The listed facts of a session; times are UTC milliseconds.
 
@@ -200,6 +218,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Whether it is encrypted and its key is missing, so that its content is unknown."""
     calls: int = 0
     """Model calls whose usage was recorded in it."""
+    name: tuple[str, str] | None = None
+    """Format and key of the name that it has; see `Store.open_session`."""
+    note: str = ""
+    """The embedder's note; see `Session.set_note`."""
+    state: SessionState | None = None
+    """On a page of `Store.newest_sessions`: whether a loop runs it, or has to go on with it."""
 
     @property
     def spent(self) -> Decimal | None:
@@ -232,4 +256,6 @@ def info_of(head: Head) -> SessionInfo:
         erased=entry.erased,
         locked=locked,
         calls=entry.calls,
+        name=entry.name,
+        note=entry.note,
     )

@@ -19,9 +19,11 @@ from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
+    REMAINS,
     decode_encrypted_payload,
     decode_encrypted_value,
     encode_encrypted,
+    is_clear,
     is_encrypted,
     is_foreign,
 )
@@ -93,6 +95,8 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     if is_encrypted(commit.payload):
         encrypted = decode_encrypted_payload(commit.payload)
         messages, entry = encrypted.messages, entry if encrypted.entry is None else encrypted.entry
+    elif is_clear(commit.session, commit.payload):
+        entry = REMAINS if commit.payload.startswith(REMAINS) else commit.payload
     elif is_foreign(commit) or (commit.emptied and not commit.payload):  # the content of an erased session is gone
         entry = now.entry or _tombstone_entry(head, [ev.SessionErased()])
     elif is_encrypted(entry):  # the tombstone of an encrypted session is its last commit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from threading import RLock
 
 from msgspec.structs import replace
@@ -56,9 +57,14 @@ class SessionRegistry:
             return session
 
     def begin(
-        self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
+        self,
+        store: Sessions,
+        first: ev.SessionStarted | ev.SessionForked,
+        id: str | None,
+        time: int | None,
+        then: Sequence[ev.Event] = (),
     ) -> Session:
-        """Begin a session with its first event.
+        """Begin a session with its first event, and those that go in with it.
 
         The first event of a fork records the parent's head.
         """
@@ -75,7 +81,8 @@ class SessionRegistry:
         base = state.version
         writer.committed.begin([*streams, StreamRange(session, base + 1, END)], state)
         try:
-            writer.commit([(host.clock() if time is None else time, first)], creates_at=base)
+            now = host.clock() if time is None else time
+            writer.commit([(now, event) for event in (first, *then)], creates_at=base)
         except AlreadyExistsError:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise

@@ -359,6 +359,14 @@ class Session:
         """Set (None: remove) an entry of the embedder's own metadata.  Needs no lease."""
         self.executor.command([ev.MetadataSet(key, value)])
 
+    def set_note(self, note: str) -> None:
+        """Set the embedder's note in the list of sessions (`SessionInfo.note`); "" removes it.
+
+        Needs no lease, is no activity, and is not undone by a rollback. `LimitError` above 1 KB of
+        UTF-8.
+        """
+        self.executor.command([ev.NoteSet(note)])
+
     def interrupt(self, reason: str = "") -> None:
         """Ask the owner of the session to stop.  Needs no lease."""
         self.executor.command([ev.InterruptRequested(reason)])

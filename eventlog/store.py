@@ -525,7 +525,7 @@ def begin_session(
     time: int | None = None,
     then: Sequence[ev.Event] = (),
 ) -> Session:
-    """Begin a session of a store with the first event that an importer made, and those after it."""
+    """Begin a session with its first event, as an importer made it, and those that follow."""
     store.host.require_open(writing=True)
     session = store.registry.begin(store, first, id, time, then)
     if isinstance(first, ev.SessionForked) and store.log.may_lose_key(first.parent):

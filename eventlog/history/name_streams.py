@@ -82,7 +82,7 @@ _first = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 def checked_name(name: object) -> Name:
-    """Return the name; `CallError` unless it is a format and a key, `LimitError` if one is long."""
+    """Return a name; `CallError` if it is none, `LimitError` if one of its texts is too long."""
     if not isinstance(name, (tuple, list)) or len(given := list[object](name)) != 2:
         raise CallError(f"a name is (format, key), two str, not {a_kind(name)}")
     format, key = given

@@ -76,6 +76,11 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     outcome: Committed | Exception | None = None
     """The append it went in with, or why it is not committed and will not be."""
 
+    def deltas(self) -> tuple[int, int]:
+        """Return how many deltas it has, and their characters."""
+        runs = [item for item in self.items if isinstance(item, DeltaRun)]
+        return sum(run.count for run in runs), sum(len(run.text) for run in runs)
+
     def visible_before(self, state: State) -> int:
         """Return how many messages of the session are visible before it: none before it begins."""
         return 0 if self.terms is not None and self.terms.creates_at is not None else state.visible

@@ -190,15 +190,16 @@ class Session:
         """
         return self.executor.pipeline()
 
-    def lease(self, *, wait: float = 0.0) -> AbstractContextManager[Lease]:
+    def lease(self, *, wait: float = 0.0, take_over: bool = False) -> AbstractContextManager[Lease]:
         """Hold the right to run this session inside a `with`; may be nested.
 
         The lease belongs to the running task, and to the tasks and threads it starts inside the
         block. Hand it to another thread for a `with lease:` of its own. Taking it settles what a
         dead owner left open. `LeaseHeldError` if another owner or task still holds it after `wait`
-        seconds.
+        seconds; with `take_over` it is taken from that one, and what that one left open is settled.
+        Its next call raises `FencedError`, which says how much streamed text is not written.
         """
-        return self.executor.lease(wait=wait)
+        return self.executor.lease(wait=wait, take_over=take_over)
 
     @property
     def holds_lease(self) -> bool:
@@ -268,18 +269,20 @@ class Session:
         model: Model | str | None = None,
         delivery: Literal["steer", "queue"] = "steer",
         wait: float = 0.0,
+        take_over: bool = False,
     ) -> Turn:
         """Add a user message, or find it by its request id, to be answered once in a `with` block.
 
         Inside, `turn.state` says whether the caller is to answer; it holds the lease if so. While
         another task runs the session, up to `wait` seconds are waited for the answer, or for the
-        lease.
+        lease; with `take_over` the lease is then taken from that task, as by `lease`.
         """
         return Turn(
             self.executor,
             lambda: self.user(text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
             request_id,
             wait=wait,
+            take_over=take_over,
         )
 
     def assistant(

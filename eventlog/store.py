@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -290,6 +291,9 @@ class Store:
         costs what it has, however many sessions there are; the first request in a store of an
         earlier program makes an index.
 
+        Each session comes with its `state`: a session that was written to since this store last
+        looked at it is opened for that.
+
         Each page is as of its own request: a session with new activity moves to the front, and is
         not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another
         store or list, or from before the store was rewritten or restored.
@@ -302,7 +306,17 @@ class Store:
         require(int, limit, "a limit is a whole number")
         if limit < 1:
             raise CallError(f"a page has one session or more, not {limit}")
-        return page_of(self.log, scope, archived=archived, subsessions=subsessions, cursor=cursor, limit=limit)
+        from eventlog.session.unfinished import state_of
+
+        return page_of(
+            self.log,
+            scope,
+            archived=archived,
+            subsessions=subsessions,
+            cursor=cursor,
+            limit=limit,
+            state_of=partial(state_of, self),
+        )
 
     def unfinished(self) -> list[SessionInfo]:
         """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.

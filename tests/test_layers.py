@@ -32,7 +32,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback | tool_call turn | reply | session
+        owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback | tool_call turn | reply | session
         | registry unfinished naming
     """,
     "eventlog.state": """

@@ -94,6 +94,11 @@ class SessionRegistry:
             self._sessions.pop(session, None)
             self._executors.pop(session, None)
 
+    def runs(self, session: str) -> bool:
+        """Whether a task has the session's lease, also if the log does not know of it yet."""
+        executor = self._executors.get(session)
+        return executor is not None and executor.holds_lease
+
     def writers(self) -> list[SessionWriter]:
         """The writers of all handles, and those with accepted events whose handle is collected."""
         writers = (executor.writer for executor in list(self._executors.values()))

@@ -50,6 +50,10 @@ class Handles(Protocol):
         """Drop the handle of an erased session."""
         ...
 
+    def runs(self, session: str) -> bool:
+        """Whether a task has the session's lease, also if the log does not know of it yet."""
+        ...
+
 
 class Sessions(Protocol):
     """A store as its sessions, and work on several of them, see it."""

@@ -1,11 +1,12 @@
-"""A lease taken from a live owner (`session.lease(take_over=True)`), and what that one hears."""
+"""A lease taken from a live owner (`session.lease(take_over=True)`), who hears of it."""
 
 from __future__ import annotations
 
 import asyncio
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
@@ -66,8 +67,20 @@ def settled(session: Session) -> list[str]:
     return [recorded.event.reason for recorded in session.events() if isinstance(recorded.event, ev.Settled)]
 
 
+@contextmanager
+def fenced() -> Generator[list[FencedError]]:
+    """Have the block end by a `FencedError`, which is returned."""
+    caught: list[FencedError] = []
+    try:
+        yield caught
+    except FencedError as error:
+        caught.append(error)
+        return
+    raise AssertionError("the block was not fenced")
+
+
 def apart(work: Callable[[], object]) -> object:
-    """Do some work in a thread of its own, which has no lease; returns what it returned or raised."""
+    """Do some work in a thread of its own, which has no lease; returns its result or error."""
     results: list[object] = []
 
     def run() -> None:
@@ -90,10 +103,10 @@ def begun(store: Store) -> Session:
 
 
 def test_another_handle_takes_a_live_lease(engine: Engine) -> None:
-    """The epoch changes first, then what was open is settled; the old owner hears what it lost."""
+    """First the epoch changes, then the session is settled; its old owner hears what it lost."""
     with engine.open(flush_interval=1000.0) as store, engine.open() as second:
         session = begun(store)
-        with pytest.raises(FencedError) as caught, session.assistant(id="old") as reply:
+        with fenced() as caught, session.assistant(id="old") as reply:
             text = reply.stream_text(id="t")
             text.append("written ")
             session.flush()
@@ -106,14 +119,15 @@ def test_another_handle_takes_a_live_lease(engine: Engine) -> None:
                 with second.session("s").assistant(id="new") as other:
                     other.add_text("mine")
                     other.finish()
-            for call in (reply.finish, lambda: text.append("x"), text.end):
+            calls: list[Callable[[], object]] = [reply.finish, lambda: text.append("x"), text.end]
+            for call in calls:
                 with pytest.raises(FencedError) as first:
                     call()
                 assert first.value.deltas == 3
             reply.finish()
-        assert (caught.value.deltas, caught.value.characters) == (3, 11)
-        assert (caught.value.epoch, caught.value.current) == (1, 2)
-        assert "3 accepted deltas of 11 characters are not written" in str(caught.value)
+        assert (caught[0].deltas, caught[0].characters) == (3, 11)
+        assert (caught[0].epoch, caught[0].current) == (1, 2)
+        assert "3 accepted deltas of 11 characters are not written" in str(caught[0])
         assert texts(session)["t"] == "written "
         assert settled(session) == ["taken over"]
         session.user("again")
@@ -129,7 +143,7 @@ def test_every_call_of_the_old_owner_is_fenced(engine: Engine, first: str) -> No
         with engine.open(flush_interval=1000.0) as store, engine.open() as second:
             session = store.create_session(id=f"s{same}")
             session.user("hi")
-            with pytest.raises(FencedError), session.assistant() as reply:
+            with fenced(), session.assistant() as reply:
                 text = reply.stream_text()
                 text.append("word")
                 call = reply.tool("bash", call_id="c", input="{}")
@@ -161,7 +175,7 @@ def test_another_task_of_the_process_takes_the_lease(engine: Engine) -> None:
     """Within a handle nothing accepted is lost: it is written before the lease ends."""
     with engine.open(flush_interval=1000.0) as store:
         session = begun(store)
-        with pytest.raises(FencedError) as caught, session.assistant(id="old") as reply:
+        with fenced() as caught, session.assistant(id="old") as reply:
             text = reply.stream_text(id="t")
             text.append("all of it")
 
@@ -179,7 +193,7 @@ def test_another_task_of_the_process_takes_the_lease(engine: Engine) -> None:
             with pytest.raises(FencedError), session.lease():
                 pass
             reply.finish()
-        assert (caught.value.deltas, caught.value.epoch, caught.value.current) == (0, 1, 2)
+        assert (caught[0].deltas, caught[0].epoch, caught[0].current) == (0, 1, 2)
         assert texts(session)["t"] == "all of it"
         assert settled(session) == ["taken over"]
         assert not session.holds_lease
@@ -192,7 +206,7 @@ def test_what_cannot_be_written_is_counted(log: FaultyLog) -> None:
     """Deltas that a failing log did not take before the lease ended are in the error."""
     with Store(log, flush_interval=1000.0) as store:
         session = begun(store)
-        with pytest.raises(FencedError) as caught, session.assistant() as reply:
+        with fenced() as caught, session.assistant() as reply:
             text = reply.stream_text(id="t")
             session.flush()
             text.append("four")
@@ -207,7 +221,7 @@ def test_what_cannot_be_written_is_counted(log: FaultyLog) -> None:
 
             apart(take)
             reply.finish()
-        assert (caught.value.deltas, caught.value.characters) == (1, 4)
+        assert (caught[0].deltas, caught[0].characters) == (1, 4)
         assert texts(session) == {}
 
 
@@ -272,7 +286,7 @@ def test_a_turn_is_taken_over_and_answered(engine: Engine) -> None:
     """A turn whose task hangs goes on in another: what broke off leaves the view."""
     with engine.open() as store, engine.open() as second:
         session = store.create_session(id="s")
-        with pytest.raises(FencedError), session.turn("hi", "r1") as turn:
+        with fenced(), session.turn("hi", "r1") as turn:
             assert turn.mine
             with session.assistant(id="hung") as reply:
                 reply.stream_text().append("half")
@@ -343,9 +357,8 @@ def test_an_asyncio_task_takes_the_lease_of_another(engine: Engine) -> None:
         with pytest.raises(LeaseHeldError):
             async with chat.lease():
                 pass
-        async with chat.lease(take_over=True):
-            async with chat.assistant("x/y") as reply:
-                await reply.finish()
+        async with chat.lease(take_over=True), chat.assistant("x/y") as reply:
+            await reply.finish()
         taken.set()
         with pytest.raises(FencedError):
             await task

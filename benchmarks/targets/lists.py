@@ -47,7 +47,7 @@ def fill(store: eventlog.Store, sessions: int) -> None:
             Append(
                 session=f"s{number:06}",
                 payload=encode([(number, event) for event in events], number, 2),
-                entry=pack(CatalogEntry(title, scope)),
+                entry=pack(CatalogEntry(title, scope, answered=len(events))),
                 count=len(events),
                 messages=2,
                 time=number,
@@ -102,7 +102,13 @@ CASES = (
         (
             Figure("lists.newest", WHAT, "ms", f"among {FEW:,} sessions", Target("<=", 2)),
             Figure("lists.bound", WHAT, "ms", f"{BOUND:g} ms", Target("<=", 1)),
-            Figure("lists.unseen", f"{WHAT}, which the process reads first", "ms", f"among {FEW:,} sessions"),
+            Figure(
+                "lists.unseen",
+                f"{WHAT}, which the process reads first",
+                "ms",
+                f"among {FEW:,} sessions",
+                Target("<=", 2),
+            ),
         ),
         _newest,
     ),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
@@ -150,6 +151,7 @@ class PendingAppend(msgspec.Struct, eq=False):
         start = first.start if isinstance(first, DeltaRun) else first[0]
         entries: list[Entry | DeltaRun] = []
         events: list[ev.Event] = []
+        finish: ev.MessageFinished | None = None
         bodies: dict[bytes, bytes] = {}
         last_time, count, messages, epoch = start, 0, committed.uncounted, 0
         for command in commands:
@@ -162,17 +164,26 @@ class PendingAppend(msgspec.Struct, eq=False):
                 if isinstance(item, DeltaRun):
                     count += item.count
                     time = item.last_time()
-                    entries.append(
-                        item if item.start == 0 == start else msgspec.structs.replace(item, start=item.start - start)
-                    )
+                    entries.append(item if item.start == 0 == start else replace(item, start=item.start - start))
                 else:
                     count += 1
                     time, event = item
                     entries.append(Entry(time - start, event))
                     events.append(event)
-                    if type(event) in CATALOG_EVENTS:
+                    kind = type(event)
+                    if kind in CATALOG_EVENTS:
                         entry = evolve_entry(entry, event)
+                    elif isinstance(event, ev.MessageFinished):
+                        finish = event
                 last_time = max(last_time, time)
+        quiet = len(events) == count and QUIET_EVENTS.issuperset(map(type, events))
+        if quiet:
+            is_answered = entry.answered == last - count > 0
+        else:
+            state = committed.state
+            is_answered = finish is not None and state.version == last and state.is_answered_by(finish)
+        if is_answered:
+            entry = replace(entry, answered=last)
         self.batch = Batch(SCHEMA, start, False, entries, messages)
         payload = encode_batch(self.batch)
         size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)
@@ -191,7 +202,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             payload=payload,
             count=count,
             time=last_time,
-            quiet=len(events) == count and QUIET_EVENTS.issuperset(map(type, events)),
+            quiet=quiet,
             messages=messages,
             entry=pack(entry) if new_entry or terms.creates_at is not None else None,
             bodies=tuple(bodies.items()),

@@ -21,6 +21,7 @@ __all__ = [
     "CatalogEntry",
     "SessionInfo",
     "SessionState",
+    "as_said",
     "entry_of",
     "evolve_entry",
     "info_of",
@@ -101,6 +102,16 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """Values put and dropped here: an index of its values that knows of fewer is behind."""
     recorded: int = 0
     """Records kept and forgotten here: an index of its records that knows of fewer is behind."""
+    answered: int = 0
+    """The version right after which its writer knew of nothing that a loop has to do.
+
+    Derived: no event says it, and a list that does not find it reads the session. See `as_said`.
+    """
+
+
+def as_said(entry: CatalogEntry) -> CatalogEntry:
+    """Return the entry as the events of its session say it, without what is derived."""
+    return replace(entry, answered=0) if entry.answered else entry
 
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
@@ -137,7 +148,7 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
     if isinstance(event, ev.SessionErased):
         return replace(
             entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason, name=None,
-            note="",
+            note="", answered=0,
         )  # fmt: skip
     if isinstance(event, ev.PartRedacted):
         return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))

@@ -16,7 +16,7 @@ from eventlog import events as ev
 from eventlog.history.lineage import END
 from eventlog.session.lease import TAKEN_OVER
 from eventlog.state.facts import MessageFacts
-from eventlog.state.state import State
+from eventlog.state.state import GOES_ON, State
 from eventlog.values import MessageError, Tool
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ __all__ = [
     "questions",
 ]
 
-GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
-"""Reasons of a finished reply after which the model is called again."""
 CRASHED = MessageError("aborted", "interrupted")
 """How a reply is closed that broke off: its turn goes on."""
 _BROKEN_OFF = (CRASHED.message, TAKEN_OVER)

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import KeyMissingError, NotFoundError, ReadOnlyError
-from eventlog.history.catalog import SessionInfo, SessionState, info_of
+from eventlog.history.catalog import SessionInfo, SessionState, entry_of, info_of
 from eventlog.session.outcome import has_open_work
 from eventlog.session.owner import is_live
 
@@ -103,6 +103,8 @@ def _has_open_work(store: Sessions, head: Head) -> bool:
         return False
     info = info_of(head)
     if info.erased or info.locked or not _is_native(head, info) or not (info.messages or info.fork_of):
+        return False
+    if entry_of(head).answered == head.version:
         return False
     known = store.host.open_work.of(head)
     if known is not None:

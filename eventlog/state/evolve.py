@@ -38,6 +38,8 @@ def _user(state: State, event: ev.UserMessageAdded) -> None:
     state.insert_message(event.message, facts)
     if event.delivery == "queue":
         state.change(facts, "changes", "waiting")
+        if not state.queued:
+            state.set("queued", value=True)
     state.add(state.users.recent, (event.message,))
 
 

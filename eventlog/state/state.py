@@ -23,7 +23,11 @@ from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, Me
 from eventlog.state.version_log import VersionLog
 from eventlog.values import INTERRUPTED, MessageError
 
-__all__ = ["MessageFacts", "PartFacts", "State"]
+__all__ = ["GOES_ON", "MessageFacts", "PartFacts", "State"]
+
+
+GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
+"""Reasons of a finished reply after which the model is called again."""
 
 
 class State:
@@ -44,6 +48,7 @@ class State:
         "opens",
         "parts",
         "pins",
+        "queued",
         "started",
         "undo",
         "users",
@@ -55,6 +60,8 @@ class State:
         self.started = 0
         """Version of the event that began the session's own stream, 0 before."""
         self.erased = False
+        self.queued = False
+        """Whether any message ever waited to be promoted."""
         self.last_message = ""
         self.pins: dict[str, PinFacts] = {}
         self.opens = VersionLog("opens")
@@ -163,6 +170,20 @@ class State:
             if self.now(self.messages[message].changes) in {"", "promoted"}:
                 return message
         return None
+
+    def is_answered_by(self, finish: ev.MessageFinished) -> bool:
+        """Whether nothing is left to do once this reply finished; False if that is not certain.
+
+        It is, if a plain answer is the newest message, and nothing else was ever begun or queued.
+        """
+        if finish.error is not None or finish.reason in GOES_ON or finish.message != self.last_message:
+            return False
+        facts = self.hot_messages.get(finish.message)
+        if facts is None or facts.summary or self.now(facts.changes) != "finished":
+            return False
+        if self.queued or not self.history.holds(facts.added) or self.open_messages():
+            return False
+        return self.open_compaction() is None and all(part.kind != "tool" for part in facts.parts.values())
 
     def answered(self, message: str) -> bool:
         """Whether an effective assistant message that was not removed came after this one."""

@@ -21,7 +21,7 @@ import msgspec
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.history.catalog import entry_of
+from eventlog.history.catalog import as_said, entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
@@ -299,7 +299,7 @@ def _read(
     check.read_on(report.version, None if on_progress is None else lambda version: on_progress(version, report.version))
     report.events, report.bodies = check.events, check.bodies
     problems += check.problems(report.version)
-    if head.version == check.version and (entry_of(head), head.messages) != (check.entry, check.messages):
+    if head.version == check.version and (as_said(entry_of(head)), head.messages) != (check.entry, check.messages):
         problems.append(Problem("its catalog entry is not what its events say"))
     report.problems += (problem for problem in dict.fromkeys(problems) if problem not in report.problems)
 

@@ -10,6 +10,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.encryption.log import EncryptedLog
+from eventlog.history.catalog import entry_of
 from eventlog.session.outcome import has_open_work
 from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
@@ -156,14 +157,63 @@ def test_only_what_was_written_to_is_read_again(engine: Engine, monkeypatch: pyt
     monkeypatch.setattr("eventlog.session.unfinished.has_open_work", noting)
     with engine.open() as store:
         store.newest_sessions(limit=2)
-        assert sorted(read) == ["s4", "s5"]
+        assert read == ["s4"]  # of the other one its list entry says that it is answered
         store.newest_sessions(limit=3)
-        assert sorted(read) == ["s3", "s4", "s5"]
+        assert read == ["s4"]
+        store.session("s5").rename("title")
+        store.session("s3").user("more")
+        store.newest_sessions(limit=3)
+        assert read == ["s4", "s3"]
     with engine.open() as store:
-        assert len(store.unfinished()) == 3
+        assert len(store.unfinished()) == 4
         read.clear()
         assert len(store.newest_sessions().sessions) == 6
         assert read == []
         store.session("s1").user("more")
         assert next(iter(store.newest_sessions().sessions)).state == "unfinished"
         assert read == ["s1"]
+
+
+def test_an_entry_says_answered_only_where_it_is_certain(engine: Engine) -> None:
+    """A list entry spares reading a session only behind a plain answer to the newest question."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+
+        def says() -> bool:
+            head = store.log.head("s")
+            assert head is not None
+            return entry_of(head).answered == head.version
+
+        assert not says()
+        session.user("hi")
+        assert not says()
+        answer(session)
+        assert says()
+        session.set_note("quiet")
+        assert says()
+        session.record_custom("test", "1")
+        assert not says()
+        session.user("hi")
+        with session.assistant() as reply:
+            reply.tool("bash", call_id="c", input={}).succeed("out")
+            reply.finish("stop")
+        assert not says()
+        with session.assistant() as reply:
+            reply.finish("tool-calls")
+        assert not says()
+        with session.assistant() as reply:
+            session.user("steered")
+            reply.finish()
+        assert not says()
+        answer(session)
+        assert says()
+        session.rollback(2)
+        assert not says()
+        answer(session)
+        assert says()
+        session.user("later", delivery="queue")
+        answer(session)
+        assert not says()
+        with suppress(KeyError), session.assistant():
+            raise KeyError
+        assert not says()

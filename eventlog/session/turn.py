@@ -119,6 +119,7 @@ class Turn:
 
         The last try takes it over, if that was asked for.
         """
+        require(bool, is_last, "is_last is True or False")
         found = outcome_of(self._executor.reader, self.message)
         if found.final:
             self._see(found)

@@ -28,8 +28,9 @@ from eventlog.codec.batch import validate
 from eventlog.codec.bodies import to_file
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
-from eventlog.errors import CallError, ErasedError, EventlogError, giving_way_to
-from eventlog.history.catalog import SessionInfo, entry_of, info_of
+from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError, giving_way_to
+from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
+from eventlog.history.cursor import cursor_at
 from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
@@ -42,10 +43,11 @@ from eventlog.session.inputs import model_of
 from eventlog.session.naming import Names, open_named
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.session import Session
+from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.subscription import Subscription, subscribe
 from eventlog.validation import require, require_call, require_or_none, require_version
-from eventlog.values import Body, Content, Model, Origin
+from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
@@ -74,6 +76,7 @@ def open_store(
     checkpoint_events: int = CHECKPOINT_EVENTS,
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
+    prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
@@ -82,7 +85,8 @@ def open_store(
     (`encryption/keys.py`).
 
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix.
+    gives UTC milliseconds, `new_id` an id for a prefix. `prices` is asked once for each usage that
+    is recorded without a cost; what it answers is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -91,6 +95,7 @@ def open_store(
         checkpoint_events=checkpoint_events,
         clock=clock,
         new_id=new_id,
+        prices=prices,
     )
 
 
@@ -106,6 +111,7 @@ class Store:
         checkpoint_events: int = CHECKPOINT_EVENTS,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
+        prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     ) -> None:
         self.log = log
         self.host = Host(
@@ -116,13 +122,14 @@ class Store:
             checkpoint_events=checkpoint_events,
             clock=clock,
             new_id=new_id,
+            prices=prices,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self.host)
         """The handles of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)
-        self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
+        self._origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]] = ((), {})
         self._at_exit = liveness.begin(self)
         weakref.finalize(self, self.host.flusher.stop)
 
@@ -224,7 +231,30 @@ class Store:
     def session(self, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
         self.host.require_open()
-        return self.registry.get(self, id)
+        session = self.registry.get(self, id)
+        if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
+            raise NotFoundError("session", id)
+        return session
+
+    def shelf(self, name: str) -> Shelf:
+        """The shelf of a name, made if there is none: values without a conversation.
+
+        A name has 1 to 200 bytes. A shelf is in no list of sessions.
+        """
+        self.host.require_open()
+        return open_shelf(self, name)
+
+    def shelves(self) -> Iterator[str]:
+        """The names of all shelves; reads one small record a session or shelf."""
+        self.host.require_open()
+        return shelf_names(self.log)
+
+    def drop_shelf(self, name: str, *, reason: str = "") -> None:
+        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none."""
+        from eventlog.maintenance.erase import drop_shelf
+
+        self.host.require_open(writing=True)
+        drop_shelf(self, name, reason=reason)
 
     def sessions(
         self,
@@ -264,7 +294,7 @@ class Store:
         heads = self.log.heads(after) if format is None else named_heads(self.log, format, prefix, after)
         infos = (
             info
-            for info in (info_of(head) for head in heads if not is_foreign(head))
+            for info in (info_of(head) for head in heads if not is_foreign(head) and not is_shelf(head))
             if not info.erased
             and (scope is None or info.scope == scope)
             and (parent is None or info.parent == parent)
@@ -286,10 +316,9 @@ class Store:
         """A page of sessions, newest activity first, of one `scope` or of all.
 
         `archived` and `subsessions` choose those that are, or those that are not; None is no
-        filter. The next page begins at the `cursor` of this one, with the same filters. The order
-        is (`updated`, position); names, archiving, metadata and redactions are no activity. A page
-        costs what it has, however many sessions there are; the first request in a store of an
-        earlier program makes an index.
+        filter. The next page begins at the `cursor` of this one, with the same filters. Names,
+        archiving, metadata and redactions are no activity. A page costs what it has, however many
+        sessions there are; the first request in a store of an earlier program makes an index.
 
         Each session comes with its `state`: a session that was written to since this store last
         looked at it is opened for that.
@@ -333,7 +362,10 @@ class Store:
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""
-        return self.host.info(session)
+        info = self.host.info(session)
+        if is_shelf_id(session) and is_shelf(head_of(self.log, session)):
+            raise NotFoundError("session", session)
+        return info
 
     def head(self) -> StoreHead:
         """The heads of all committed sessions and one digest of them, to keep elsewhere.
@@ -349,8 +381,8 @@ class Store:
         self.host.require_open()
         for name in (format, foreign_id):
             require(str, name, "a format and a foreign id are str")
-        position = self.log.last_position()
-        if self._origins[0] != position:
+        positions = self.log.last_positions()
+        if self._origins[0] != positions:
             imports: dict[tuple[str, str], list[tuple[int, str]]] = {}
             for head in self.log.heads():
                 if is_foreign(head):
@@ -358,7 +390,7 @@ class Store:
                 origin = entry_of(head).origin
                 if origin is not None:
                     imports.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
-            self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in imports.items()})
+            self._origins = (positions, {key: [name for _, name in sorted(names)] for key, names in imports.items()})
         return list(self._origins[1].get((format, foreign_id), ()))
 
     def text(self, content: Content, session: str | None = None) -> str:
@@ -379,27 +411,35 @@ class Store:
         else:
             to_file(content, self.host.packed(content, session), file)
 
+    def cursor(self) -> str:
+        """The cursor behind everything that is committed now, for `subscribe`."""
+        self.host.require_open()
+        return cursor_at(self.log, self.log.last_positions())
+
     def subscribe(
         self,
-        after: int = 0,
+        after: str | int | None = None,
         *,
         session: str | None = None,
         kinds: Sequence[type[ev.Base]] | None = None,
         timeout: float | None = None,
         provisional: bool = False,
     ) -> Iterator[Recorded]:
-        """Every event after the position `after`, first from history, then live.
+        """Every event behind the cursor `after`, first from history, then live.
 
-        Without a gap or a duplicate. `session` and `kinds` choose among the events. To go on later,
-        pass the `position` of the last event. Ends when nothing new came for `timeout` seconds
+        Each comes once, and those of a session in their order. `session` and `kinds` choose among
+        the events. `after` is the `cursor` of the last event that was taken in, `cursor()` for
+        what comes from now on, a version of the `session`, or None (or "") for the beginning.
+        `CursorError` for a cursor of another store, or from before the store was rewritten or
+        restored to an earlier state. Ends when nothing new came for `timeout` seconds
         (None: never), and with `ClosedError` when the store is closed. Deltas arrive with their
         flush. A session that does not exist yet is waited for. Blocks: for asyncio see `aio.py`.
 
         With `provisional` also events that handles of this store have accepted and not committed
-        yet, within hundredths of a second, with the position 0 and the version they will have if no
-        other event comes between. They come again when they are committed; events lost in a crash,
-        or refused, do not. A caller that shows provisional events drops those of a session at the
-        session's next event with a position.
+        yet, within hundredths of a second, without a cursor and with the version they will have if
+        no other event comes between. They come again when they are committed; events lost in a
+        crash, or refused, do not. A caller that shows provisional events drops those of a session
+        at the session's next event with a cursor.
         """
         self.host.require_open()
         ahead = self.registry.writers if provisional else None
@@ -408,13 +448,20 @@ class Store:
     # -- maintenance ---------------------------------------------------------------------------
 
     def backup(
-        self, to: str | os.PathLike[str], *, on_progress: Callable[[int, int], None] | None = None
+        self,
+        to: str | os.PathLike[str],
+        *,
+        keys: KeySource | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> BackupResult:
-        """Copy all committed events into the directory `to`, while others read and write."""
+        """Copy all committed events into the directory `to`, while others read and write.
+
+        With `keys` (see `open`) the copy of a plain store is a new store that is encrypted.
+        """
         from eventlog.maintenance.backup import backup
 
         self.host.require_open()
-        return backup(self.log, to, on_progress=on_progress)
+        return backup(self.log, to, keys=keys, on_progress=on_progress)
 
     def erase(
         self,
@@ -564,10 +611,10 @@ def restore(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    position: int | None = None,
+    cursor: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> BackupResult:
-    """Make a store at `into` from a backup, up to the event at `position` (by default all)."""
+    """Make a store at `into` from a backup, up to the event of a `cursor` (by default all)."""
     from eventlog.maintenance.backup import restore
 
-    return restore(source, into, position=position, on_progress=on_progress)
+    return restore(source, into, cursor=cursor, on_progress=on_progress)

@@ -50,7 +50,19 @@ from eventlog.encryption.envelope import (
     reencrypt,
 )
 from eventlog.errors import AlreadyExistsError, DataError, EventlogError, KeyMissingError, NotFoundError
-from eventlog.log.contract import Append, BodyStore, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.log.contract import (
+    GROWING,
+    STAMP_BYTES,
+    Append,
+    BodyStore,
+    Commit,
+    Committed,
+    Head,
+    LeaseState,
+    Log,
+    Place,
+    Ticket,
+)
 from eventlog.log.merkle import HASH_BYTES
 from eventlog.log.ticket import refused
 from eventlog.log.validation import size_of, validate_derived_keys
@@ -93,6 +105,11 @@ class EncryptedLog(Log):
     def read_only(self) -> bool:
         """Whether writing is refused."""
         return self._engine.read_only
+
+    @property
+    def partitions(self) -> int:
+        """See `contract.Log`."""
+        return self._engine.partitions
 
     @property
     def identity(self) -> bytes:
@@ -180,9 +197,9 @@ class EncryptedLog(Log):
         """Yield the decrypted commits of a session; see `contract.Log`."""
         return map(self.decrypt, self._engine.read(session, after, upto, reverse=reverse))
 
-    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         """Return the decrypted commits after a position; see `contract.Log`."""
-        return [self.decrypt(commit) for commit in self._engine.commits_after(after, limit)]
+        return [self.decrypt(commit) for commit in self._engine.commits_after(after, limit, partition=partition)]
 
     def head(self, session: str) -> Head | None:
         """Return the session's head; its catalog entry is decrypted once and cached."""
@@ -224,13 +241,13 @@ class EncryptedLog(Log):
         """Yield the stored heads without those of the streams that are never encrypted."""
         return (head for head in self._engine.heads() if not is_clear(head.session, head.entry))
 
-    def last_position(self) -> int:
+    def last_positions(self) -> tuple[int, ...]:
         """See `contract.Log`."""
-        return self._engine.last_position()
+        return self._engine.last_positions()
 
-    def wait_after(self, position: int, timeout: float) -> bool:
+    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
         """See `contract.Log`."""
-        return self._engine.wait_after(position, timeout)
+        return self._engine.wait_after(positions, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """See `contract.Log`."""
@@ -296,9 +313,9 @@ class EncryptedLog(Log):
             if value is None:
                 encrypted.append((key, None))
             elif family is not None:
-                encrypted.append(
-                    (key, encode_encrypted(EncryptedValue(FORMAT, family.id, b"", family.encrypt_derived(key, value))))
-                )
+                stamp = value[:STAMP_BYTES] if key.startswith(GROWING) else b""  # in clear, for the engine compares it
+                data = family.encrypt_derived(key, value)
+                encrypted.append((key, stamp + encode_encrypted(EncryptedValue(FORMAT, family.id, b"", data))))
         self._engine.put_derived(encrypted)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
@@ -314,7 +331,7 @@ class EncryptedLog(Log):
         """Decrypt a derived value; None for an unreadable one, since it is disposable."""
         if stored is not None:
             with suppress(DataError):
-                encrypted = decode_encrypted_value(stored)
+                encrypted = decode_encrypted_value(stored[STAMP_BYTES:] if key.startswith(GROWING) else stored)
                 family = self._ring.find(encrypted.key)
                 return None if family is None else family.decrypt_derived(key, encrypted.data)
         return None

@@ -18,6 +18,7 @@ from eventlog.values import Origin, Tokens
 __all__ = [
     "CATALOG_EVENTS",
     "QUIET_EVENTS",
+    "SHELF",
     "CatalogEntry",
     "SessionInfo",
     "SessionState",
@@ -25,6 +26,8 @@ __all__ = [
     "entry_of",
     "evolve_entry",
     "info_of",
+    "is_shelf",
+    "is_shelf_id",
 ]
 
 CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
@@ -114,6 +117,9 @@ def as_said(entry: CatalogEntry) -> CatalogEntry:
     return replace(entry, answered=0) if entry.answered else entry
 
 
+SHELF = "shelf"
+"""How the id of a shelf begins, before `:` or `~`: no session is given such an id."""
+
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 """The range of a catalog entry's integers: a sum stays within it."""
 
@@ -131,6 +137,16 @@ def entry_of(head: Head) -> CatalogEntry:
         return unpack(data, CatalogEntry)
     except DamagedError as error:
         raise DamagedError(error.message, session=head.session) from error
+
+
+def is_shelf(head: Head) -> bool:
+    """Return whether this is the head of a shelf, dropped ones included."""
+    return is_shelf_id(head.session) and entry_of(head).shelf
+
+
+def is_shelf_id(session: str) -> bool:
+    """Return whether an id is one of those that are left to shelves."""
+    return session.startswith((f"{SHELF}:", f"{SHELF}~"))
 
 
 def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:

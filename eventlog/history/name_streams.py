@@ -32,7 +32,7 @@ from eventlog.log.contract import Append
 from eventlog.validation import a_kind, require
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from eventlog.log.contract import Head, Log
 
@@ -43,6 +43,7 @@ __all__ = [
     "Name",
     "NameState",
     "checked_name",
+    "hashed_stream",
     "named_heads",
     "newest_state",
     "state_append",
@@ -126,6 +127,23 @@ def _plain_id(format: str, key: str) -> str:
 def _cut(plain: str) -> str:
     """Return as much of an id as leaves room for a hash."""
     return plain.encode()[: MAX_ID_BYTES - 1 - 2 * _HASH_BYTES].decode(errors="ignore")
+
+
+def hashed_stream(log: Log, stream: str, scope_name: Callable[[str], str]) -> str | None:
+    """Return the id that a stream of a plain log has where names are hashed.
+
+    None if its name is cut in its id, and no session has it now.
+    """
+    format, _, key = stream.removeprefix(NAMES).partition(":")
+    if _HASHED.search(key):
+        head = log.head(stream)
+        session = newest_state(head).session
+        owner = None if session is None else log.head(session)
+        name = None if owner is None or is_foreign(owner) else entry_of(owner).name
+        if name is None or _plain_id(*name) != stream:
+            return None
+        format, key = name
+    return NAMES + scope_name(f"{NAMES}{format}:{key}")
 
 
 def newest_state(head: Head | None) -> NameState:

@@ -1,11 +1,12 @@
-"""Scrub: removes redacted and erased content from every file of the store.
+"""Scrub: removes redacted, freed and erased content from every file of the store.
 
-The store is written anew (`vacuum.py`). An append that held something of a redacted part is written
-with that content blanked, with another salt, and with the hash of its old leaf. So the hash tree,
-every saved head, versions, positions and times stay what they were, and an attacker cannot test
-guesses of a secret against the hash. An emptied append no longer proves anything: a redaction that
-only such an append records is recorded again. Large texts go with the last append that names them.
-Checkpoints of the sessions concerned and all token counts are dropped.
+The store is written anew (`vacuum.py`). An append that held something of a redacted part, or a
+value that no session has any more (`freed.py`), is written with that content blanked, with another
+salt, and with the hash of its old leaf. So the hash tree, every saved head, versions, positions and
+times stay what they were, and an attacker cannot test guesses of a secret against the hash. An
+emptied append no longer proves anything: a redaction that only such an append records is recorded
+again. Large texts go with the last append that names them. Checkpoints of the sessions concerned
+and all token counts are dropped.
 
 The files of the old store are overwritten before they are removed.  A file system that does not
 write in place, or a disk that moves blocks, may keep copies that no program can name.
@@ -23,11 +24,12 @@ from eventlog.codec.batch import decode, encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
-from eventlog.codec.redaction import blank, part_of
+from eventlog.codec.redaction import blank, free, part_of
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import ancestry, stream_spans
+from eventlog.maintenance.freed import freed_versions
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ __all__ = ["scrub"]
 
 
 def scrub(store: Sessions) -> VacuumResult:
-    """Remove redacted and erased content from the files of a store.
+    """Remove redacted, freed and erased content from the files of a store.
 
     `BusyError` if another process or handle has it open.
 
@@ -50,6 +52,7 @@ def scrub(store: Sessions) -> VacuumResult:
     """
     store.log.require_keys()
     changes: dict[str, Change] = {}
+    freed = freed_versions(store.log)
     for head in store.log.heads():
         if is_foreign(head) or head.gone:
             continue
@@ -61,12 +64,13 @@ def scrub(store: Sessions) -> VacuumResult:
         for stream in streams:
             above = store.log.head(stream.session)
             parts.update(() if above is None else entry_of(above).redacted)
-        if parts:
+        if parts or head.session in freed:
             try:
-                first = _first(store, streams, parts)
+                first = _first(store, streams, parts) if parts else END
             except KeyMissingError:
                 continue  # unreadable without the key, so nothing can be removed
-            changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
+            versions = freed.get(head.session, set[int]())
+            changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first, freed=versions)
     for session, change in changes.items():
         _record_again(store, session, change)
     return rewrite(store.log, changes, shred=True, time=store.host.clock())
@@ -114,8 +118,11 @@ def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str]) 
     return END
 
 
-def _blanked(commit: Commit, parts: Collection[str], first: int) -> Commit:
-    """Return the commit without its content of these parts; the commit itself if it has none."""
+def _blanked(commit: Commit, parts: Collection[str], first: int, freed: Collection[int]) -> Commit:
+    """Return the commit without its content of these parts and versions.
+
+    The commit itself if it has none.
+    """
     if not commit.payload:
         return commit
     items: list[Item] = []
@@ -123,6 +130,7 @@ def _blanked(commit: Commit, parts: Collection[str], first: int) -> Commit:
     start = None
     for span in spans_of(commit):
         item = blank(span.item, parts, digests=span.first > first)
+        item = free(item) if span.first in freed else item
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))

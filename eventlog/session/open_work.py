@@ -23,18 +23,19 @@ class OpenWork:
     """Sessions with and without open work, each as of a version.  Safe across threads."""
 
     def __init__(self) -> None:
-        self._known: tuple[int, frozenset[str]] = (0, frozenset())
-        """A position, and the sessions with open work among those with no later event."""
+        self._known: tuple[tuple[int, ...], frozenset[str]] = ((), frozenset())
+        """A position of each partition, and the sessions with open work up to these."""
         self._seen: dict[str, tuple[int, bool]] = {}
         """By session: a version, and whether there was open work then."""
 
-    def of(self, head: Head) -> bool | None:
+    def of(self, head: Head, partition: int) -> bool | None:
         """Return whether the session with this head has open work; None if it has to be read."""
         seen = self._seen.get(head.session)
         if seen is not None and seen[0] == head.version:
             return seen[1]
-        position, sessions = self._known
-        return head.session in sessions if head.position <= position else None
+        positions, sessions = self._known
+        is_known = bool(positions) and head.position <= positions[partition]
+        return head.session in sessions if is_known else None
 
     def note(self, head: Head, *, is_open: bool) -> None:
         """Remember what was read of one session."""
@@ -42,6 +43,6 @@ class OpenWork:
             self._seen = {}
         self._seen[head.session] = head.version, is_open
 
-    def learn(self, position: int, sessions: Collection[str]) -> None:
-        """Remember that of all sessions up to a position these have open work."""
-        self._known = position, frozenset(sessions)
+    def learn(self, positions: tuple[int, ...], sessions: Collection[str]) -> None:
+        """Remember that of all sessions up to these positions these have open work."""
+        self._known = positions, frozenset(sessions)

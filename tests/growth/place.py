@@ -1,8 +1,8 @@
 """A store of a given size on disk: built once, opened once, copied if spoilt.
 
 `long` is a session whose view is small, because a compaction covers all but its end; `wide` has as
-long a history, and all of it is in the view. Beside them there are many small sessions, and forks
-of `long`.
+long a history, and all of it is in the view. `valued` and the shelf `shelf` have as many values.
+Beside them there are many small sessions, and forks of `long`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.payload import NAMES
 from eventlog.history.catalog import CatalogEntry
+from eventlog.history.cursor import StreamMark, tag_of
 from eventlog.history.name_streams import NameState, state_append
 from eventlog.log.contract import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
@@ -111,6 +112,13 @@ def _fill(path: Path, shape: Shape) -> None:
         for number in range(shape.forks):
             parent = parent.fork(id=f"fork{number:06}")
             parent.user("on another branch")
+        for executor in (
+            store.create_session(id="valued").executor,
+            store.registry.get(store, store.shelf("shelf").id).executor,
+        ):
+            for first in range(0, shape.messages, _TOGETHER):
+                keys = [f"key {number:06}" for number in range(first, min(first + _TOGETHER, shape.messages))]
+                executor.append([(START, ev.ValuePut(key, "a value")) for key in keys])
         for ticket in [store.log.submit(append) for number in range(shape.sessions) for append in _small(number)]:
             ticket.wait()
         for name in ("long", "wide"):  # the newest events are in the long sessions
@@ -195,6 +203,13 @@ class Place:
         return next(
             span.item.part for span in self.long.reader.spans() if isinstance(span.item, ev.CompactionCompleted)
         )
+
+    @cached_property
+    def recent(self) -> str:
+        """A cursor before the newest 50 events."""
+        log = self.store.log
+        (commit,) = log.commits_after(log.last_positions()[0] - 51, 1)
+        return StreamMark(log.identity, ((0, b""),), 0, tag_of(commit)).cursor(commit.last_position)
 
     @cached_property
     def jsonl(self) -> bytes:

@@ -9,6 +9,7 @@ from tests.growth.on_reply import REPLY
 from tests.growth.on_session import COLD, SESSION
 from tests.growth.on_store import STORE
 from tests.growth.on_turn import TURN
+from tests.growth.on_values import VALUES
 from tests.growth.on_views import COLD_VIEWS, FORMATS, VIEWS
 from tests.growth.on_window import WINDOW
 from tests.growth.operation import Table
@@ -21,6 +22,7 @@ TABLES: dict[str, Table] = {
     "cold sessions": COLD,
     "replies": REPLY,
     "turns": TURN,
+    "values": VALUES,
     "asyncio": ASYNCIO,
     "views": VIEWS,
     "cold views": COLD_VIEWS,

@@ -117,11 +117,11 @@ def test_without_create_nothing_is_written(engine: Engine) -> None:
         with pytest.raises(NotFoundError, match="room 1") as caught:
             store.open_session(NAME, create=False)
         assert caught.value.kind == "name"
-        assert store.log.last_position() == 0
+        assert store.log.last_positions() == (0,)
         session = store.open_session(NAME)
-        position = store.log.last_position()
+        positions = store.log.last_positions()
         assert store.open_session(NAME, create=False) is session
-        assert store.log.last_position() == position
+        assert store.log.last_positions() == positions
 
 
 def test_an_id_of_the_callers_own(engine: Engine) -> None:
@@ -144,7 +144,7 @@ def test_a_refused_beginning_reserves_nothing(engine: Engine) -> None:
         for given in wrong:
             with pytest.raises(CallError):
                 store.open_session(NAME, **given)
-        assert store.log.last_position() == 0
+        assert store.log.last_positions() == (0,)
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) 
     kept = path.with_name("s.keys") if keys else None
     with open_store(path, keys=keys) as store:
         first = store.open_session(NAME).id
-        early = store.log.last_position()
+        early = store.cursor()
         store.names.free(NAME)
         store.create_session(id="two")
         store.names.give("two", NAME)
@@ -440,7 +440,7 @@ def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) 
         assert keys_of(store) == ["room 1"]
         store.backup(tmp_path / "backup")
         assert verify(store, deep=True).sound
-    restore(tmp_path / "backup", tmp_path / "early", position=early)
+    restore(tmp_path / "backup", tmp_path / "early", cursor=early)
     restore(tmp_path / "backup", tmp_path / "late")
     repair(path, tmp_path / "repaired")
     for name, session in (("early", first), ("late", "two"), ("repaired", "two")):
@@ -449,6 +449,25 @@ def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) 
             assert store.open_session(NAME).id == session
             assert store.open_session(OTHER, title="new").info.title == "new"
             assert verify(store, deep=True).sound
+
+
+def test_a_plain_store_that_becomes_encrypted_keeps_its_names(tmp_path: Path) -> None:
+    """An encrypted backup of a plain store finds each name, and has none in clear."""
+    path, keys = tmp_path / "s", tmp_path / "keys"
+    names = [("secret-format", key) for key in ("secret", "secret " * 60, "secret free", "secret free " * 40)]
+    with open_store(path) as store:
+        found = {name: store.open_session(name).id for name in names}
+        for name in names[2:]:
+            store.names.free(name)
+        store.backup(tmp_path / "encrypted", keys=keys)
+    assert not files_with(tmp_path / "encrypted", "secret")
+    with open_store(tmp_path / "encrypted", keys=keys) as store:
+        for name in names[:2]:
+            assert store.open_session(name, create=False).id == found[name]
+        for name in names[2:]:
+            assert store.open_session(name).id != found[name]
+        assert len(list(store.sessions(format="secret-format"))) == 4
+        assert verify(store, deep=True).sound
 
 
 @pytest.mark.parametrize("keys", [None, True])

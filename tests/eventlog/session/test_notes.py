@@ -85,10 +85,10 @@ def test_copies_have_notes(tmp_path: Path, *, keys: bool | None) -> None:
     with open_store(path, keys=keys) as store:
         session = store.create_session(id="s")
         session.set_note("early note")
-        early = store.log.last_position()
+        early = store.cursor()
         session.set_note("late note")
         store.backup(tmp_path / "backup")
-    restore(tmp_path / "backup", tmp_path / "early", position=early)
+    restore(tmp_path / "backup", tmp_path / "early", cursor=early)
     repair(path, tmp_path / "repaired")
     kept = path.with_name("s.keys") if keys else None
     for name, note in (("early", "early note"), ("repaired", "late note")):

@@ -15,6 +15,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import Item, encode, pack
 from eventlog.errors import RefusedError
 from eventlog.history.catalog import CatalogEntry
+from eventlog.history.cursor import cursor_at
 from eventlog.log.contract import Append
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
@@ -207,16 +208,17 @@ class StoredTotals(TotalsMachine):
         store = self.stores[0]
         keys = self.engine.path.with_name("store.keys") if self.engine_name == ENCRYPTED else None
         wanted = {name: shown(store, name) for name in self.names}
-        last = store.log.last_position()
+        (last,) = store.log.last_positions()
+        positions = sorted({1, last // 3, last // 2, last})
+        cursors = [cursor_at(store.log, (position,)) for position in positions]
         with TemporaryDirectory() as directory:
             place = Path(directory)
             store.backup(place / "backup")
             for each in self.stores:
                 each.close()
             repair(self.engine.path, place / "repaired")
-            positions = sorted({1, last // 3, last // 2, last})
-            for position in positions:
-                restore(place / "backup", place / str(position), position=position)
+            for position, cursor in zip(positions, cursors, strict=True):
+                restore(place / "backup", place / str(position), cursor=cursor)
             for name in ("backup", "repaired", *map(str, positions)):
                 with open_store(place / name, keys=keys) as copy:
                     for info in copy.sessions():

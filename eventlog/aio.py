@@ -122,16 +122,22 @@ async def _unless_held(work: Callable[[], Awaitable[T]], wait: float) -> T:
         await asyncio.sleep(POLL)
 
 
-async def _acquired(session: Session, wait: float, *, lazily: bool = False) -> Lease:
+async def _acquired(session: Session, wait: float, *, lazily: bool = False, take_over: bool = False) -> Lease:
     """Take the lease for the running task."""
     executor = session.executor
 
-    async def take() -> Lease:
-        lease = await _Taking(lambda: executor.acquire(lazily=lazily and not wait), executor.release).taken()
+    async def take(*, take_over: bool = False) -> Lease:
+        acquire = partial(executor.acquire, lazily=lazily and not wait, take_over=take_over)
+        lease = await _Taking(acquire, executor.release).taken()
         assert lease is not None
         return lease
 
-    return await _unless_held(take, wait)
+    try:
+        return await _unless_held(take, wait)
+    except LeaseHeldError:
+        if not take_over:
+            raise
+    return await take(take_over=True)
 
 
 async def _released(session: Session, lease: Lease) -> None:
@@ -184,20 +190,22 @@ class AsyncSession:
         await asyncio.to_thread(self.sync.flush)
 
     @asynccontextmanager
-    async def lease(self, *, wait: float = 0.0) -> AsyncGenerator[Lease]:
+    async def lease(self, *, wait: float = 0.0, take_over: bool = False) -> AsyncGenerator[Lease]:
         """Hold the right to run this session; see `Session.lease`."""
-        lease = await _acquired(self.sync, wait)
+        lease = await _acquired(self.sync, wait, take_over=take_over)
         try:
             yield lease
         finally:
             await _released(self.sync, lease)
 
-    def turn(self, text: str | Sequence[PartKind], request_id: str, *, wait: float = 0.0) -> AsyncTurn:
+    def turn(
+        self, text: str | Sequence[PartKind], request_id: str, *, wait: float = 0.0, take_over: bool = False
+    ) -> AsyncTurn:
         """Add a user message, or find it, to be answered once in an `async with` block.
 
         See `Session.turn`; for more fields: `AsyncTurn(chat.sync.turn(…))`.
         """
-        return AsyncTurn(self.sync.turn(text, request_id, wait=wait))
+        return AsyncTurn(self.sync.turn(text, request_id, wait=wait, take_over=take_over))
 
     def assistant(self, model: str | None = None, *, agent: str = "", mode: str = "", wait: float = 0.0) -> AsyncReply:
         """Begin an assistant message, to be filled in an `async with` block."""
@@ -303,7 +311,8 @@ class AsyncTurn:
         await asyncio.to_thread(self.sync.ask)
         deadline = time.monotonic() + self.sync.wait
         while True:
-            if await self._taken(self.sync.decide) or time.monotonic() >= deadline:
+            is_last = time.monotonic() >= deadline
+            if await self._taken(partial(self.sync.decide, is_last=is_last)) or is_last:
                 return self
             await asyncio.sleep(POLL)
 

@@ -401,14 +401,20 @@ class TooOldError(_OtherProgramError):
 
 
 class FencedError(StopError):
-    """The lease of this append is over: released, or taken by another owner."""
+    """The lease of this append is over: released, or taken by another owner.
 
-    def __init__(self, session: str, epoch: int, current: int) -> None:
+    `deltas` and `characters` of streamed text were accepted under it and are not written.
+    """
+
+    def __init__(self, session: str, epoch: int, current: int, deltas: int = 0, characters: int = 0) -> None:
         why = "its holder released it" if epoch == current else f"the current one is {current}"
-        super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, {why}; take a lease anew")
+        lost = f"{deltas} accepted deltas of {characters} characters are not written; " if deltas else ""
+        super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, {why}; {lost}take a lease anew")
         self.session = session
         self.epoch = epoch
         self.current = current
+        self.deltas = deltas
+        self.characters = characters
 
 
 class PoisonedError(StopError):

@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Self
@@ -23,12 +24,14 @@ import msgspec
 from eventlog import events as ev
 from eventlog import os_fork
 from eventlog.append.metrics import Metrics
+from eventlog.codec.batch import validate
 from eventlog.codec.bodies import to_file
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError, giving_way_to
 from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
 from eventlog.history.cursor import cursor_at
+from eventlog.history.name_streams import Name, named_heads
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
@@ -37,6 +40,7 @@ from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
+from eventlog.session.naming import Names, open_named
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.session import Session
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
@@ -164,6 +168,45 @@ class Store:
         started = ev.SessionStarted(title, scope, directory, agent, model_of(model), parent, origin)
         return begin_session(self, started, id=id, time=time)
 
+    def open_session(
+        self,
+        name: Name,
+        *,
+        create: bool = True,
+        id: str | None = None,
+        title: str = "",
+        scope: str = "",
+        directory: str = "",
+        agent: str = "",
+        model: Model | str | None = None,
+        parent: str | None = None,
+        origin: Origin | None = None,
+        time: int | None = None,
+    ) -> Session:
+        """Return the session with a name, a (format, key); begin it if there is none.
+
+        Of all tasks and processes that ask at once, one begins it, as `create_session` does, and
+        all get the same session. Without `create` none begins it: `NotFoundError`. A fork does not
+        inherit the name; an erasure frees it.
+        """
+        self.host.require_open()
+        require_or_none(str, id, "an id is a str")
+        if not create:
+            return open_named(self, name, None, None)
+        if parent is not None:
+            require(str, parent, "a parent is the id of a session")
+            head_of(self.log, parent)
+        started = ev.SessionStarted(title, scope, directory, agent, model_of(model), parent, origin)
+        validate(started)
+        return open_named(
+            self, name, id, lambda new, given: begin_session(self, started, id=new, time=time, then=[given])
+        )
+
+    @property
+    def names(self) -> Names:
+        """Commands that give an existing session a name, and take one away."""
+        return Names(self)
+
     def fork(
         self,
         parent: Session,
@@ -222,6 +265,8 @@ class Store:
         archived: bool | None = None,
         text: str | None = None,
         active_since: int | None = None,
+        format: str | None = None,
+        prefix: str = "",
         limit: int | None = None,
     ) -> Iterator[SessionInfo]:
         """Sessions in the order of their ids, after the id `after`: the cursor of a page.
@@ -229,20 +274,27 @@ class Store:
         Filtered by `scope`, `parent`, `archived`, by `text` in the title (in any case), and by an
         activity at or after `active_since` (UTC milliseconds); at most `limit`. None is no filter.
         Reads one small record a session, and no event.
+
+        With a `format` those with a name of this format whose key begins with `prefix`, in the
+        order of their keys, after the key `after`. Reads what it lists; an encrypted store reads
+        all sessions.
         """
         self.host.require_open()
         require(str, after, "a cursor is the id of a session")
-        for filter in (scope, parent, text):
-            require_or_none(str, filter, "a scope, a parent and a text to look for are str")
+        for filter in (scope, parent, text, format, prefix):
+            require_or_none(str, filter, "a scope, a parent, a text to look for, a format and a prefix are str")
         require_or_none(bool, archived, "archived is True, False or None")
         for number in (active_since, limit):
             require_or_none(int, number, "active_since and limit are whole numbers")
         if limit is not None and limit < 0:
             raise CallError(f"a limit is zero or more, not {limit}")
+        if format is None and prefix:
+            raise CallError("a prefix is of the keys of a format: give both")
         part = None if text is None else text.casefold()
+        heads = self.log.heads(after) if format is None else named_heads(self.log, format, prefix, after)
         infos = (
             info
-            for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head) and not is_shelf(head))
+            for info in (info_of(head) for head in heads if not is_foreign(head) and not is_shelf(head))
             if not info.erased
             and (scope is None or info.scope == scope)
             and (parent is None or info.parent == parent)
@@ -268,6 +320,9 @@ class Store:
         archiving, metadata and redactions are no activity. A page costs what it has, however many
         sessions there are; the first request in a store of an earlier program makes an index.
 
+        Each session comes with its `state`: a session that was written to since this store last
+        looked at it is opened for that.
+
         Each page is as of its own request: a session with new activity moves to the front, and is
         not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another
         store or list, or from before the store was rewritten or restored.
@@ -280,7 +335,17 @@ class Store:
         require(int, limit, "a limit is a whole number")
         if limit < 1:
             raise CallError(f"a page has one session or more, not {limit}")
-        return page_of(self.log, scope, archived=archived, subsessions=subsessions, cursor=cursor, limit=limit)
+        from eventlog.session.unfinished import state_of
+
+        return page_of(
+            self.log,
+            scope,
+            archived=archived,
+            subsessions=subsessions,
+            cursor=cursor,
+            limit=limit,
+            state_of=partial(state_of, self),
+        )
 
     def unfinished(self) -> list[SessionInfo]:
         """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
@@ -514,11 +579,16 @@ class Store:
 
 
 def begin_session(
-    store: Store, first: ev.SessionStarted | ev.SessionForked, *, id: str | None = None, time: int | None = None
+    store: Store,
+    first: ev.SessionStarted | ev.SessionForked,
+    *,
+    id: str | None = None,
+    time: int | None = None,
+    then: Sequence[ev.Event] = (),
 ) -> Session:
-    """Begin a session of a store with the first event that an importer made."""
+    """Begin a session with its first event, as an importer made it, and those that follow."""
     store.host.require_open(writing=True)
-    session = store.registry.begin(store, first, id, time)
+    session = store.registry.begin(store, first, id, time, then)
     if isinstance(first, ev.SessionForked) and store.log.may_lose_key(first.parent):
         store.erase(session.id, reason="its parent was erased while it began")
         raise ErasedError(first.parent)

@@ -32,8 +32,8 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback values | tool_call turn | reply | session
-        | registry unfinished shelf
+        owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback values | tool_call turn | reply | session
+        | registry unfinished shelf naming
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader

@@ -165,6 +165,7 @@ class Backlog:
                 self._note_lease(sent.append.lease, sent.claim)
             if outcome.first == sent.first and not outcome.repeated and committed.loaded:
                 valued, committed.certain, committed.entry = committed.entry.valued, sent.last, sent.entry
+                committed.uncounted = 0
                 committed.state.commit_to(sent.last)
                 if sent.entry.valued != valued:
                     self._note_values(sent)
@@ -233,14 +234,45 @@ class Backlog:
                 if not each.owned and isinstance(error, EventlogError):
                     self.failure = self.failure or error
 
-    def drop(self, epoch: int) -> None:
+    def drop(self, claim: LeaseClaim) -> None:
         """Refuse what waits to be written under a lease that is over."""
+        epoch = claim.state.epoch
         leased = [command for command in self.commands if command.epoch == epoch and not _is_free(command)]
+        if self._lose(claim, leased):
+            self.failure = self.failure or lease_over(self.session)
         for command in leased:
             self.refuse(command, lease_over(self.session))
         if leased:
             self.committed.loaded = False
             self.resolve()
+
+    def fence(self, epoch: int) -> FencedError:
+        """Refuse what was accepted under a lease that another owner has taken; return why.
+
+        What is on its way is committed or refused by then.
+        """
+        self._buffer.hold()
+        claim = self.claim
+        if self.sent is not None:
+            self.committed.loaded = False
+            self.resolve()
+        if claim is None or claim.state.epoch != epoch:
+            return FencedError(self.session, epoch, self.committed.lease.epoch)
+        self.drop(claim)
+        self.failure = None  # it is about what is dropped
+        return claim.fenced(self.session, self.committed.lease.epoch)
+
+    def _lose(self, claim: LeaseClaim, commands: Sequence[AcceptedCommand]) -> bool:
+        """Count the deltas of commands that will not be written, and of the buffer; drop these.
+
+        Returns whether the buffer had any.
+        """
+        for command in commands:
+            if command.outcome is None:
+                claim.lose(*command.deltas())
+        buffered = self._buffer.drop()
+        claim.lose(*buffered)
+        return buffered[0] > 0
 
     def _queue(self, commands: list[AcceptedCommand]) -> None:
         """Have these commands wait for the next append, and no others."""
@@ -288,6 +320,12 @@ class Backlog:
             claim.status, claim.is_returning = LeaseStatus.LOST, False  # another owner has taken it meanwhile
             error = lease_lost(self.session)
         fenced = isinstance(error, (FencedError, LeaseHeldError))
+        if isinstance(error, FencedError) and self.claim is not None and self.claim.state.epoch == error.epoch:
+            waiting = [command for command in self.commands if command.epoch == error.epoch and not _is_free(command)]
+            self._lose(self.claim, [*sent.commands, *waiting])
+            error = self.claim.fenced(self.session, error.current)
+            for command in waiting:
+                self.refuse(command, error)
         if isinstance(error, FencedError) and claim is not None and claim.is_over:
             claim.status, self.claim = LeaseStatus.LOST, None  # another owner has taken it: nothing is to be returned
         if isinstance(error, LimitError):
@@ -354,6 +392,7 @@ class Backlog:
         if terms is not None and terms.expected not in {None, state.version}:
             raise ConflictError(self.session, terms.expected or 0, state.version)
         items: list[Item] = []
+        visible = command.visible_before(state)
         refusal: EventlogError | None = None
         for item in command.items:
             if not isinstance(item, DeltaRun):
@@ -367,7 +406,7 @@ class Backlog:
         if refusal is not None and not items:
             raise refusal
         self.failure = self.failure or refusal
-        command.items = items
+        command.items, command.messages = items, state.visible - visible
 
 
 def lease_over(session: str) -> RefusedError:

@@ -61,10 +61,11 @@ class BulkAppender:
         state = committed.state
         weight = limit_bodies(bodies) if bodies else 0
         digest = b"" if request is None else content_digest(items)
-        seen = state.version
+        seen, visible = state.version, state.visible
         terms = Terms(request, digest, seen)
         decided = decide(state, items, decoded=True)
-        pending = PendingAppend([AcceptedCommand(decided, bodies, 0, weight, terms=terms)])
+        messages = state.visible - visible
+        pending = PendingAppend([AcceptedCommand(decided, bodies, 0, weight, terms=terms, messages=messages)])
         try:
             append = pending.prepare(committed, state.version, None, None)
             if self._before is not None:
@@ -76,7 +77,7 @@ class BulkAppender:
         self._tickets.append(self._before)
         state.facts.archive_at = HOT_MESSAGES  # archiving many at once is quicker
         state.commit_to(state.version)
-        committed.entry = pending.entry
+        committed.entry, committed.uncounted = pending.entry, 0
         metrics.appends += 1
         metrics.events += append.count
         metrics.payload_bytes += len(append.payload)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from threading import RLock
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.backlog import MAX_RUN, Backlog, lease_lost, lease_over
@@ -19,7 +19,7 @@ from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import AcceptedCommand, Terms, Unit, limit_bodies
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import BusyError, ConflictError, EventlogError, FencedError, RefusedError
+from eventlog.errors import BusyError, ConflictError, EventlogError, RefusedError
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import allowed_deltas, decide, needs_no_lease
 from eventlog.state.state import State
@@ -106,7 +106,7 @@ class Decider:
         if self.buffer.flat:
             self._collect()
         backlog, state = self.backlog, self.committed.state
-        before = state.version
+        before, visible = state.version, command.visible_before(state)
         if terms is not None and terms.expected not in {None, before}:
             raise ConflictError(self.session, terms.expected or 0, before)
         if command.bodies:
@@ -122,6 +122,7 @@ class Decider:
             raise
         if not decided:
             raise RefusedError("an append of no events", expected="at least one event", session=self.session)
+        command.messages = state.visible - visible
         backlog.commands.append(command)
         backlog.weight += command.weight
         backlog.apart += terms is not None
@@ -153,7 +154,7 @@ class Decider:
             backlog.is_behind = False
         if epoch:
             if committed.lease.epoch > epoch:
-                self._fence(epoch)
+                raise backlog.fence(epoch)
             claim = backlog.claim
             if claim is not None and claim.status is LeaseStatus.LOST and claim.state.epoch == epoch:
                 raise lease_lost(self.session)  # the other owner's lease has the same number
@@ -202,19 +203,6 @@ class Decider:
             if unit is not None:
                 unit.commands.append(command)
 
-    def drop(self, epoch: int) -> None:
-        """Refuse what waits to be written under a lease that is over; the next caller hears it."""
-        if self.buffer.drop():
-            self.backlog.failure = self.backlog.failure or lease_over(self.session)
-        self.backlog.drop(epoch)
-
-    def _fence(self, epoch: int) -> NoReturn:
-        """Refuse what was accepted under a lease that another owner has taken, and raise that."""
-        self.buffer.hold()
-        self.drop(epoch)
-        self.backlog.failure = None  # it is about what is dropped
-        raise FencedError(self.session, epoch, self.committed.lease.epoch)
-
     def newest(self) -> AcceptedCommand | None:
         """Accept the buffered deltas; return the newest command whose outcome is not known."""
         backlog, buffer = self.backlog, self.buffer
@@ -222,7 +210,7 @@ class Decider:
         if buffer.flat or not self.committed.loaded:
             backlog.catch_up()
             if backlog.epoch and self.committed.lease.epoch > backlog.epoch:
-                self._fence(backlog.epoch)
+                raise backlog.fence(backlog.epoch)
             self._collect()
         if backlog.commands:
             return backlog.commands[-1]

@@ -81,11 +81,12 @@ class DeltaBuffer:
         flat = self.flat[3 * after :]
         return DeltaRun.from_flat(flat, unit=_NANOSECONDS) if flat else None
 
-    def drop(self) -> bool:
-        """Delete all deltas; returns whether there were any."""
+    def drop(self) -> tuple[int, int]:
+        """Delete all deltas; returns how many there were, and their characters."""
         count = 0 if self.status >= BufferStatus.DRAINED else len(self.flat)
+        texts = self.flat[1:count:3]
         del self.flat[:count]
-        return count > 0
+        return count // 3, sum(len(str(text)) for text in texts)
 
     def open(self) -> None:
         """Let deltas in again, unless the buffer is closed."""

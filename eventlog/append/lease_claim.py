@@ -12,6 +12,7 @@ from enum import Enum, auto
 
 import msgspec
 
+from eventlog.errors import FencedError
 from eventlog.log.contract import LeaseState
 
 __all__ = ["LeaseClaim", "LeaseStatus"]
@@ -38,3 +39,15 @@ class LeaseClaim(msgspec.Struct, eq=False):
     """Whether the last append under the lease gives it back."""
     is_over: bool = False
     """Whether its block has ended: then it is given back also if its last command is refused."""
+    deltas: int = 0
+    """Deltas that were accepted under it and will not be written, and their characters."""
+    characters: int = 0
+
+    def lose(self, deltas: int, characters: int) -> None:
+        """Count deltas that were accepted under it and will not be written."""
+        self.deltas += deltas
+        self.characters += characters
+
+    def fenced(self, session: str, current: int) -> FencedError:
+        """Return the error of its owner, once the session's lease has another epoch."""
+        return FencedError(session, self.state.epoch, current, self.deltas, self.characters)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
@@ -17,6 +18,7 @@ from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry,
 from eventlog.log.contract import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
+from eventlog.state.state import State
 
 __all__ = [
     "MAX_APPEND_BYTES",
@@ -33,7 +35,6 @@ MAX_APPEND_BYTES = 256 * 1024 * 1024
 """Largest append, in bytes of its encoded events and packed bodies."""
 _NO_ENTRY = CatalogEntry()
 _NO_EVENTS = Batch(SCHEMA, 0, False, [])
-_MESSAGES = frozenset((ev.UserMessageAdded, ev.AssistantMessageStarted))
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -71,8 +72,19 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     terms: Terms | None = None
     returns_lease: bool = False
     """Whether it is the last command under its lease, which goes back with it."""
+    messages: int = 0
+    """By how much it changes the number of visible messages."""
     outcome: Committed | Exception | None = None
     """The append it went in with, or why it is not committed and will not be."""
+
+    def deltas(self) -> tuple[int, int]:
+        """Return how many deltas it has, and their characters."""
+        runs = [item for item in self.items if isinstance(item, DeltaRun)]
+        return sum(run.count for run in runs), sum(len(run.text) for run in runs)
+
+    def visible_before(self, state: State) -> int:
+        """Return how many messages of the session are visible before it: none before it begins."""
+        return 0 if self.terms is not None and self.terms.creates_at is not None else state.visible
 
 
 class Unit(msgspec.Struct, eq=False):
@@ -149,9 +161,11 @@ class PendingAppend(msgspec.Struct, eq=False):
         start = first.start if isinstance(first, DeltaRun) else first[0]
         entries: list[Entry | DeltaRun] = []
         events: list[ev.Event] = []
+        finish: ev.MessageFinished | None = None
         bodies: dict[bytes, bytes] = {}
-        last_time, count, messages, epoch = start, 0, 0, 0
+        last_time, count, messages, epoch = start, 0, committed.uncounted, 0
         for command in commands:
+            messages += command.messages
             if command.epoch:
                 epoch = command.epoch
             if command.bodies:
@@ -160,9 +174,7 @@ class PendingAppend(msgspec.Struct, eq=False):
                 if isinstance(item, DeltaRun):
                     count += item.count
                     time = item.last_time()
-                    entries.append(
-                        item if item.start == 0 == start else msgspec.structs.replace(item, start=item.start - start)
-                    )
+                    entries.append(item if item.start == 0 == start else replace(item, start=item.start - start))
                 else:
                     count += 1
                     time, event = item
@@ -171,10 +183,18 @@ class PendingAppend(msgspec.Struct, eq=False):
                     kind = type(event)
                     if kind in CATALOG_EVENTS:
                         entry = evolve_entry(entry, event)
-                    elif kind in _MESSAGES:
-                        messages += 1
+                    elif isinstance(event, ev.MessageFinished):
+                        finish = event
                 last_time = max(last_time, time)
-        self.batch = Batch(SCHEMA, start, False, entries)
+        quiet = len(events) == count and QUIET_EVENTS.issuperset(map(type, events))
+        if quiet:
+            is_answered = entry.answered == last - count > 0
+        else:
+            state = committed.state
+            is_answered = finish is not None and state.version == last and state.is_answered_by(finish)
+        if is_answered:
+            entry = replace(entry, answered=last)
+        self.batch = Batch(SCHEMA, start, False, entries, messages)
         payload = encode_batch(self.batch)
         size = len(payload) + (sum(map(len, bodies.values())) if bodies else 0)
         if size > MAX_APPEND_BYTES:
@@ -192,7 +212,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             payload=payload,
             count=count,
             time=last_time,
-            quiet=len(events) == count and QUIET_EVENTS.issuperset(map(type, events)),
+            quiet=quiet,
             messages=messages,
             entry=pack(entry) if new_entry or terms.creates_at is not None else None,
             bodies=tuple(bodies.items()),

@@ -75,11 +75,11 @@ class Pipeline:
             innermost = self._opened.innermost
             if innermost is not None and innermost() is self:  # not where another thread closes it, as of a generator
                 self._opened.innermost = self._outer
-            if self._waits:
+            if self._gate is not None:
                 if kind is None:
                     self._own()
                 with suppress(EventlogError):  # the wait for the commands meets it again
-                    self._writer.open_gate()
+                    self._writer.open_gate(self._gate)
             if kind is not None and self.unit.commands:
                 self._writer.wake()  # no caller waits, so nothing else would have it flushed
             elif kind is None and self._waits:

@@ -138,7 +138,20 @@ class SessionWriter:
         """Drop what was accepted under the lease, which is over, and is not handed over."""
         claim, self.backlog.claim = self.backlog.claim, None
         if claim is not None:
-            self._guarded(self._decider.drop, claim.state.epoch)
+            self._guarded(self.backlog.drop, claim)
+
+    def give_up(self, claim: LeaseClaim) -> None:
+        """End a lease that another task takes over: write what was accepted, or drop and count it.
+
+        A pipeline that is open under it is not waited for, and goes in no more.
+        """
+        with suppress(EventlogError):
+            if self.is_held_by_others:
+                self._guarded(self.backlog.drop, claim)
+                self._decider.gate = None
+            self.flush()
+        if self.backlog.claim is claim:
+            self.leave()
 
     def retain(self, claim: LeaseClaim) -> bool:
         """Keep a lease that the next append is to give back; False if it is too late for that."""
@@ -155,8 +168,14 @@ class SessionWriter:
         """Keep other threads from handing anything over, once none of their gates is shut."""
         self._undisturbed(partial(setattr, self._decider, "gate", weakref.ref(gate)))
 
-    def open_gate(self) -> None:
-        """Accept the buffered deltas for the pipeline, and let other threads hand over again."""
+    def open_gate(self, gate: Gate) -> None:
+        """Accept the buffered deltas for the pipeline, and let other threads hand over again.
+
+        Nothing is left to do if the pipeline's lease was taken over.
+        """
+        shut = self._decider.gate
+        if shut is None or shut() is not gate:
+            return
         try:
             if self.buffer.flat:
                 self._guarded(self._decider.newest)

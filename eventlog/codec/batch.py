@@ -1,7 +1,9 @@
 """Events to bytes and back: the canonical encoding of one append.
 
-A batch is the MessagePack array `[schema, time, escaped, entries]`; `time` is UTC milliseconds, and
-each entry is `[0, milliseconds after time, event]` or a run of deltas (`deltas.py`, tag 1). The
+A batch is the MessagePack array `[schema, time, escaped, entries, messages]`; `time` is UTC
+milliseconds, and each entry is `[0, milliseconds after time, event]` or a run of deltas
+(`deltas.py`, tag 1). `messages` is by how much the append changes the session's number of visible
+messages, which no event says of a rollback; nil stands for the number of messages it adds. The
 encoding of a schema version never changes (golden files hold it), because digests are taken over
 it.
 
@@ -56,6 +58,8 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     time: int
     escaped: bool
     entries: list[Entry | DeltaRun]
+    messages: int | None = None
+    """Change of the session's number of visible messages; None: the messages it adds."""
 
 
 Item: TypeAlias = tuple[int, Event] | DeltaRun
@@ -73,9 +77,9 @@ KINDS: tuple[type[Base], ...] = cast("Any", Event).__args__
 _TAGS = frozenset(cast("str", kind.__struct_config__.tag) for kind in KINDS)
 
 
-def encode(items: Iterable[Item], time: int) -> bytes:
+def encode(items: Iterable[Item], time: int, messages: int | None = None) -> bytes:
     """Return the canonical bytes of one append; `time` is the batch's time."""
-    return encode_batch(batch_of(items, time))
+    return encode_batch(batch_of(items, time, messages))
 
 
 _making = Lock()
@@ -104,11 +108,10 @@ def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(kind)
 
 
-def batch_of(items: Iterable[Item], time: int) -> Batch:
+def batch_of(items: Iterable[Item], time: int, messages: int | None = None) -> Batch:
     """Return the batch of these items, equal to what `decode` returns for its bytes."""
-    return Batch(
-        SCHEMA, time, False, [item if isinstance(item, DeltaRun) else Entry(item[0] - time, item[1]) for item in items]
-    )
+    entries = [item if isinstance(item, DeltaRun) else Entry(item[0] - time, item[1]) for item in items]
+    return Batch(SCHEMA, time, False, entries, messages)
 
 
 def encode_batch(batch: Batch) -> bytes:
@@ -117,7 +120,7 @@ def encode_batch(batch: Batch) -> bytes:
         return _ENCODER.encode(batch)
     except UnicodeEncodeError:
         plain = msgspec.to_builtins(batch.entries, builtin_types=(bytes,))
-        return _ENCODER.encode([SCHEMA, batch.time, True, map_text(plain, escape)])
+        return _ENCODER.encode([SCHEMA, batch.time, True, map_text(plain, escape), batch.messages])
 
 
 def validate(event: Event) -> None:
@@ -185,7 +188,7 @@ def _decode_slowly(payload: bytes) -> Batch:
         raise DamagedError("a batch that is not a MessagePack array") from error
     if len(fields) < 4:
         raise DamagedError("a batch of another shape")
-    schema, time, escaped, entries = fields[:4]
+    schema, time, escaped, entries, messages = (*fields[:5], None)[:5]
     if not isinstance(schema, int) or not isinstance(entries, list):
         raise DamagedError("a batch of another shape")
     if schema > SCHEMA:
@@ -194,7 +197,7 @@ def _decode_slowly(payload: bytes) -> Batch:
         if escaped:
             entries = map_text(entries, unescape)
         fresh = [_upcast_entry(entry, schema) for entry in cast("list[list[Any]]", entries)]
-        return msgspec.convert([SCHEMA, time, False, fresh], Batch)
+        return msgspec.convert([SCHEMA, time, False, fresh, messages], Batch)
     except (msgspec.ValidationError, KeyError, IndexError, TypeError, ValueError) as error:
         raise DamagedError(f"a batch that does not fit schema version {schema}") from error
 

@@ -11,7 +11,7 @@ import msgspec
 from eventlog.codec.batch import Batch, Entry, decode_sized
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError, DataError
-from eventlog.events import Event
+from eventlog.events import AssistantMessageStarted, Event, UserMessageAdded
 from eventlog.log.contract import Commit
 
 __all__ = ["DecodedCommit", "Mark", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
@@ -23,6 +23,9 @@ class Mark(Protocol):
     def cursor(self, position: int) -> str:
         """Return the cursor behind the event at a position."""
         ...
+
+
+_ADDED = (UserMessageAdded, AssistantMessageStarted)
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
@@ -125,8 +128,21 @@ class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
             position += length
         return spans
 
+    @property
+    def messages(self) -> int:
+        """By how much it changes the number of visible messages.
+
+        Earlier programs counted what an append adds.
+        """
+        if self.batch.messages is not None:
+            return self.batch.messages
+        return sum(isinstance(entry, Entry) and isinstance(entry.event, _ADDED) for entry in self.batch.entries)
+
     def cut(self, after: int, upto: int | None) -> DecodedCommit | None:
-        """Return the part in versions `after + 1 .. upto`, or None."""
+        """Return the part in versions `after + 1 .. upto`, or None.
+
+        The part with the last event has what the commit changes the number of messages by.
+        """
         first = max(self.first, after + 1)
         last = self.last if upto is None else min(self.last, upto)
         if first > last:
@@ -139,7 +155,8 @@ class DecodedCommit(msgspec.Struct, frozen=True, gc=False):
             if start < stop:
                 entries.append(entry.cut(start, stop) if isinstance(entry, DeltaRun) else entry)
             version += length
-        batch = Batch(self.batch.schema, self.batch.time, False, entries)
+        messages = self.batch.messages if self.batch.messages is None or last == self.last else 0
+        batch = Batch(self.batch.schema, self.batch.time, False, entries, messages)
         return DecodedCommit(self.session, first, last, self.position + first - self.first, self.epoch, batch)
 
 

@@ -12,7 +12,7 @@ bytes 0xC1 0xC2; a MessagePack array follows:
     format      1
     key         the 16 bytes that name the family's key, so that a reader needs no look-up
     base        the version after which a session begins, in its first append only; else nil
-    messages    how many messages the append adds
+    messages    by how much the append changes the number of visible messages
     entry       the encrypted catalog entry that came with the append, or nil
     names       the 32-byte names of the stored bodies that the payload refers to
     clear       of a catalog entry: a catalog entry of its public fields only (parent, fork,
@@ -46,22 +46,36 @@ __all__ = [
     "DESTROYED",
     "FOREIGN",
     "FORMAT",
+    "LEDGER",
+    "NAMED",
+    "NAMES",
     "REMAINS",
     "EncryptedPayload",
     "EncryptedValue",
     "decode_encrypted_payload",
     "decode_encrypted_value",
     "encode_encrypted",
+    "is_clear",
     "is_encrypted",
     "is_foreign",
 ]
 
 FOREIGN = b"\xc1\xc1"
+LEDGER = "eventlog/remains"
 REMAINS = FOREIGN + b"remains"
-"""First bytes of the scrub ledger, the engine's own stream, which is never encrypted.
+"""Name and first bytes of the scrub ledger, which `integrity/scrub_ledger.py` writes."""
+NAMES = "eventlog/name:"
+NAMED = FOREIGN + b"name"
+"""First characters of the id of a name's stream, and first bytes of what is in it.
 
-`integrity/scrub_ledger.py` writes it.
+`history/name_streams.py` writes them.
 """
+_OWN = ((LEDGER, REMAINS), (NAMES, NAMED))
+
+
+def is_clear(session: str, data: bytes) -> bool:
+    """Whether these bytes are of the engine's own streams, which are never encrypted."""
+    return any(session.startswith(name) and data.startswith(mark) for name, mark in _OWN)
 
 
 def is_foreign(thing: Head | Commit) -> bool:

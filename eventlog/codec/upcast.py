@@ -7,7 +7,7 @@ older schemas.
 Schema versions:
     1  the first prototype: `SessionStarted` had `format` and `foreign_id` instead of `origin`
     2  queued messages were seen at once; steps, compactions and user messages had fewer fields
-    3  no values, names, notes and records; no catalogue of prices
+    3  no values, names, notes and records; no catalogue of prices; a batch had no `messages`
     4  this program
 """
 

@@ -24,13 +24,13 @@ from eventlog.codec.payload import (
     decode_encrypted_payload,
     decode_encrypted_value,
     encode_encrypted,
+    is_clear,
     is_encrypted,
 )
 from eventlog.codec.redaction import contents
 from eventlog.compression import compressed_body
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry
-from eventlog.integrity.scrub_ledger import is_record
 from eventlog.log.contract import Append, Commit, Head
 from eventlog.values import Body
 
@@ -136,7 +136,7 @@ def decrypt_commit(commit: Commit, ring: KeyRing) -> Commit:
     payload = commit.payload
     try:
         if not is_encrypted(payload):
-            if (commit.emptied and not payload) or is_record(commit.session, payload) or _is_erasure(payload):
+            if (commit.emptied and not payload) or is_clear(commit.session, payload) or _is_erasure(payload):
                 return commit
             raise DamagedError("an append that is not encrypted, where all are")
         encrypted = decode_encrypted_payload(payload)
@@ -165,7 +165,7 @@ def decrypt_head(head: Head, ring: KeyRing) -> Head:
 
     Errors as for a commit.
     """
-    if is_record(head.session, head.entry):
+    if is_clear(head.session, head.entry):
         return head
     encrypted = entry_of(head)
     if not encrypted.data:

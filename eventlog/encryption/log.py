@@ -13,8 +13,9 @@ Ciphertext whose key is gone is returned as it is stored: heads can be listed, h
 copies made, but decoding it is `KeyMissingError` (`codec/batch.py`), and the session cannot be
 written to.
 
-Two things stay in clear: the tombstones of erased sessions, to be read when the key is gone, and
-the scrub ledger (`integrity/scrub_ledger.py`).
+Three things stay in clear: the tombstones of erased sessions, to be read when the key is gone, the
+scrub ledger (`integrity/scrub_ledger.py`), and the streams of names, whose ids are keyed hashes
+(`history/name_streams.py`).
 
 `SessionBodies` is what belongs to one session: bodies and derived values under its family's key.
 """
@@ -34,6 +35,7 @@ from eventlog.codec.payload import (
     EncryptedValue,
     decode_encrypted_value,
     encode_encrypted,
+    is_clear,
     is_encrypted,
 )
 from eventlog.encryption.envelope import (
@@ -48,7 +50,6 @@ from eventlog.encryption.envelope import (
     reencrypt,
 )
 from eventlog.errors import AlreadyExistsError, DataError, EventlogError, KeyMissingError, NotFoundError
-from eventlog.integrity.scrub_ledger import is_record
 from eventlog.log.contract import (
     GROWING,
     STAMP_BYTES,
@@ -127,6 +128,8 @@ class EncryptedLog(Log):
         size_of(append)
         if self._engine.read_only:
             return self._engine.submit(append)  # which refuses it
+        if is_clear(append.session, append.payload):
+            return self._engine.submit(append)
         id = self._family_of(append.session)
         if self._ring.empty:
             return self._without_key(append, exists=id is not None)
@@ -183,7 +186,7 @@ class EncryptedLog(Log):
             return None
         if len(self._families) >= _MAX_FAMILIES:
             self._families = {}
-        if is_record(session, head.entry):
+        if is_clear(session, head.entry):
             return None
         id = self._families[session] = entry_of(head).key
         return id
@@ -235,8 +238,8 @@ class EncryptedLog(Log):
         return decrypt_head(head, self._ring)
 
     def _encrypted_heads(self) -> Iterator[Head]:
-        """Yield the stored heads without that of the scrub ledger, which is never encrypted."""
-        return (head for head in self._engine.heads() if not is_record(head.session, head.entry))
+        """Yield the stored heads without those of the streams that are never encrypted."""
+        return (head for head in self._engine.heads() if not is_clear(head.session, head.entry))
 
     def last_positions(self) -> tuple[int, ...]:
         """See `contract.Log`."""
@@ -369,7 +372,7 @@ class EncryptedLog(Log):
     def may_lose_key(self, parent: str) -> bool:
         """Whether a session is erased; a fork may still have begun from it."""
         head = self._engine.head(parent)
-        return head is not None and not is_record(parent, head.entry) and _is_tombstone(entry_of(head))
+        return head is not None and not is_clear(parent, head.entry) and _is_tombstone(entry_of(head))
 
     def stored_changes(
         self, changes: Mapping[str, Callable[[Commit], Commit]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +21,8 @@ __all__ = [
     "SHELF",
     "CatalogEntry",
     "SessionInfo",
+    "SessionState",
+    "as_said",
     "entry_of",
     "evolve_entry",
     "info_of",
@@ -102,6 +105,16 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """Values put and dropped here: an index of its values that knows of fewer is behind."""
     recorded: int = 0
     """Records kept and forgotten here: an index of its records that knows of fewer is behind."""
+    answered: int = 0
+    """The version right after which its writer knew of nothing that a loop has to do.
+
+    Derived: no event says it, and a list that does not find it reads the session. See `as_said`.
+    """
+
+
+def as_said(entry: CatalogEntry) -> CatalogEntry:
+    """Return the entry as the events of its session say it, without what is derived."""
+    return replace(entry, answered=0) if entry.answered else entry
 
 
 SHELF = "shelf"
@@ -151,7 +164,7 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
     if isinstance(event, ev.SessionErased):
         return replace(
             entry, title="", scope="", directory="", agent="", origin=None, erased=True, reason=event.reason, name=None,
-            note="",
+            note="", answered=0,
         )  # fmt: skip
     if isinstance(event, ev.PartRedacted):
         return entry if event.part in entry.redacted else replace(entry, redacted=(*entry.redacted, event.part))
@@ -186,6 +199,14 @@ def _all(tokens: Tokens) -> int:
     return tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 
+SessionState: TypeAlias = Literal["running", "unfinished", "waiting", "unknown"]
+"""The state of a session in a list.
+
+running: a task holds its lease. unfinished: a loop has to go on with it (`Store.unfinished`).
+waiting: nothing is pending. unknown: its key is missing.
+"""
+
+
 class SessionInfo(msgspec.Struct, frozen=True):
     """The listed facts of a session; times are UTC milliseconds.
 
@@ -203,7 +224,10 @@ class SessionInfo(msgspec.Struct, frozen=True):
     events: int
     """Its own events; a fork's inherited ones are not counted."""
     messages: int
-    """Messages ever added to it, inherited ones not counted."""
+    """Visible messages: neither removed nor rolled back, those that a fork inherited included.
+
+    Of a session that only an earlier program wrote to: all messages that were added to it.
+    """
     archived: bool
     directory: str = ""
     agent: str = ""
@@ -221,6 +245,12 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """Whether it is encrypted and its key is missing, so that its content is unknown."""
     calls: int = 0
     """Model calls whose usage was recorded in it."""
+    name: tuple[str, str] | None = None
+    """Format and key of the name that it has; see `Store.open_session`."""
+    note: str = ""
+    """The embedder's note; see `Session.set_note`."""
+    state: SessionState | None = None
+    """On a page of `Store.newest_sessions`: whether a loop runs it, or has to go on with it."""
 
     @property
     def spent(self) -> Decimal | None:
@@ -253,4 +283,6 @@ def info_of(head: Head) -> SessionInfo:
         erased=entry.erased,
         locked=locked,
         calls=entry.calls,
+        name=entry.name,
+        note=entry.note,
     )

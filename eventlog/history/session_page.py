@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
-from eventlog.history.catalog import SessionInfo, entry_of, info_of
+from eventlog.history.catalog import SessionInfo, SessionState, entry_of, info_of
 from eventlog.history.cursor import list_cursor, place_in
 from eventlog.history.session_lists import lists_named
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog.log.contract import Head, Log
 
 __all__ = ["SessionPage", "page_of"]
@@ -36,8 +39,12 @@ def page_of(
     subsessions: bool | None = None,
     cursor: str | None = None,
     limit: int,
+    state_of: Callable[[Head, SessionInfo], SessionState],
 ) -> SessionPage:
-    """Return the sessions of a scope, or of all, that come after a cursor; None is no filter."""
+    """Return the sessions of a scope, or of all, that come after a cursor; None is no filter.
+
+    `state_of` is asked for the state of each session that is shown.
+    """
     name = None if scope is None else log.scope_name(scope)
 
     def belongs(head: Head, info: SessionInfo) -> bool:
@@ -64,4 +71,4 @@ def page_of(
         before = log.place_of(heads[-1])
     shown = found[:limit]
     following = list_cursor(log, lists, log.place_of(shown[-1][0])) if len(found) > limit else None
-    return SessionPage(tuple(info for _, info in shown), following)
+    return SessionPage(tuple(replace(info, state=state_of(head, info)) for head, info in shown), following)

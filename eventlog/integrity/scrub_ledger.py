@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
-from eventlog.codec.payload import REMAINS
+from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.errors import DamagedError
 from eventlog.log.contract import Append
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash
@@ -37,17 +37,14 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
 __all__ = [
-    "NAME",
     "RecordSource",
     "ScrubLedger",
-    "is_record",
     "new_record",
     "read_ledger",
     "scrub_fault",
     "write_record",
 ]
 
-NAME = "eventlog/remains"
 FORMAT = 1
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -125,11 +122,6 @@ def write_record(copy: BulkWriter, ledger: ScrubLedger, time: int, salt: bytes) 
         copy.add([commit], {commit.session: head}, {}, {}, position=copy.position + 1)
 
 
-def is_record(session: str, data: bytes) -> bool:
-    """Whether this is a payload or the catalog entry of the ledger's stream."""
-    return session.startswith(NAME) and data.startswith(REMAINS)
-
-
 def read_ledger(source: RecordSource) -> dict[str, TreeState]:
     """Return the newest ledger by session, {} if there is none; `DamagedError` if damaged."""
     return {name: TreeState(row.version, row.appends, row.peaks) for name, row in _newest(source).items()}
@@ -156,7 +148,7 @@ def _leaf(commit: Commit) -> bytes:
 def _names(source: RecordSource) -> Iterator[tuple[str, Head | None]]:
     """Yield the names that the ledger may have with their heads, at last a free name."""
     for number in count(1):
-        name = NAME if number == 1 else f"{NAME}~{number}"
+        name = LEDGER if number == 1 else f"{LEDGER}~{number}"
         head = source.head(name)
         yield name, head
         if head is None:

@@ -107,7 +107,7 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     The payload has the times of the events.
     """
     messages: int = 0
-    """Number of messages this append adds, for the total in `Head`."""
+    """By how much it changes the number of visible messages, the total in `Head`."""
     entry: bytes | None = None
     """The session's new catalog entry, None to leave it."""
     bodies: Sequence[tuple[bytes, bytes]] = ()
@@ -207,6 +207,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     updated: int
     """UTC milliseconds of the first append and of the newest activity."""
     messages: int
+    """The sum of what its appends say: the messages that are visible now."""
     entry: bytes
     lease: LeaseState = LeaseState()
     appends: int = 0

@@ -60,8 +60,8 @@ def size_of(append: Append) -> int:
         _check_id("request id", append.request)
     if type(count) is not int or not 0 < count <= MAX_ADDEND:
         _check_integer("count", count, 1, MAX_ADDEND)
-    if type(messages) is not int or not 0 <= messages <= MAX_ADDEND:
-        _check_integer("messages", messages, 0, MAX_ADDEND)
+    if type(messages) is not int or not -MAX_ADDEND <= messages <= MAX_ADDEND:
+        _check_integer("messages", messages, -MAX_ADDEND, MAX_ADDEND)
     if type(epoch) is not int or not 0 <= epoch <= MAX_NUMBER:
         _check_integer("epoch", epoch, 0, MAX_NUMBER)
     if type(time) is not int or not -MAX_TIME <= time <= MAX_TIME:

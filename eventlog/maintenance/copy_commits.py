@@ -16,12 +16,14 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.batch import pack
 from eventlog.codec.bodies import digests_in
-from eventlog.codec.decoded import spans_of
+from eventlog.codec.decoded import decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
+    REMAINS,
     decode_encrypted_payload,
     decode_encrypted_value,
     encode_encrypted,
+    is_clear,
     is_encrypted,
     is_foreign,
 )
@@ -93,16 +95,20 @@ def head_at(head: Head | None, commit: Commit, now: Head) -> Head:
     if is_encrypted(commit.payload):
         encrypted = decode_encrypted_payload(commit.payload)
         messages, entry = encrypted.messages, entry if encrypted.entry is None else encrypted.entry
+    elif is_clear(commit.session, commit.payload):
+        entry = REMAINS if commit.payload.startswith(REMAINS) else commit.payload
     elif is_foreign(commit) or (commit.emptied and not commit.payload):  # the content of an erased session is gone
         entry = now.entry or _tombstone_entry(head, [ev.SessionErased()])
     elif is_encrypted(entry):  # the tombstone of an encrypted session is its last commit
         entry = now.entry or _tombstone_entry(head, [span.item for span in spans_of(commit)])
     else:
         before = shown = entry_of(head) if head is not None and head.entry else CatalogEntry()
-        for span in spans_of(commit):
-            if not isinstance(span.item, DeltaRun):
-                shown = evolve_entry(shown, span.item)
-                messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
+        decoded = decode_commit(commit)
+        if decoded is not None:
+            messages = decoded.messages
+            for span in decoded.spans():
+                if not isinstance(span.item, DeltaRun):
+                    shown = evolve_entry(shown, span.item)
         if shown is not before or head is None:
             entry = pack(shown)
     after = head_after(head, commit, leaf_of(commit), messages=messages, entry=entry, base=commit.first - 1)

@@ -17,19 +17,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eventlog.codec.batch import encode
+from eventlog.codec.batch import decode, encode
 from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.codec.payload import FORMAT, KEY_ID_BYTES, EncryptedValue, encode_encrypted
+from eventlog.codec.payload import FORMAT, KEY_ID_BYTES, NAMED, EncryptedValue, encode_encrypted, is_clear
 from eventlog.compression import compressed_body
 from eventlog.encryption.envelope import encrypt_append
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
 from eventlog.history.catalog import SHELF, is_shelf
+from eventlog.history.name_streams import hashed_stream
 from eventlog.history.streams import continued
 from eventlog.integrity.fork_anchor import pack_prefix
-from eventlog.integrity.scrub_ledger import ScrubLedger, is_record, write_record
+from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.contract import Append, Commit, Head
 from eventlog.log.merkle import SALT_BYTES, TAG_BYTES, grow, leaf_of, new_leaf
 from eventlog.log.merkle_check import TreeState
@@ -71,7 +72,7 @@ def copy_encrypted(
     gone: list[Head] = []
     sessions = 0
     for head in source.heads():
-        if is_record(head.session, head.entry):
+        if is_clear(head.session, head.entry):
             continue
         if copy.head(head.session) is not None:
             sessions += 1
@@ -110,7 +111,7 @@ class _EncryptingSource:
         self._streams: dict[str, str] = {}
         """For each fork the session whose stream holds the version it was forked at."""
         for head in log.heads():
-            above = None if is_record(head.session, head.entry) else continued(log, head) if head.base else None
+            above = None if is_clear(head.session, head.entry) else continued(log, head) if head.base else None
             if above is not None:
                 self._streams[head.session] = above.session
                 self._awaited.setdefault(above.session, []).append(head.base)
@@ -156,7 +157,9 @@ class _EncryptingSource:
         """Encrypt the next commit; None if it is not copied."""
         session = commit.session
         needed = self._needed.get(session)
-        if needed == 0 or is_record(session, commit.payload):
+        if commit.payload.startswith(NAMED):
+            return self._renamed(commit)
+        if needed == 0 or is_clear(session, commit.payload):
             return None
         before = self._plain.get(session)
         now = self._log.head(session)
@@ -190,6 +193,18 @@ class _EncryptingSource:
         self._grow(commit, leaf)
         return replace(commit, session=copied, payload=append.payload, salt=salt, leaf=leaf[:TAG_BYTES])
 
+    def _renamed(self, commit: Commit) -> Commit | None:
+        """Return a commit of a name's stream under an id that does not tell the name."""
+        session = hashed_stream(self._log, commit.session, self._own.scope_name)
+        if session is None:
+            return None
+        self._ids[session] = commit.session
+        append = Append(
+            session=session, payload=commit.payload, count=commit.count, time=commit.time, epoch=commit.epoch
+        )  # fmt: skip
+        salt = self._log.options.io.random(SALT_BYTES)
+        return replace(commit, session=session, salt=salt, leaf=new_leaf(append, commit.first, salt)[:TAG_BYTES])
+
     def _family_of(self, commit: Commit) -> tuple[Family, bytes]:
         """Return the key of a commit's session, and its payload with the new tree's hashes."""
         session = commit.session
@@ -219,7 +234,7 @@ class _EncryptingSource:
             self._forked[commit.session, awaited.pop()] = pack_prefix(tree)
 
     def _as_copied(self, head: Head) -> Head:
-        if is_record(head.session, head.entry):
+        if is_clear(head.session, head.entry):
             return head
         session = self._id_of(head)
         if head.session not in self._needed:
@@ -265,4 +280,4 @@ def _with_first(commit: Commit, first: SessionForked) -> bytes:
         start = span.time if number == 0 else start
         item = span.item if number else first
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))
-    return encode(items, start)
+    return encode(items, start, decode(commit.payload).messages)

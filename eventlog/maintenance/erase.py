@@ -23,11 +23,12 @@ from eventlog.errors import (
     RefusedError,
     brief,
 )
-from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry, is_shelf
+from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.session.lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
+from eventlog.session.naming import free_erased
 from eventlog.session.owner import is_live, owner_of
 from eventlog.session.shelf import check_name, find_shelf
 from eventlog.validation import require
@@ -146,20 +147,26 @@ def refuse_running(store: Sessions, session: str) -> None:
 
 
 def erase_one(store: Sessions, session: str, reason: str) -> None:
-    """Write the tombstone under a lease of its own, which fences off every other writer."""
+    """Write the tombstone under a lease of its own, which fences off every other writer.
+
+    Then free the session's name. Of a session whose key is gone it is not known: the next caller
+    that asks for it frees it.
+    """
     handle = store.registry.get(store, session)
     event = ev.SessionErased(reason)
+    name = None
     with _running(store, handle):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.host.clock()
-            entry: CatalogEntry = evolve_entry(entry_of(head), event)
+            entry = entry_of(head)
+            name = entry.name
             append = Append(
                 session=session,
                 payload=encode([(now, event)], now),
                 count=1,
                 time=now,
-                entry=pack(entry),
+                entry=pack(evolve_entry(entry, event)),
                 expected=head.version,
                 epoch=head.lease.epoch,
             )
@@ -170,6 +177,8 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
                 if attempt == _ATTEMPTS - 1:
                     raise
     store.registry.evict(session)
+    if name is not None:
+        free_erased(store, name, session)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode
+from eventlog.codec.batch import decode, encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
@@ -134,4 +134,4 @@ def _blanked(commit: Commit, parts: Collection[str], first: int, freed: Collecti
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))
-    return emptied(commit, encode(items, start or 0)) if changed else commit
+    return emptied(commit, encode(items, start or 0, decode(commit.payload).messages)) if changed else commit

@@ -226,10 +226,10 @@ class Executor:
         return self.leases.running is not None
 
     @contextmanager
-    def lease(self, *, wait: float = 0.0) -> Generator[Lease]:
+    def lease(self, *, wait: float = 0.0, take_over: bool = False) -> Generator[Lease]:
         """Hold the right to run the session inside a `with`; see `Session.lease`."""
         block = Block()
-        lease = self.acquire(wait=wait, block=block)
+        lease = self.acquire(wait=wait, block=block, take_over=take_over)
         try:
             yield lease
         except BaseException as error:
@@ -239,12 +239,14 @@ class Executor:
         else:
             self.leases.release(lease)
 
-    def acquire(self, *, wait: float = 0.0, lazily: bool = False, block: Block | None = None) -> Lease:
+    def acquire(
+        self, *, wait: float = 0.0, lazily: bool = False, block: Block | None = None, take_over: bool = False
+    ) -> Lease:
         """Take the lease, or nest into it; every `acquire` needs its `release`."""
         if self.host.log.read_only:
             raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
         self.host.require_open(writing=True)
-        return self.leases.acquire(wait, lazily=lazily, block=block)
+        return self.leases.acquire(wait, lazily=lazily, block=block, take_over=take_over)
 
     def release(self, lease: Lease | None = None) -> None:
         """Undo one `acquire` of a lease, by default the current one.

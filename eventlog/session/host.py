@@ -14,6 +14,7 @@ from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessE
 from eventlog.history.catalog import SessionInfo, info_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
+from eventlog.session.open_work import OpenWork
 from eventlog.session.owner import Owner
 from eventlog.validation import a_kind, require, require_call
 from eventlog.values import Body, Content, Model, Price, Tokens, Usage
@@ -63,6 +64,8 @@ class Host:
         self.counted = Metrics()
         """The live counters; `Store.metrics` returns a copy."""
         self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
+        self.open_work = OpenWork()
+        """The sessions that a loop has to go on with, as far as they are known."""
         self.closing = RLock()
         """Held by the thread that closes the store."""
         self.closed = False

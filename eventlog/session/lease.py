@@ -4,6 +4,7 @@ No event says who has it; the record is in `lease_record.py`. Taking a lease rai
 is written with every append of the owner; an append with an epoch that is over is refused inside
 the commit. A lease ends by release, by expiry, or when its owner is seen to be dead: a process of
 this same machine, boot and process namespace that is gone. The holder renews it in the background.
+A live one can be taken over: its owner's next call is `FencedError`.
 
 Within its owner a lease belongs to one task: the right to use it travels in a context variable, so
 tasks and `to_thread` calls that its holder starts have it, and other tasks and threads do not.
@@ -20,27 +21,29 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from threading import RLock
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
-from eventlog.errors import FencedError, LeaseHeldError
+from eventlog.errors import LeaseHeldError
 from eventlog.log.contract import LeaseState
 from eventlog.logger import logger
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease
 from eventlog.session.owner import is_live
-from eventlog.validation import require_wait
+from eventlog.validation import require, require_wait
 from eventlog.values import Retry
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "Block", "Lease", "LeaseKeeper", "unless_held"]
+__all__ = ["A_LEASE", "POLL", "TAKEN_OVER", "Block", "Lease", "LeaseKeeper", "unless_held"]
 
 T = TypeVar("T")
 
 A_LEASE = "a lease is what `with session.lease() as lease:` gives"
+TAKEN_OVER = "taken over"
+"""How a new owner says that it closed what a live owner had open."""
 POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
 
@@ -54,6 +57,14 @@ class Block:
     __slots__ = ("__weakref__",)
 
 
+class Closable(Protocol):
+    """A text that streams under a lease."""
+
+    def close(self) -> None:
+        """Have the next delta look whether the lease is over."""
+        ...
+
+
 class Lease:
     """The right to run a session, until the `with` that took it ends.
 
@@ -62,7 +73,7 @@ class Lease:
     its next command, or is refused.
     """
 
-    __slots__ = ("block", "claim", "depth", "epoch", "live", "retry", "session", "turns")
+    __slots__ = ("block", "claim", "depth", "epoch", "live", "retry", "session", "streams", "successor", "turns")
 
     def __init__(self, session: str, claim: LeaseClaim, block: Block | None) -> None:
         self.session = session
@@ -77,6 +88,10 @@ class Lease:
         """The user messages that tasks are answering under it."""
         self.retry: Retry | None = None
         """The failed attempt that the next reply repeats, and records."""
+        self.streams: weakref.WeakSet[Closable] = weakref.WeakSet()
+        """The texts that stream under it."""
+        self.successor = self.epoch
+        """Epoch of the lease of the task that took it over."""
 
     def __repr__(self) -> str:
         return f"<Lease of {self.session}, epoch {self.epoch}{'' if self.live else ', over'}>"
@@ -108,7 +123,12 @@ class Lease:
         if self.claim.status is LeaseStatus.LOST:
             raise LeaseHeldError(self.session, "another owner", 0)
         if not self.live:
-            raise FencedError(self.session, self.epoch, self.epoch)
+            raise self.claim.fenced(self.session, self.successor)
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether another task of this process has taken it over."""
+        return self.successor != self.epoch
 
     @property
     def is_returned(self) -> bool:
@@ -162,24 +182,31 @@ class LeaseKeeper:
                 return lease
         return None
 
-    def acquire(self, wait: float = 0.0, *, lazily: bool = False, block: Block | None = None) -> Lease:
+    def acquire(
+        self, wait: float = 0.0, *, lazily: bool = False, block: Block | None = None, take_over: bool = False
+    ) -> Lease:
         """Take the lease, or nest into it.
 
-        `LeaseHeldError` if another owner or task holds it after `wait` seconds.
-        Settles what a dead owner left open. A lease taken for a block ends with the block.
+        Where another owner or task holds it after `wait` seconds: `LeaseHeldError`, or with
+        `take_over` it is taken from that one. Settles what a dead or former owner left open. A
+        lease taken for a block ends with the block.
         """
         require_wait(wait)
+        require(bool, take_over, "take_over is True or False")
+        if not take_over and (former := self.outlived) is not None and former.is_taken_over:
+            former.require_live()
         deadline = time.monotonic() + wait
         while True:
+            now_or_never = time.monotonic() >= deadline
             with self.lock:
                 lease = self.running
                 if lease is None:
                     if self.current is not None:
                         self._end(self.current)
                     try:
-                        lease = self._take(block, lazily=lazily and not wait)
+                        lease = self._take(block, lazily=lazily and not wait, take_over=take_over and now_or_never)
                     except LeaseHeldError:
-                        if time.monotonic() >= deadline:
+                        if now_or_never:
                             raise
                         held = None
                     else:
@@ -192,7 +219,10 @@ class LeaseKeeper:
                     return lease
                 else:
                     held = lease
-            if held is not None and time.monotonic() >= deadline:
+            if held is not None and now_or_never:
+                if take_over:
+                    self._oust(held)
+                    continue
                 raise LeaseHeldError(self.id, "another task of this process", held.claim.state.until)
             time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
@@ -228,6 +258,21 @@ class LeaseKeeper:
             self._writer.flush()
         finally:
             claim.is_returning = claim.status is LeaseStatus.RETURNED
+
+    def _oust(self, lease: Lease) -> None:
+        """End the lease of another task, which hears of it with its next call.
+
+        What it has accepted is written first, or counted as lost.
+        """
+        lease.successor = lease.epoch + 1
+        lease.live = False
+        for stream in list(lease.streams):
+            stream.close()
+        self._writer.give_up(lease.claim)
+        with self.lock:
+            if self.current is lease:
+                self._end(lease)
+                lease.block = None
 
     def begin_turn(self, lease: Lease, message: str) -> bool:
         """Let one of the tasks that share a lease answer a user message; False for the others."""
@@ -273,11 +318,12 @@ class LeaseKeeper:
         """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
-    def _take(self, block: Block | None, *, lazily: bool) -> Lease:
+    def _take(self, block: Block | None, *, lazily: bool, take_over: bool = False) -> Lease:
         """Take the lease from the log, or lazily: its record goes in with the first append."""
         host, writer, ended = self._host, self._writer, self._ended
         if (
             ended is not None
+            and not take_over
             and ended.is_returning
             and ended.status is not LeaseStatus.RETURNED
             and writer.retain(ended)
@@ -286,34 +332,36 @@ class LeaseKeeper:
             return Lease(self.id, ended, block)
         writer.catch_up()
         held, now = writer.committed.lease, host.clock()
-        lazily = lazily and not is_live(held, now) and not writer.committed.state.closing("")
+        was_live = is_live(held, now)
+        lazily = lazily and not was_live and not writer.committed.state.closing("")
         if lazily:
             state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)
             claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
         else:
-            claim = LeaseClaim(take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock))
+            taken = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock, take_over=take_over)
+            claim = LeaseClaim(taken)
         lease = Lease(self.id, claim, block)
         try:
             writer.hold(claim)
             host.keep(self, soon=lazily)
             host.counted.leases_taken += 1
             if not lazily:
-                self._settle(lease.epoch)
+                self._settle(lease.epoch, TAKEN_OVER if take_over and was_live else "interrupted")
         except BaseException:
             self._close(lease)
             raise
         return lease
 
-    def _settle(self, epoch: int) -> None:
-        """Close what a dead owner left open, as the new owner's first append."""
+    def _settle(self, epoch: int, reason: str) -> None:
+        """Close what a dead or former owner left open, as the new owner's first append."""
         writer, host = self._writer, self._host
         writer.catch_up()
-        closing = writer.committed.state.closing("interrupted")
+        closing = writer.committed.state.closing(reason)
         if closing:
-            logger().info("session %s: settling what a dead owner left open: %d events", self.id, len(closing))
+            logger().info("session %s: settling what its owner left open: %d events, %s", self.id, len(closing), reason)
             host.counted.settled += 1
             now = host.clock()
-            writer.commit([(now, event) for event in (*closing, ev.Settled(epoch))], epoch=epoch)
+            writer.commit([(now, event) for event in (*closing, ev.Settled(epoch, reason))], epoch=epoch)
 
     def _close(self, lease: Lease) -> None:
         """End the lease, and give it back unless an append does, or the log never knew of it."""

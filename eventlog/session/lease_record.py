@@ -15,10 +15,12 @@ from eventlog.session.owner import Owner, is_live, owner_of
 __all__ = ["release_lease", "renew_lease", "take_lease"]
 
 
-def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, clock: Callable[[], int]) -> LeaseState:
+def take_lease(
+    log: Log, session: str, owner: Owner, *, ttl: int, clock: Callable[[], int], take_over: bool = False
+) -> LeaseState:
     """Take the session's lease for `ttl` milliseconds, with a new epoch.
 
-    `LeaseHeldError` if another owner holds it.
+    `LeaseHeldError` if another owner holds it, unless it is taken over.
     """
     while True:
         head = log.head(session)
@@ -26,7 +28,7 @@ def take_lease(log: Log, session: str, owner: Owner, *, ttl: int, clock: Callabl
             raise NotFoundError("session", session)
         held = head.lease
         now = clock()
-        if is_live(held, now) and held.owner != owner.encode():
+        if not take_over and is_live(held, now) and held.owner != owner.encode():
             other = owner_of(held)
             raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
         taken = LeaseState(held.epoch + 1, owner.encode(), now + ttl)

@@ -14,8 +14,9 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.history.lineage import END
+from eventlog.session.lease import TAKEN_OVER
 from eventlog.state.facts import MessageFacts
-from eventlog.state.state import State
+from eventlog.state.state import GOES_ON, State
 from eventlog.values import MessageError, Tool
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ __all__ = [
     "questions",
 ]
 
-GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
-"""Reasons of a finished reply after which the model is called again."""
 CRASHED = MessageError("aborted", "interrupted")
 """How a reply is closed that broke off: its turn goes on."""
+_BROKEN_OFF = (CRASHED.message, TAKEN_OVER)
+"""Messages of errors that say so."""
 
 
 class Attempt(msgspec.Struct):
@@ -131,7 +132,7 @@ def questions(state: State, before: int = END) -> Iterator[str]:
 
 def is_crash(error: MessageError | None) -> bool:
     """Whether a reply with this error broke off, so that its turn goes on."""
-    return error is not None and (error.name, error.message) == (CRASHED.name, CRASHED.message)
+    return error is not None and error.name == CRASHED.name and error.message in _BROKEN_OFF
 
 
 def failure_of(error: BaseException) -> MessageError:

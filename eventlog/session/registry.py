@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from threading import RLock
 
 from msgspec.structs import replace
@@ -62,8 +63,9 @@ class SessionRegistry:
         first: ev.SessionStarted | ev.SessionForked | ev.ShelfStarted,
         id: str | None,
         time: int | None,
+        then: Sequence[ev.Event] = (),
     ) -> Session:
-        """Begin a session or a shelf with its first event.
+        """Begin a session or a shelf with its first event, and those that go in with it.
 
         The first event of a fork records the parent's head.
         """
@@ -82,7 +84,8 @@ class SessionRegistry:
         base = state.version
         writer.committed.begin([*streams, StreamRange(session, base + 1, END)], state)
         try:
-            writer.commit([(host.clock() if time is None else time, first)], creates_at=base)
+            now = host.clock() if time is None else time
+            writer.commit([(now, event) for event in (first, *then)], creates_at=base)
         except AlreadyExistsError:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise
@@ -93,6 +96,11 @@ class SessionRegistry:
         with self.lock:
             self._sessions.pop(session, None)
             self._executors.pop(session, None)
+
+    def runs(self, session: str) -> bool:
+        """Whether a task has the session's lease, also if the log does not know of it yet."""
+        executor = self._executors.get(session)
+        return executor is not None and executor.holds_lease
 
     def writers(self) -> list[SessionWriter]:
         """The writers of all handles, and those with accepted events whose handle is collected."""

@@ -60,6 +60,10 @@ class Handles(Protocol):
         """Drop the handle of an erased session."""
         ...
 
+    def runs(self, session: str) -> bool:
+        """Whether a task has the session's lease, also if the log does not know of it yet."""
+        ...
+
 
 class Sessions(Protocol):
     """A store as its sessions, and work on several of them, see it."""
@@ -202,15 +206,16 @@ class Session:
         """
         return self.executor.pipeline()
 
-    def lease(self, *, wait: float = 0.0) -> AbstractContextManager[Lease]:
+    def lease(self, *, wait: float = 0.0, take_over: bool = False) -> AbstractContextManager[Lease]:
         """Hold the right to run this session inside a `with`; may be nested.
 
         The lease belongs to the running task, and to the tasks and threads it starts inside the
         block. Hand it to another thread for a `with lease:` of its own. Taking it settles what a
         dead owner left open. `LeaseHeldError` if another owner or task still holds it after `wait`
-        seconds.
+        seconds; with `take_over` it is taken from that one, and what that one left open is settled.
+        Its next call raises `FencedError`, which says how much streamed text is not written.
         """
-        return self.executor.lease(wait=wait)
+        return self.executor.lease(wait=wait, take_over=take_over)
 
     @property
     def holds_lease(self) -> bool:
@@ -280,18 +285,20 @@ class Session:
         model: Model | str | None = None,
         delivery: Literal["steer", "queue"] = "steer",
         wait: float = 0.0,
+        take_over: bool = False,
     ) -> Turn:
         """Add a user message, or find it by its request id, to be answered once in a `with` block.
 
         Inside, `turn.state` says whether the caller is to answer; it holds the lease if so. While
         another task runs the session, up to `wait` seconds are waited for the answer, or for the
-        lease.
+        lease; with `take_over` the lease is then taken from that task, as by `lease`.
         """
         return Turn(
             self.executor,
             lambda: self.user(text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
             request_id,
             wait=wait,
+            take_over=take_over,
         )
 
     def assistant(
@@ -370,6 +377,14 @@ class Session:
     def set_metadata(self, key: str, value: Json | None) -> None:
         """Set (None: remove) an entry of the embedder's own metadata.  Needs no lease."""
         self.executor.command([ev.MetadataSet(key, value)])
+
+    def set_note(self, note: str) -> None:
+        """Set the embedder's note in the list of sessions (`SessionInfo.note`); "" removes it.
+
+        Needs no lease, is no activity, and is not undone by a rollback. `LimitError` above 1 KB of
+        UTF-8.
+        """
+        self.executor.command([ev.NoteSet(note)])
 
     def interrupt(self, reason: str = "") -> None:
         """Ask the owner of the session to stop.  Needs no lease."""

@@ -30,7 +30,7 @@ class TextStream:
 
     # `_open` is False once the caller asked to end the part; whether that was refused the state
     # knows.
-    __slots__ = ("_buffer", "_clock", "_executor", "_flat", "_key", "_lease", "_open", "_writer", "id")
+    __slots__ = ("__weakref__", "_buffer", "_clock", "_executor", "_flat", "_key", "_lease", "_open", "_writer", "id")
 
     def __init__(self, executor: Executor, part: str, field: str, lease: Lease | None) -> None:
         self.id = part
@@ -41,7 +41,9 @@ class TextStream:
         self._flat = self._buffer.flat
         self._clock = executor.host.nanoseconds
         self._key = (part, field)
-        self._open = True
+        self._open = lease is None or lease.live
+        if lease is not None:
+            lease.streams.add(self)
 
     def append(self, text: str) -> None:
         """Accept one delta; an empty one is ignored.  Blocks only while the buffer is full."""
@@ -59,6 +61,8 @@ class TextStream:
         """Accept a long delta, ignore an empty one, and raise for an argument that is none."""
         if not self._open:
             self._executor.host.require_open(writing=True)
+            if self._lease is not None and self._lease.is_taken_over:
+                self._lease.require_live()
             self._open = self._is_taking()
         if not self._open:
             raise RefusedError(f"part {brief(self.id)} is ended", expected="an open part", session=self._executor.id)
@@ -89,9 +93,9 @@ class TextStream:
             raise
 
     def close(self) -> None:
-        """Have the next delta check the session's state first.
+        """Have the next delta check the lease and the session's state first.
 
-        Another command may have ended the part.
+        Another task may have taken the lease over, another command ended the part.
         """
         self._open = False
 

@@ -52,10 +52,14 @@ class Turn:
     lease: Lease | None = None
     """The right to answer, if the caller has it."""
 
-    def __init__(self, executor: Executor, ask: Callable[[], str], request: str, *, wait: float = 0.0) -> None:
+    def __init__(
+        self, executor: Executor, ask: Callable[[], str], request: str, *, wait: float = 0.0, take_over: bool = False
+    ) -> None:
         require(str, request, "a request id is a str")
         require_wait(wait)
+        require(bool, take_over, "take_over is True or False")
         self.wait = wait
+        self._take_over = take_over
         self._executor = executor
         self._ask = ask
         self._request = request
@@ -72,9 +76,11 @@ class Turn:
     def __enter__(self) -> Self:
         self.ask()
         deadline = time.monotonic() + self.wait
-        while not self.decide() and time.monotonic() < deadline:
+        while True:
+            is_last = time.monotonic() >= deadline
+            if self.decide(is_last=is_last) or is_last:
+                return self
             time.sleep(POLL)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -108,14 +114,18 @@ class Turn:
         self._began = "new" if known is None else "resumed"
         self.message = self._ask()
 
-    def decide(self) -> bool:
-        """Take the lease if the message waits for its answer; False while another task runs it."""
+    def decide(self, *, is_last: bool = False) -> bool:
+        """Take the lease if the message waits for its answer; False while another task runs it.
+
+        The last try takes it over, if that was asked for.
+        """
+        require(bool, is_last, "is_last is True or False")
         found = outcome_of(self._executor.reader, self.message)
         if found.final:
             self._see(found)
             return True
         try:
-            lease = self._executor.acquire(block=self._block)
+            lease = self._executor.acquire(block=self._block, take_over=self._take_over and is_last)
         except LeaseHeldError:
             self._see(found)
             self.state = "queued" if self._is_queued(found) else "running"

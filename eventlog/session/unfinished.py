@@ -1,9 +1,12 @@
-"""The sessions that a loop was running or should run, and that no task runs now.
+"""The sessions that a loop was running or should run, and the state of each in a list.
 
 What is known of a store is kept as a derived value: the positions up to which it was read, and the
 sessions with open work then. The next call reads what was committed since, so it costs that and
 what it lists; the first call of a store looks at every session. The value is disposable: without
 it, or if it is damaged, the next call is a first one.
+
+A list asks for the sessions that it shows. Those that were written to since a process last looked
+at them are read, the others not.
 """
 
 from __future__ import annotations
@@ -15,10 +18,11 @@ from operator import le
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import KeyMissingError, NotFoundError, ReadOnlyError
-from eventlog.history.catalog import SessionInfo, info_of
+from eventlog.history.catalog import SessionInfo, SessionState, entry_of, info_of
 from eventlog.session.outcome import has_open_work
 from eventlog.session.owner import is_live
 
@@ -26,7 +30,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Head, Log
     from eventlog.session.session import Sessions
 
-__all__ = ["KEY", "unfinished"]
+__all__ = ["KEY", "state_of", "unfinished"]
 
 KEY = b"unfinished\0\x02"
 """Key of the derived value; its last byte is the version of its meaning."""
@@ -51,14 +55,24 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
     known = _known(log)
     positions = log.last_positions()
     candidates = sorted({*known.sessions, *_touched(log, known.positions or (0,) * len(positions), positions)})
-    open_now = [name for name in candidates if _has_open_work(store, name)]
+    open_now = [name for name in candidates if (head := log.head(name)) is not None and _has_open_work(store, head)]
+    store.host.open_work.learn(positions, open_now)
     now = Known(positions, tuple(open_now))
     if now != known:
         data = msgspec.msgpack.encode(now)
         with suppress(ReadOnlyError):
             log.put_derived([(KEY, _checksum(data) + data)])
     heads = [head for name in open_now if (head := log.head(name)) is not None]
-    return [info_of(head) for head in heads if not _is_run(store, head)]
+    return [replace(info_of(head), state="unfinished") for head in heads if not _is_run(store, head)]
+
+
+def state_of(store: Sessions, head: Head, info: SessionInfo) -> SessionState:
+    """Return the state of a session in a list; see `SessionState`."""
+    if _is_run(store, head):
+        return "running"
+    if info.locked:
+        return "unknown"
+    return "unfinished" if _has_open_work(store, head) else "waiting"
 
 
 def _known(log: Log) -> Known:
@@ -87,22 +101,30 @@ def _touched(log: Log, after: Sequence[int], upto: Sequence[int]) -> Iterator[st
             position = commits[-1].last_position  # noqa: PLW2901 - where it goes on
 
 
-def _has_open_work(store: Sessions, name: str) -> bool:
-    head = store.log.head(name)
-    if head is None or is_foreign(head):
+def _has_open_work(store: Sessions, head: Head) -> bool:
+    if is_foreign(head):
         return False
     info = info_of(head)
     if info.erased or info.locked or not _is_native(head, info) or not (info.messages or info.fork_of):
         return False
+    if entry_of(head).answered == head.version:
+        return False
+    known = store.host.open_work.of(head, store.log.partition_of(head.session))
+    if known is not None:
+        return known
     try:
-        return has_open_work(store.session(name).reader)
+        reader = store.session(head.session).reader
+        found = has_open_work(reader)
     except (NotFoundError, KeyMissingError):  # erased, or its key gone, meanwhile
         return False
+    if reader.version == head.version:
+        store.host.open_work.note(head, is_open=found)
+    return found
 
 
 def _is_run(store: Sessions, head: Head) -> bool:
     """Whether a task has the lease, also one of this store that the log does not know of yet."""
-    return is_live(head.lease, store.host.clock()) or store.session(head.session).holds_lease
+    return is_live(head.lease, store.host.clock()) or store.registry.runs(head.session)
 
 
 def _is_native(head: Head, info: SessionInfo) -> bool:

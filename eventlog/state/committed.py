@@ -40,6 +40,11 @@ class CommittedState:
         """The lease record as far as it is known."""
         self.certain = 0
         """The version up to which everything is known to be committed."""
+        self.uncounted = 0
+        """By how much the log's total of visible messages is too small.
+
+        Not 0 only where an earlier program wrote it: the next append makes up for it.
+        """
         self.loaded = False
         self.keep_at = checkpoint_events
         """The version from which on a checkpoint is due, after the newest of any handle."""
@@ -92,6 +97,7 @@ class CommittedState:
         self.entry = entry_of(head)
         self.lease = head.lease
         self.certain = self.state.version
+        self.uncounted = self.state.visible - head.messages
         self.state.commit_to(self.certain)
 
     def keep_if_due(self) -> None:

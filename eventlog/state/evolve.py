@@ -28,15 +28,23 @@ def _began(state: State, event: ev.SessionStarted | ev.SessionForked | ev.ShelfS
         state.add(state.interrupts, "answered")
 
 
+def _count(state: State, change: int) -> None:
+    state.add(state.counts.recent, (str(state.visible + change),))
+
+
 def _user(state: State, event: ev.UserMessageAdded) -> None:
+    _count(state, 1)
     facts = MessageFacts(state.version, user=True, summary=False, parts={})
     state.insert_message(event.message, facts)
     if event.delivery == "queue":
         state.change(facts, "changes", "waiting")
+        if not state.queued:
+            state.set("queued", value=True)
     state.add(state.users.recent, (event.message,))
 
 
 def _assistant(state: State, event: ev.AssistantMessageStarted) -> None:
+    _count(state, 1)
     state.insert_message(event.message, MessageFacts(state.version, user=False, summary=event.summary, parts={}))
     state.add(state.opens.recent, (*state.open_messages(), event.message))
 
@@ -54,6 +62,7 @@ def _finished(state: State, event: ev.MessageFinished) -> None:
 
 
 def _message_removed(state: State, event: ev.MessageRemoved) -> None:
+    _count(state, -1)
     state.change(state.messages[event.message], "changes", "removed")
 
 

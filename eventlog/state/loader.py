@@ -26,7 +26,7 @@ from eventlog.state.version_log import Entry, VersionLog
 
 __all__ = ["STATE", "LogRows", "apply_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
 
-STATE = "state 7"
+STATE = "state 8"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
 UNDO_ENTRIES = 4096
 """Undo entries retained while committed events are applied.

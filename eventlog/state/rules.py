@@ -10,14 +10,17 @@ from decimal import Decimal
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError, brief
+from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError, brief
 from eventlog.ids import MAX_ID_BYTES, check_id, check_key
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import require
 from eventlog.values import Reasoning, Tool
 
-__all__ = ["LEASE_FREE", "RULES", "check", "check_deltas", "new_ids"]
+__all__ = ["LEASE_FREE", "MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
+
+MAX_NOTE_BYTES = 1024
+"""Longest note of a session, in bytes of UTF-8."""
 
 LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
     (
@@ -304,6 +307,13 @@ def _value_dropped(state: State, event: ev.ValueDropped) -> None:
     check_key(event.key)
 
 
+def _note(state: State, event: ev.NoteSet) -> None:
+    del state
+    size = len(event.note.encode("utf-8", "surrogatepass"))
+    if size > MAX_NOTE_BYTES:
+        raise LimitError("bytes of a note", size, MAX_NOTE_BYTES)
+
+
 def _redacted(state: State, event: ev.PartRedacted) -> None:
     if not state.has_part(event.part):
         raise NotFoundError("part", event.part)
@@ -342,6 +352,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.Unpinned: _unpinned,
     ev.PartRedacted: _redacted,
     ev.ValuePut: _value_put,
+    ev.NoteSet: _note,
     ev.ValueDropped: _value_dropped,
 }
 """Rule of each kind of event; a kind without one may always follow."""

@@ -23,7 +23,11 @@ from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, Me
 from eventlog.state.version_log import VersionLog
 from eventlog.values import INTERRUPTED, MessageError
 
-__all__ = ["MessageFacts", "PartFacts", "State"]
+__all__ = ["GOES_ON", "MessageFacts", "PartFacts", "State"]
+
+
+GOES_ON = ("tool-calls", "tool_calls", "tool_use", "unknown", None)
+"""Reasons of a finished reply after which the model is called again."""
 
 
 class State:
@@ -31,6 +35,7 @@ class State:
 
     __slots__ = (
         "compactions",
+        "counts",
         "erased",
         "facts",
         "files",
@@ -43,6 +48,7 @@ class State:
         "opens",
         "parts",
         "pins",
+        "queued",
         "started",
         "undo",
         "users",
@@ -54,12 +60,16 @@ class State:
         self.started = 0
         """Version of the event that began the session's own stream, 0 before."""
         self.erased = False
+        self.queued = False
+        """Whether any message ever waited to be promoted."""
         self.last_message = ""
         self.pins: dict[str, PinFacts] = {}
         self.opens = VersionLog("opens")
         """Which assistant messages were open, each time that changed."""
         self.users = VersionLog("users")
         """The user messages."""
+        self.counts = VersionLog("counts")
+        """How many messages were visible, each time that changed but by a rollback."""
         self.files = VersionLog("files")
         """The events that tell of file states: snapshots and patches."""
         self.compactions: list[tuple[int, str, str]] = []
@@ -133,6 +143,15 @@ class State:
             ranges.append((facts.added, self.version if is_open else facts.changes[-1] >> CODE_BITS))
         return ranges
 
+    @property
+    def visible(self) -> int:
+        """The number of effective messages that were not removed."""
+        recent = self.counts.recent
+        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
+            return int(recent[-1][1][0])
+        newest = self.counts.newest(self.history)
+        return int(newest[0]) if newest else 0
+
     def open_messages(self) -> tuple[str, ...]:
         """The assistant messages that are open now."""
         recent = self.opens.recent
@@ -151,6 +170,20 @@ class State:
             if self.now(self.messages[message].changes) in {"", "promoted"}:
                 return message
         return None
+
+    def is_answered_by(self, finish: ev.MessageFinished) -> bool:
+        """Whether nothing is left to do once this reply finished; False if that is not certain.
+
+        It is, if a plain answer is the newest message, and nothing else was ever begun or queued.
+        """
+        if finish.error is not None or finish.reason in GOES_ON or finish.message != self.last_message:
+            return False
+        facts = self.hot_messages.get(finish.message)
+        if facts is None or facts.summary or self.now(facts.changes) != "finished":
+            return False
+        if self.queued or not self.history.holds(facts.added) or self.open_messages():
+            return False
+        return self.open_compaction() is None and all(part.kind != "tool" for part in facts.parts.values())
 
     def answered(self, message: str) -> bool:
         """Whether an effective assistant message that was not removed came after this one."""
@@ -263,6 +296,7 @@ class State:
         if len(self.hot_messages) >= self.facts.archive_at:
             self.opens.pack(version)
             self.users.pack(version)
+            self.counts.pack(version)
             self.files.pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)

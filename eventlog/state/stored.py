@@ -25,7 +25,7 @@ __all__ = ["Row", "StoredState", "canonical", "decode_messages", "decode_state",
 
 Row = tuple[str, int, bytes | None]
 """A row beside a checkpoint: kind, number, and bytes or None to delete it."""
-LOGS = ("opens", "users", "files")
+LOGS = ("opens", "users", "counts", "files")
 
 
 class ArchiveSummary(msgspec.Struct, array_like=True):
@@ -52,6 +52,7 @@ class StoredState(msgspec.Struct, array_like=True):
     history: History
     hot: list[tuple[str, MessageFacts]]
     archive: ArchiveSummary | None
+    queued: bool
 
 
 class Encoded(NamedTuple):
@@ -119,7 +120,7 @@ def decode_state(data: bytes, rows: StoredRows, session: str, upto: int | None =
     stored = _STATE.decode(unpack(data))
     state = State()
     state.version, state.started, state.erased = stored.version, stored.started, stored.erased
-    state.last_message, state.pins = stored.last_message, stored.pins
+    state.last_message, state.pins, state.queued = stored.last_message, stored.pins, stored.queued
     state.compactions, state.interrupts, state.history = stored.compactions, stored.interrupts, stored.history
     for name, log in zip(LOGS, stored.logs, strict=True):
         setattr(state, name, VersionLog(name, log, rows))
@@ -181,5 +182,6 @@ def _encode(
             state.history,
             messages,
             summary,
+            state.queued,
         )
     )

@@ -11,14 +11,13 @@ from contextlib import suppress
 
 import msgspec
 
-from eventlog import events as ev
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents
 from eventlog.errors import DataError, EventlogError
 from eventlog.history.catalog import CatalogEntry, evolve_entry
 from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import continued, spans
+from eventlog.history.streams import continued, decoded_commits
 from eventlog.integrity.fork_anchor import anchor_of, inherited_fault, unchanged
 from eventlog.log.contract import Head
 from eventlog.log.merkle_check import Mismatch, TreeState
@@ -54,6 +53,9 @@ class StreamCheck:
         """The last version that was read."""
         self.entry = CatalogEntry()
         self.messages = 0
+        """The visible messages that its appends say."""
+        self.counted = False
+        """Whether the newest of them was written by a program that counts them."""
 
     @property
     def events(self) -> int:
@@ -78,10 +80,13 @@ class StreamCheck:
             return
         stream = self._stream._replace(last=upto)
         try:
-            for span in spans(self._store.log, [stream], self.version):
-                self._check(span)
-                if on_progress is not None:
-                    on_progress(span.last)
+            for commit in decoded_commits(self._store.log, [stream], self.version):
+                self.messages += commit.messages
+                self.counted = commit.batch.messages is not None
+                for span in commit.spans():
+                    self._check(span)
+                    if on_progress is not None:
+                        on_progress(span.last)
         except DataError as error:
             self._break(Problem(error.message, error.version))
         except EventlogError as error:
@@ -99,7 +104,6 @@ class StreamCheck:
         self._position = span.position + span.last - span.first
         if not isinstance(span.item, DeltaRun):
             self.entry = evolve_entry(self.entry, span.item)
-            self.messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
         for body in _bodies(span):
             if body.digest not in self._seen:
                 self._seen.add(body.digest)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eventlog import events as ev
-from eventlog.codec.decoded import spans_of
+from eventlog.codec.decoded import decode_commit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import decode_encrypted_payload, is_encrypted
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
@@ -43,10 +43,11 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
             tombstone = ev.SessionErased(shown.reason)
             counted = False
         else:
-            for span in spans_of(commit):
+            decoded = decode_commit(commit)
+            messages += 0 if decoded is None else decoded.messages
+            for span in () if decoded is None else decoded.spans():
                 if not isinstance(span.item, DeltaRun):
                     entry = evolve_entry(entry or CatalogEntry(), span.item)
-                    messages += isinstance(span.item, (ev.UserMessageAdded, ev.AssistantMessageStarted))
                     tombstone = span.item if isinstance(span.item, ev.SessionErased) else None
     if head.gone:
         tombstone = ev.SessionErased(shown.reason)

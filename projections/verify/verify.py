@@ -21,7 +21,7 @@ import msgspec
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.history.catalog import entry_of
+from eventlog.history.catalog import as_said, entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
@@ -36,7 +36,7 @@ from projections.replay.loop import Follower, redact_inherited, replay
 from projections.replay.projection import EventSource, Projection
 from projections.verify.encrypted_heads import encryption_fault
 from projections.verify.scrubbed import unexplained
-from projections.verify.streams import Problem, StreamChecks
+from projections.verify.streams import Problem, StreamCheck, StreamChecks
 from projections.verify.tombstones import tombstone_fault
 
 __all__ = ["Problem", "SessionReport", "StoreReport", "verify", "verify_session"]
@@ -180,6 +180,7 @@ def _session(
         _try(report, partial(_checkpoints, projection, session, report))
     if projections:
         _try(report, partial(_state, session, report))
+        _try(report, partial(_total, streams.of(head), session, head, report))
         _try(report, partial(_rows, session, report))
     return report
 
@@ -298,7 +299,7 @@ def _read(
     check.read_on(report.version, None if on_progress is None else lambda version: on_progress(version, report.version))
     report.events, report.bodies = check.events, check.bodies
     problems += check.problems(report.version)
-    if head.version == check.version and (entry_of(head), head.messages) != (check.entry, check.messages):
+    if head.version == check.version and (as_said(entry_of(head)), head.messages) != (check.entry, check.messages):
         problems.append(Problem("its catalog entry is not what its events say"))
     report.problems += (problem for problem in dict.fromkeys(problems) if problem not in report.problems)
 
@@ -363,6 +364,12 @@ def _state(session: Session, report: SessionReport) -> None:
     """Compare the checkpoints of command state with a replay."""
     for version in session.reader.wrong_checkpoints(report.version):
         report.problems.append(Problem("command state: the checkpoint differs from a replay", version))
+
+
+def _total(check: StreamCheck, session: Session, head: Head, report: SessionReport) -> None:
+    """Compare the number of visible messages with that of the state."""
+    if check.counted and check.version == head.version and session.reader.state().visible != head.messages:
+        report.problems.append(Problem("its number of visible messages is not that of a replay"))
 
 
 def _rows(session: Session, report: SessionReport) -> None:

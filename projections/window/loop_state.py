@@ -44,7 +44,7 @@ OPEN = 8
 """Newest assistant messages whose usage may still come."""
 NOTHING = "nothing to compact"
 """How a compaction ends that found nothing to summarise: asking again cannot help."""
-UNCOUNTED = ("interrupted", "aborted", "undone", "rolled back")
+UNCOUNTED = ("interrupted", "taken over", "aborted", "undone", "rolled back")
 """How a compaction may end that says nothing about whether compacting helps."""
 
 

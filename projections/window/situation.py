@@ -24,8 +24,8 @@ from projections.window.sizing.measure import Measure
 
 __all__ = ["Situation"]
 
-INTERRUPTED = "interrupted"
-"""How a lease taker says that it closed what a dead owner had left open."""
+BROKEN_OFF = ("interrupted", "taken over")
+"""How a lease taker says that it closed what a dead or former owner had left open."""
 
 
 class Situation(msgspec.Struct, frozen=True):
@@ -89,5 +89,5 @@ class Situation(msgspec.Struct, frozen=True):
         newest = next(reversed(self.state.compactions.values()), None)
         if newest is None or self.state.messages[newest.message].removed:
             return None
-        is_due = newest.status == "requested" or (newest.status == "failed" and newest.reason == INTERRUPTED)
+        is_due = newest.status == "requested" or (newest.status == "failed" and newest.reason in BROKEN_OFF)
         return newest if is_due else None

@@ -164,6 +164,18 @@ def _checked(at: Place, _: object) -> int:
     return sum(kept for kept, _ in checkpoint_store.valid(at.store.log, STATE, "long", version))
 
 
+@contextmanager
+def _held_elsewhere(at: Place) -> Generator[None]:
+    """Hold the lease in another handle."""
+    with eventlog.open(at.path) as other, other.session("long").lease():
+        yield
+
+
+def _taken_over(at: Place, _: object) -> None:
+    with at.long.lease(take_over=True):
+        pass
+
+
 def _lease(at: Place, _: object) -> None:
     with at.long.lease():
         pass
@@ -263,6 +275,8 @@ SESSION: Table = {
     "Executor.collecting": constant(_collecting),
     "Session.flush": constant(lambda at, _: at.long.flush()),
     "Session.lease": constant(_lease),
+    "Session.lease, taken over": constant(_taken_over, _held_elsewhere),
+    "Session.set_note": constant(lambda at, _: at.long.set_note("a note")),
     "Session.pipeline": constant(_pipeline),
     "Executor.release": constant(lambda _, session: session.executor.release(), _taken),
     "Executor.run": constant(lambda at, _: at.long.executor.run([ev.TodosSet(())])),

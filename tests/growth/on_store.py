@@ -64,6 +64,19 @@ def _looked(at: Place) -> Generator[None]:
     yield
 
 
+@contextmanager
+def _changed(at: Place) -> Generator[None]:
+    """Append to a long session, whose state the list then looks at."""
+    at.long.record_custom("test", "1")
+    yield
+
+
+def _renamed(at: Place, session: Session) -> None:
+    """Give a session a name, and take that away."""
+    at.store.names.give(session.id, name := ("growth", "new"))
+    at.store.names.free(name)
+
+
 STORE: Table = {
     "open": constant(lambda at, held: held.append(eventlog.open(at.closed.path)), _closing),
     "open, to read": constant(lambda at, held: held.append(eventlog.open(at.closed.path, read_only=True)), _closing),
@@ -99,10 +112,17 @@ STORE: Table = {
     "Store.metrics": constant(lambda at, _: at.store.metrics()),
     "Store.expire": history(lambda at, _: at.store.expire(count=10**9), _EACH),
     "Store.expire, to be seen only": history(lambda at, _: at.store.expire(count=0, dry_run=True), _EACH),
+    "Store.names": constant(_renamed, _new_session),
     "Store.newest_sessions": constant(lambda at, _: at.store.newest_sessions(limit=50)),
+    "Store.newest_sessions, after an event": constant(lambda at, _: at.store.newest_sessions(limit=50), _changed),
+    "Store.open_session": constant(lambda at, _: at.store.open_session(("growth", "000007"))),
+    "Store.open_session, a new one": constant(lambda at, _: at.store.open_session(("growth", at.name("named")))),
     "Store.scrub": history(lambda at, _: at.store.scrub(), _TOUCHED, copied=True),
     "Store.session": constant(lambda at, _: at.store.session("long")),
     "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),
+    "Store.sessions, a page by name": constant(
+        lambda at, _: [*at.store.sessions(format="growth", prefix="0000", limit=50)]
+    ),
     "Store.sessions, a page": constant(lambda at, _: [*at.store.sessions("m", limit=50)]),
     "Store.subscribe, the newest 50 events": constant(_newest),
     "Store.subscribe, the newest 50 of a session": constant(

@@ -21,8 +21,10 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
+from eventlog.codec.payload import NAMES
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.cursor import StreamMark, tag_of
+from eventlog.history.name_streams import NameState, state_append
 from eventlog.log.contract import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
@@ -117,24 +119,26 @@ def _fill(path: Path, shape: Shape) -> None:
             for first in range(0, shape.messages, _TOGETHER):
                 keys = [f"key {number:06}" for number in range(first, min(first + _TOGETHER, shape.messages))]
                 executor.append([(START, ev.ValuePut(key, "a value")) for key in keys])
-        for ticket in [store.log.submit(_small(number)) for number in range(shape.sessions)]:
+        for ticket in [store.log.submit(append) for number in range(shape.sessions) for append in _small(number)]:
             ticket.wait()
         for name in ("long", "wide"):  # the newest events are in the long sessions
             store.session(name).rename(name)
 
 
-def _small(number: int) -> Append:
-    """All of a small session, in one append."""
+def _small(number: int) -> Iterator[Append]:
+    """All of a small session, in one append, behind that of its name."""
     time = START + number
-    title = f"small {number}"
+    title, session, name = f"small {number}", f"small{number:06}", ("growth", f"{number:06}")
+    yield state_append(f"{NAMES}{':'.join(name)}", None, NameState(session), time)
     started: list[tuple[int, ev.Event]] = [
         (time, ev.SessionStarted(title, "small", origin=Origin("test", f"foreign {number}"))),
+        (time, ev.NameGiven(*name)),
         (time, ev.UserMessageAdded(f"m{number}")),
         (time, ev.PartStarted(f"m{number}", f"p{number}", Text("hello"))),
     ]
-    entry = CatalogEntry(title, "small", origin=Origin("test", f"foreign {number}"))
-    return Append(
-        session=f"small{number:06}",
+    entry = CatalogEntry(title, "small", origin=Origin("test", f"foreign {number}"), name=name)
+    yield Append(
+        session=session,
         payload=encode(started, time),
         count=len(started),
         time=time,

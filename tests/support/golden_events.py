@@ -183,9 +183,9 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-4-events.msgpack": "0edcdde6848abf3671e3b868665bf0877de226fab6b9ab94d6b64c5778d3d57e",
-    "schema-4-run.msgpack": "39fb98b503036cdcdb8bec7710a933d7341724561902510c5b859dc18c0c9596",
-    "schema-4-escaped.msgpack": "cb293ca1574eff1f833a36058ac366efa9c82da372753ce944a406934c99dc95",
+    "schema-4-events.msgpack": "da1001df7f0770c3d626ce6f163ea56ba7f72b4816a39fcccf6b28f23d449cb9",
+    "schema-4-run.msgpack": "e31a9728f686014bfc029f5370f85d2a5803a5b20ed6511bde7c9e74525f2fc1",
+    "schema-4-escaped.msgpack": "410b3c5ce9198cab1c23578b4877203ad5a869de205b9a3c8f4be9f2bbda691b",
     "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",
     "schema-3-run.msgpack": "fa531d585a76326601a79447bd297aa72adfd582da3231318caa30b8e4e591eb",
     "schema-3-escaped.msgpack": "b10a5fad5fb61695b13a090e5e9ee9c34b567f1c3c05fb5c6584a3b791506e77",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from eventlog import StoreHead
+from eventlog.codec.payload import LEDGER
 from eventlog.integrity.heads import SessionHead
-from eventlog.integrity.scrub_ledger import NAME
 
 __all__ = ["conversations"]
 
 
 def conversations(head: StoreHead) -> list[SessionHead]:
     """The heads that a scrub leaves unchanged: all but the scrub ledger's."""
-    return [one for one in head.sessions if one.session != NAME]
+    return [one for one in head.sessions if one.session != LEDGER]

@@ -31,7 +31,7 @@ _KEY = ("part", "text")
 
 def _of_schema_3(payload: bytes) -> bytes:
     """A batch with the schema version of the program that wrote the golden stores."""
-    return payload[:1] + b"\x03" + payload[2:]
+    return b"\x94\x03" + payload[2:-1]  # it ended with its entries
 
 
 STREAMED = _of_schema_3(

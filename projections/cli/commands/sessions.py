@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +31,9 @@ KEYS = (
     "archived",
     "tokens",
     "locked",
+    "name",
+    "note",
+    "state",
 )
 _PAGE = 20
 """Sessions on a page of --newest where there is no --limit."""
@@ -92,6 +95,16 @@ def run(
     _show(sessions, sessions[-1].id if more else None, "--after", json=json)
 
 
+def _states(info: SessionInfo) -> Iterator[str]:
+    """Yield what the table says of a session besides its totals; its state if work is open."""
+    if info.locked:
+        yield "no key"
+    if info.archived:
+        yield "archived"
+    if info.state in {"running", "unfinished"}:
+        yield info.state
+
+
 def _show(sessions: Sequence[SessionInfo], following: str | None, option: str, *, json: bool) -> None:
     """Print a page, and where the next one begins with an option."""
     if json:
@@ -113,7 +126,7 @@ def _show(sessions: Sequence[SessionInfo], following: str | None, option: str, *
                 info.messages,
                 info.tokens,
                 info.spent,
-                "no key" if info.locked else "archived" if info.archived else "",
+                ", ".join(_states(info)),
             )
             for info in sessions
         ),

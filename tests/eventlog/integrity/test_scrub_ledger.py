@@ -14,11 +14,12 @@ from eventlog import events as ev
 from eventlog.codec.batch import Entry, decode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.payload import LEDGER
 from eventlog.errors import DamagedError
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import cursor_at
 from eventlog.integrity.heads import StoreHead
-from eventlog.integrity.scrub_ledger import NAME, read_ledger
+from eventlog.integrity.scrub_ledger import read_ledger
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.merkle import leaf_of
@@ -223,15 +224,15 @@ def test_the_record_is_in_the_stores_head(tmp_path: Path) -> None:
     """Promise 11: changing the scrub ledger changes the store's head."""
     path = tmp_path / "s"
     before, after, _ = scrubbed(path)
-    assert NAME in after.by_session
-    assert NAME not in before.by_session
+    assert LEDGER in after.by_session
+    assert LEDGER not in before.by_session
     with Store(open_log(path, read_only=True)) as store:
-        (commit,) = list(store.log.read(NAME))
+        (commit,) = list(store.log.read(LEDGER))
     for payload in (commit.payload[:-1] + bytes([commit.payload[-1] ^ 1]), commit.payload[:-3]):
-        rewrite(path, NAME, [replace(commit, payload=payload)], tree=True)
+        rewrite(path, LEDGER, [replace(commit, payload=payload)], tree=True)
         with Store(open_log(path, read_only=True)) as store:
             report = verify(store, against=after)
-            assert {one.session for one in report.sessions if not one.sound} >= {NAME, "a"}
+            assert {one.session for one in report.sessions if not one.sound} >= {LEDGER, "a"}
     with Store(open_log(path, read_only=True)) as store, pytest.raises(DamagedError):
         read_ledger(store.log)
 
@@ -243,7 +244,7 @@ def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
     with Store(open_log(path, **SMALL)) as store:
         store.create_session(id="b").user("never redacted")
         store.scrub()
-        assert NAME not in store.head().by_session
+        assert LEDGER not in store.head().by_session
     scrubbed_path = tmp_path / "t"
     _, after, _ = scrubbed(scrubbed_path)
     with Store(open_log(scrubbed_path, **SMALL)) as store:
@@ -255,7 +256,7 @@ def test_a_scrub_that_empties_nothing_records_nothing(tmp_path: Path) -> None:
         session.redact(part, search=False)
         kept = store.head()
         assert store.scrub().emptied
-        assert store.head().by_session[NAME].version == 2
+        assert store.head().by_session[LEDGER].version == 2
         assert verify(store, against=kept, deep=True).sound
         assert verify(store, against=after).sound
         assert [info.id for info in store.sessions()] == ["a"], "it is no conversation"
@@ -265,13 +266,13 @@ def test_a_conversation_of_that_name_is_left_alone(tmp_path: Path) -> None:
     """Where a caller's session has the ledger's id, the ledger takes another id."""
     path = tmp_path / "s"
     with Store(open_log(path, **SMALL)) as store:
-        store.create_session(id=NAME).user("mine")
+        store.create_session(id=LEDGER).user("mine")
         session = store.create_session(id="a")
         session.user("something long enough", id="m")
         part = started(session)[0]
         session.redact(part, search=False)
         assert store.scrub().emptied
-        assert set(store.head().by_session) == {NAME, f"{NAME}~2", "a"}
+        assert set(store.head().by_session) == {LEDGER, f"{LEDGER}~2", "a"}
         assert verify(store, deep=True).sound
 
 
@@ -295,4 +296,4 @@ def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
     for name in ("backup", "repaired"):
         with Store(open_log(tmp_path / name, read_only=True)) as store:
             assert verify(store, against=after, deep=True).sound
-            assert store.head().by_session[NAME].version == 2
+            assert store.head().by_session[LEDGER].version == 2

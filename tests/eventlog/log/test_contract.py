@@ -676,7 +676,7 @@ def test_ids_of_every_length(log: Log) -> None:
         {"session": "\ud800"},
         {"request": ""},
         {"count": 0},
-        {"messages": -1},
+        {"messages": -(2**32)},
         {"epoch": -1},
         {"creates_at": -1},
         {"bodies": [(b"short", b"")]},

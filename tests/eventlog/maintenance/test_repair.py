@@ -20,8 +20,8 @@ from msgspec import structs
 import eventlog
 from eventlog import Store
 from eventlog.codec.payload import FOREIGN
+from eventlog.codec.payload import LEDGER as REMAINED
 from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, UnfinishedError
-from eventlog.integrity.scrub_ledger import NAME as REMAINED
 from eventlog.log import validation
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.options import Options

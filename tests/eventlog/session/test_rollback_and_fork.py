@@ -89,10 +89,10 @@ def test_a_redo_takes_back_what_another_process_rolled_back_just_before(
         session.rollback(3)
         acquire = session.executor.acquire
 
-        def late(*, wait: float = 0.0, block: Block | None = None) -> Lease:
+        def late(*, wait: float = 0.0, block: Block | None = None, take_over: bool = False) -> Lease:
             monkeypatch.setattr(session.executor, "acquire", acquire)
             other.session("s").rollback(5)
-            return acquire(wait=wait, block=block)
+            return acquire(wait=wait, block=block, take_over=take_over)
 
         monkeypatch.setattr(session.executor, "acquire", late)
         session.redo()

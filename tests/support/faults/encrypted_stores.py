@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from eventlog import open_log
-from eventlog.codec.payload import decode_encrypted_value
+from eventlog.codec.payload import decode_encrypted_value, is_clear
 from eventlog.encryption.envelope import is_tombstone
 from eventlog.encryption.key_file import KeyFile
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.encryption.log import EncryptedLog
-from eventlog.integrity.scrub_ledger import is_record
 from tests.faults.tally import SLOW
 from tests.support.file_search import holds
 
@@ -109,7 +108,7 @@ def forgotten(store: Path, place: Path) -> int:
     """Fail unless exactly the dead families' keys are gone from every file; count them."""
     log = open_log.open_log(store, read_only=True)
     cards = [
-        decode_encrypted_value(head.entry) for head in log.engine.heads() if not is_record(head.session, head.entry)
+        decode_encrypted_value(head.entry) for head in log.engine.heads() if not is_clear(head.session, head.entry)
     ]
     log.close()
     living = {entry.key for entry in cards if entry.data or not is_tombstone(entry.clear)}

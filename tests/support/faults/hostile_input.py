@@ -23,14 +23,14 @@ from eventlog.codec.batch import decode
 from eventlog.codec.batch import unpack as unpack_value
 from eventlog.codec.bodies import to_file, unpack
 from eventlog.codec.decoded import events_of
-from eventlog.codec.payload import REMAINS
+from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.compression import pack
 from eventlog.errors import CallError, DamagedError, DataError, ImportFormatError
 from eventlog.events import SessionForked
 from eventlog.importers import FORMATS, detect, import_file
 from eventlog.integrity.fork_anchor import read_prefix
 from eventlog.integrity.heads import StoreHead
-from eventlog.integrity.scrub_ledger import NAME, read_ledger
+from eventlog.integrity.scrub_ledger import read_ledger
 from eventlog.log.contract import Append, Commit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
@@ -92,7 +92,7 @@ def kept(data: bytes) -> None:
     with suppress(DamagedError):
         assert read_prefix(data).appends
     with eventlog.open("memory:") as store:
-        append = Append(session=NAME, payload=REMAINS + data, count=1, time=1, entry=REMAINS, creates_at=0)
+        append = Append(session=LEDGER, payload=REMAINS + data, count=1, time=1, entry=REMAINS, creates_at=0)
         store.log.submit(append).wait()
         with suppress(DataError):
             read_ledger(store.log)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from eventlog.codec.payload import LEDGER, is_clear
 from eventlog.errors import AlreadyExistsError, CallError, DamagedError, ErasedError, ReadOnlyError, UnfinishedError
 from eventlog.integrity.heads import StoreHead
-from eventlog.integrity.scrub_ledger import NAME, is_record
 from eventlog.log.embedded.options import Options
 from eventlog.maintenance import backup as backups
 from eventlog.maintenance.repair import repair
@@ -42,9 +42,9 @@ TURNS = 3
 def _has(store: Store, head: StoreHead, records: Collection[int] = (0,)) -> bool:
     """Whether exactly these sessions are unchanged; `records`: allowed scrub ledger versions."""
     now = dict(store.head().by_session)
-    left = store.log.head(NAME)
-    if left is not None and is_record(left.session, left.entry):
-        del now[NAME]
+    left = store.log.head(LEDGER)
+    if left is not None and is_clear(left.session, left.entry):
+        del now[LEDGER]
     return now == head.by_session and (0 if left is None else left.version) in records
 
 

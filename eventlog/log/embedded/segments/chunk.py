@@ -64,7 +64,19 @@ class _Table(msgspec.Struct, frozen=True, array_like=True):
 _Run = tuple[int, int, int, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw, msgspec.Raw]
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Table).decode
-_decode_batch = msgspec.msgpack.Decoder(tuple[int, int, bool, list[msgspec.Raw]]).decode
+
+
+class _Batch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch of events: its entries, and what stands behind them."""
+
+    schema: int
+    time: int
+    escaped: bool
+    entries: list[msgspec.Raw]
+    messages: msgspec.Raw = msgspec.Raw()
+
+
+_decode_batch = msgspec.msgpack.Decoder(_Batch).decode
 _decode_run = msgspec.msgpack.Decoder(_Run).decode
 
 
@@ -208,8 +220,9 @@ def _runs(payload: bytes) -> list[tuple[int, int, int, int, int]]:
     if _RUN not in payload:
         return []
     try:
-        entries = _decode_batch(payload)[3]
-        end = len(payload) - sum(len(memoryview(entry)) for entry in entries)
+        batch = _decode_batch(payload)
+        entries = batch.entries
+        end = len(payload) - len(memoryview(batch.messages)) - sum(len(memoryview(entry)) for entry in entries)
         runs: list[tuple[int, int, int, int, int]] = []
         for entry in entries:
             begin, end = end, end + len(memoryview(entry))

@@ -1,0 +1,529 @@
+"""Sessions by name: `open_session`, `names.give`, `names.free`, and the list by name."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.codec.payload import NAMED, NAMES
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    DamagedError,
+    ErasedError,
+    KeyMissingError,
+    LimitError,
+    NotFoundError,
+    ReadOnlyError,
+    RefusedError,
+    TooNewError,
+)
+from eventlog.history.name_streams import NameState, newest_state, state_append, stream_of
+from eventlog.log.contract import Append
+from eventlog.store import Store, open_store, repair, restore
+from projections.verify.verify import verify
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
+
+ROOT = Path(__file__).resolve().parents[3]
+NAME = ("chat", "room 1")
+OTHER = ("chat", "room 2")
+LONG = "a key of many words " * 40
+
+RACER = """
+import sys
+import eventlog
+path, keys, names = sys.argv[1], sys.argv[2] == "True" or None, int(sys.argv[3])
+print("ready", flush=True)
+sys.stdin.readline()
+with eventlog.open(path, keys=keys) as store:
+    for number in range(names):
+        session = store.open_session(("race", f"{number}"), title=f"{number}")
+        session.set_metadata("one", "1")
+        print(session.id, flush=True)
+"""
+
+KILLED = """
+import os, sys
+import eventlog
+path, keys, left, command = sys.argv[1], sys.argv[2] == "True" or None, int(sys.argv[3]), sys.argv[4]
+store = eventlog.open(path, keys=keys)
+submit = store.log.submit
+
+def counted(append):
+    global left
+    if not left:
+        os._exit(9)
+    left -= 1
+    return submit(append)
+
+store.log.submit = counted
+name = ("chat", "room 1")
+if command == "open":
+    store.open_session(name, title="killed")
+elif command == "give":
+    store.names.give("old", name)
+elif command == "free":
+    store.names.free(name)
+elif command == "erase":
+    store.erase("old")
+os._exit(0)
+"""
+
+
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Places for stores, on every engine and encrypted."""
+    place = Engine(str(request.param), tmp_path)
+    yield place
+    place.close()
+
+
+def keys_of(store: Store, **filters: Any) -> list[str]:
+    """The keys that a list by name shows, in its order."""
+    return [info.name[1] for info in store.sessions(format="chat", **filters) if info.name is not None]
+
+
+def begun(store: Store, name: tuple[str, str]) -> str:
+    """The session that a stream says has a name."""
+    session = newest_state(store.log.head(stream_of(store.log, name))).session
+    assert session is not None
+    return session
+
+
+def test_the_first_call_begins_the_session_and_others_find_it(engine: Engine) -> None:
+    """A name gives the same session in every handle; only the first call begins it."""
+    with engine.open() as store, engine.open() as second:
+        session = store.open_session(NAME, title="first", scope="u", agent="a", time=5)
+        again = second.open_session(NAME, title="second", scope="v")
+        assert again.id == session.id
+        assert (again.info.title, again.info.scope, again.info.created) == ("first", "u", 5)
+        assert again.info.name == NAME
+        assert store.open_session(NAME) is session
+        assert [type(recorded.event).__name__ for recorded in session.events()] == ["SessionStarted", "NameGiven"]
+        assert store.open_session(OTHER).id != session.id
+        assert verify(store, deep=True).sound
+
+
+def test_without_create_nothing_is_written(engine: Engine) -> None:
+    """`create=False` finds a session or raises, and appends nothing."""
+    with engine.open() as store:
+        with pytest.raises(NotFoundError, match="room 1") as caught:
+            store.open_session(NAME, create=False)
+        assert caught.value.kind == "name"
+        assert store.log.last_positions() == (0,)
+        session = store.open_session(NAME)
+        positions = store.log.last_positions()
+        assert store.open_session(NAME, create=False) is session
+        assert store.log.last_positions() == positions
+
+
+def test_an_id_of_the_callers_own(engine: Engine) -> None:
+    """A new session gets the id that was asked for, unless that is taken; then no name is."""
+    with engine.open() as store:
+        store.create_session(id="old")
+        store.create_session(id="gone")
+        store.erase("gone")
+        for taken, error in (("old", AlreadyExistsError), ("gone", ErasedError)):
+            with pytest.raises(error):
+                store.open_session(NAME, id=taken)
+        assert store.open_session(NAME, id="mine").id == "mine"
+        assert store.open_session(NAME, id="other").id == "mine"
+
+
+def test_a_refused_beginning_reserves_nothing(engine: Engine) -> None:
+    """A wrong argument or a missing parent is an error before the name is touched."""
+    with engine.open() as store:
+        wrong: list[dict[str, Any]] = [{"title": 3}, {"parent": "nobody"}, {"parent": 3}, {"model": 3}, {"id": 3}]
+        for given in wrong:
+            with pytest.raises(CallError):
+                store.open_session(NAME, **given)
+        assert store.log.last_positions() == (0,)
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [
+        ("chat:room", CallError),
+        (("chat",), CallError),
+        (("chat", 3), CallError),
+        ((None, "x"), CallError),
+        (("", "x"), LimitError),
+        (("chat", ""), LimitError),
+        (("a:b", "x"), CallError),
+        (("f" * 65, "x"), LimitError),
+        (("chat", "é" * 513), LimitError),
+        (("chat", "\ud800"), CallError),
+    ],
+)
+def test_what_is_no_name(name: Any, error: type[CallError]) -> None:
+    """A name is a format without a colon and a key, both text of a bounded length."""
+    with eventlog.open("memory:") as store:
+        store.create_session(id="s")
+        for call in (store.open_session, store.names.free, lambda given: store.names.give("s", given)):
+            with pytest.raises(error):
+                call(name)
+
+
+def test_a_fork_does_not_inherit_the_name(engine: Engine) -> None:
+    """A fork has no name, and the name stays with its session."""
+    with engine.open() as store:
+        session = store.open_session(NAME)
+        session.user("hi")
+        fork = session.fork()
+        assert fork.info.name is None
+        assert store.open_session(NAME) is session
+        assert keys_of(store) == ["room 1"]
+        store.erase(session.id, forks="keep")
+        assert store.open_session(NAME).id not in {session.id, fork.id}
+
+
+def test_a_rollback_takes_no_name(engine: Engine) -> None:
+    """A name given later than the version of a rollback stays."""
+    with engine.open() as store:
+        session = store.create_session()
+        store.names.give(session.id, NAME)
+        session.user("hi")
+        session.rollback(1)
+        assert session.info.name == NAME
+        assert store.open_session(NAME) is session
+
+
+def test_an_existing_session_gets_a_name_and_loses_it(engine: Engine) -> None:
+    """A session has one name at a time, a name one session; both are free again afterwards."""
+    with engine.open() as store:
+        one, two = store.create_session(id="one"), store.create_session(id="two")
+        store.names.give("one", NAME)
+        store.names.give("one", NAME)  # a second time changes nothing
+        with pytest.raises(AlreadyExistsError, match="room 1"):
+            store.names.give("two", NAME)
+        with pytest.raises(RefusedError, match="another name"):
+            store.names.give("one", OTHER)
+        with pytest.raises(NotFoundError):
+            store.names.give("nobody", OTHER)
+        with pytest.raises(NotFoundError):
+            store.names.free(OTHER)
+        assert store.open_session(NAME) is one
+        assert store.names.free(NAME) == "one"
+        assert one.info.name is None
+        with pytest.raises(NotFoundError):
+            store.names.free(NAME)
+        store.names.give("two", NAME)
+        assert store.open_session(NAME) is two
+        store.names.give("one", OTHER)
+        assert keys_of(store) == ["room 1", "room 2"]
+
+
+def test_names_are_no_activity(engine: Engine) -> None:
+    """Giving and freeing a name leaves a session where it is in the list."""
+    with engine.open() as store:
+        for number, name in enumerate(("old", "new")):
+            store.create_session(id=name, time=1000 + number)
+        store.names.give("old", NAME)
+        store.names.free(NAME)
+        assert [info.id for info in store.newest_sessions().sessions] == ["new", "old"]
+
+
+def test_a_name_while_another_task_runs_the_session(engine: Engine) -> None:
+    """Names need no lease: they are given and freed while a reply streams."""
+    with engine.open() as store, engine.open() as second:
+        session = store.create_session(id="s")
+        session.user("hi")
+        with session.assistant() as reply:
+            reply.stream_text().append("word")
+            second.names.give("s", NAME)
+            assert store.open_session(NAME) is session
+            assert store.names.free(NAME) == "s"
+            reply.finish()
+        assert session.info.name is None
+        assert verify(store, deep=True).sound
+
+
+def test_erasure_frees_the_name(engine: Engine) -> None:
+    """An erased session's name goes to the next session, under another id."""
+    with engine.open() as store:
+        first = store.open_session(NAME).id
+        store.erase(first)
+        assert keys_of(store) == []
+        with pytest.raises(NotFoundError):
+            store.open_session(NAME, create=False)
+        second = store.open_session(NAME).id
+        assert second != first
+        store.expire(count=0)
+        assert store.open_session(NAME).id not in {first, second}
+        assert verify(store, deep=True).sound
+
+
+def test_an_erasure_between_its_two_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name whose session is erased and that was not freed yet is freed by the next caller."""
+    with engine.open() as store:
+        session = store.open_session(NAME)
+        monkeypatch.setattr("eventlog.maintenance.erase.free_erased", lambda *_: None)
+        store.erase(session.id)
+        assert begun(store, NAME) == session.id
+        with pytest.raises(NotFoundError):
+            store.names.free(NAME)
+        store.create_session(id="next")
+        store.names.give("next", NAME)
+        assert store.open_session(NAME).id == "next"
+
+
+def test_an_erasure_that_cannot_free_the_name(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session is erased also if the second step fails; the next caller makes up for it."""
+    with engine.open() as store:
+        session = store.open_session(NAME)
+        submit = store.log.submit
+
+        def failing(append: Append) -> Any:
+            if append.payload.startswith(NAMED):
+                raise DamagedError("no")
+            return submit(append)
+
+        monkeypatch.setattr(store.log, "submit", failing)
+        assert store.erase(session.id) == (session.id,)
+        monkeypatch.undo()
+        assert store.open_session(NAME).id != session.id
+
+
+def test_a_reservation_is_completed(engine: Engine) -> None:
+    """The next caller begins the session that a name was reserved for, under the reserved id."""
+    with engine.open() as store:
+        stream = stream_of(store.log, NAME)
+        store.log.submit(state_append(stream, None, NameState("reserved"), 1)).wait()
+        assert keys_of(store) == []
+        with pytest.raises(NotFoundError):
+            store.open_session(NAME, create=False)
+        with pytest.raises(NotFoundError):
+            store.names.free(NAME)
+        store.create_session(id="s")
+        with pytest.raises(AlreadyExistsError, match="room 1"):
+            store.names.give("s", NAME)
+        session = store.open_session(NAME, id="ignored", title="t")
+        assert (session.id, session.info.title, session.info.name) == ("reserved", "t", NAME)
+
+
+def test_a_list_by_name(engine: Engine) -> None:
+    """A list by name has the keys of a format with a beginning, in order, page by page."""
+    with engine.open() as store:
+        for key in ("b", "a/2", "a", "a/1", "中", LONG + "2", LONG + "1", "~" + "0" * 32):
+            store.open_session(("chat", key), scope=f"u{key[-1]}")
+        store.open_session(("chats", "a/3"))
+        store.open_session(("cha", "t:a"))
+        store.create_session(title="without")
+        store.erase(store.open_session(("chat", "a/9")).id)
+        store.names.free(("chat", "中"))
+        in_order = keys_of(store)
+        assert [key for key in in_order if len(key) < 20] == ["a", "a/1", "a/2", "b"]
+        assert sorted(key[-1] for key in in_order if len(key) > 50) == ["1", "2"]
+        assert keys_of(store, prefix="a/") == ["a/1", "a/2"]
+        assert keys_of(store, prefix="a") == [key for key in in_order if key.startswith("a")]
+        assert keys_of(store, prefix=LONG + "2") == [LONG + "2"]
+        assert keys_of(store, prefix="nothing") == []
+        assert keys_of(store, scope="u2") == [key for key in in_order if key.endswith("2")]
+        paged: list[str] = []
+        while page := keys_of(store, after=paged[-1] if paged else "", limit=2):
+            paged += page
+        assert paged == in_order
+        with pytest.raises(CallError, match="format"):
+            store.sessions(prefix="a")
+
+
+def test_names_are_in_no_other_list(engine: Engine) -> None:
+    """A name's stream is no session: not listed, opened, followed, or unfinished."""
+    with engine.open() as store:
+        session = store.open_session(NAME)
+        session.user("hi")
+        assert [info.id for info in store.sessions()] == [session.id]
+        assert [info.id for info in store.newest_sessions().sessions] == [session.id]
+        assert [info.id for info in store.unfinished()] == [session.id]
+        stream = stream_of(store.log, NAME)
+        with pytest.raises(NotFoundError):
+            store.session(stream)
+        assert {recorded.session for recorded in store.subscribe(timeout=0)} == {session.id}
+        assert stream in store.head().by_session
+
+
+def test_ids_of_names_fit_and_are_told_apart() -> None:
+    """The id of a name's stream has at most 256 bytes, and no two names share one."""
+    with eventlog.open("memory:") as store:
+        keys = ["x", "x" * 250, "x" * 251, "x" * 1024, "x" * 1023 + "y", "é" * 300, "é" * 299 + "x", "é" * 512]
+        keys += [stream_of(store.log, ("f", key)).removeprefix(f"{NAMES}f:") for key in keys]
+        ids = {stream_of(store.log, (format, key)) for format in ("f", "f" * 64) for key in keys}
+        assert len(ids) == 2 * len(set(keys))
+        assert max(len(id.encode()) for id in ids) <= 256
+
+
+def test_a_conversation_in_the_place_of_a_name(tmp_path: Path) -> None:
+    """A session that has the id of a name's stream is neither changed nor taken for one."""
+    with open_store(tmp_path / "s") as store:
+        store.create_session(id=stream_of(store.log, NAME)).user("mine")
+        with pytest.raises(AlreadyExistsError):
+            store.open_session(NAME)
+        assert keys_of(store) == []
+        assert store.open_session(OTHER).info.name == OTHER
+
+
+def test_damaged_and_newer_names(engine: Engine) -> None:
+    """A name that a newer program wrote, or that cannot be read, is a typed error."""
+    with engine.open() as store:
+        for name, data, error in ((NAME, b"\x93\x02\xc0\xc2", TooNewError), (OTHER, b"\x01", DamagedError)):
+            payload = NAMED + data
+            append = Append(
+                session=stream_of(store.log, name), payload=payload, count=1, time=1, entry=payload, creates_at=0
+            )  # fmt: skip
+            store.log.submit(append).wait()
+            with pytest.raises(error):
+                store.open_session(name)
+
+
+def test_a_read_only_store_finds_and_begins_nothing(tmp_path: Path) -> None:
+    """A reader finds a session by its name; what is to be written is `ReadOnlyError`."""
+    with open_store(tmp_path / "s") as store:
+        session = store.open_session(NAME).id
+        stream = stream_of(store.log, OTHER)
+        store.log.submit(state_append(stream, None, NameState("reserved"), 1)).wait()
+    with open_store(tmp_path / "s", read_only=True) as store:
+        assert store.open_session(NAME, create=False).id == session
+        assert store.open_session(NAME).id == session
+        for name in (OTHER, ("chat", "room 3")):
+            with pytest.raises(NotFoundError):
+                store.open_session(name, create=False)
+            with pytest.raises(ReadOnlyError):
+                store.open_session(name)
+        with pytest.raises(ReadOnlyError):
+            store.names.free(NAME)
+
+
+def test_an_encrypted_store_has_no_name_in_clear(tmp_path: Path) -> None:
+    """No file has a name; without keys a name is `KeyMissingError`; with them it is found."""
+    path = tmp_path / "s"
+    with open_store(path, keys=True) as store:
+        session = store.open_session(("secret-format", "secret-key")).id
+        store.names.give(store.create_session().id, ("secret-format", "secret-key 2"))
+        families = store.log.engine.heads()
+        assert sum(head.session.startswith(NAMES) for head in families) == 2
+    assert not files_with(path, "secret")
+    with open_store(path, keys=True) as store:
+        assert store.open_session(("secret-format", "secret-key"), create=False).id == session
+        assert [info.name for info in store.sessions(format="secret-format", prefix="secret-key ")] == [
+            ("secret-format", "secret-key 2")
+        ]
+        assert verify(store, deep=True).sound
+    with open_store(path, read_only=True) as store:
+        with pytest.raises(KeyMissingError):
+            store.open_session(("secret-format", "secret-key"), create=False)
+        with pytest.raises(KeyMissingError):
+            list(store.sessions(format="secret-format"))
+
+
+@pytest.mark.parametrize("keys", [None, True])
+def test_copies_and_rewritings_keep_names(tmp_path: Path, *, keys: bool | None) -> None:
+    """Backup, restore, repair, vacuum and scrub keep each name as it was at that position."""
+    path = tmp_path / "s"
+    kept = path.with_name("s.keys") if keys else None
+    with open_store(path, keys=keys) as store:
+        first = store.open_session(NAME).id
+        early = store.cursor()
+        store.names.free(NAME)
+        store.create_session(id="two")
+        store.names.give("two", NAME)
+        store.erase(store.open_session(OTHER).id)
+        store.vacuum()
+        store.scrub()
+        assert store.open_session(NAME).id == "two"
+        assert keys_of(store) == ["room 1"]
+        store.backup(tmp_path / "backup")
+        assert verify(store, deep=True).sound
+    restore(tmp_path / "backup", tmp_path / "early", cursor=early)
+    restore(tmp_path / "backup", tmp_path / "late")
+    repair(path, tmp_path / "repaired")
+    for name, session in (("early", first), ("late", "two"), ("repaired", "two")):
+        with open_store(tmp_path / name, keys=kept) as store:
+            assert keys_of(store) == ["room 1"]
+            assert store.open_session(NAME).id == session
+            assert store.open_session(OTHER, title="new").info.title == "new"
+            assert verify(store, deep=True).sound
+
+
+def test_a_plain_store_that_becomes_encrypted_keeps_its_names(tmp_path: Path) -> None:
+    """An encrypted backup of a plain store finds each name, and has none in clear."""
+    path, keys = tmp_path / "s", tmp_path / "keys"
+    names = [("secret-format", key) for key in ("secret", "secret " * 60, "secret free", "secret free " * 40)]
+    with open_store(path) as store:
+        found = {name: store.open_session(name).id for name in names}
+        for name in names[2:]:
+            store.names.free(name)
+        store.backup(tmp_path / "encrypted", keys=keys)
+    assert not files_with(tmp_path / "encrypted", "secret")
+    with open_store(tmp_path / "encrypted", keys=keys) as store:
+        for name in names[:2]:
+            assert store.open_session(name, create=False).id == found[name]
+        for name in names[2:]:
+            assert store.open_session(name).id != found[name]
+        assert len(list(store.sessions(format="secret-format"))) == 4
+        assert verify(store, deep=True).sound
+
+
+@pytest.mark.parametrize("keys", [None, True])
+@pytest.mark.promise(4)
+def test_eight_processes_open_the_same_names(tmp_path: Path, *, keys: bool | None) -> None:
+    """Of eight processes that open many names at once each gets the same session for each."""
+    names = 12
+    with eventlog.open(tmp_path / "s", keys=keys):
+        pass
+    command = [sys.executable, "-c", RACER, str(tmp_path / "s"), str(keys), str(names)]
+    racers = [
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)
+    ]
+    for racer in racers:
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers:
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    found = [racer.communicate(timeout=120)[0].split() for racer in racers]
+    assert all(racer.returncode == 0 for racer in racers)
+    assert len(found[0]) == names
+    assert all(ids == found[0] for ids in found)
+    with eventlog.open(tmp_path / "s", keys=keys) as store:
+        assert {info.id for info in store.sessions()} == set(found[0])
+        assert [info.name for info in store.sessions(format="race")] == [
+            ("race", key) for key in sorted(f"{number}" for number in range(names))
+        ]
+        assert verify(store).sound
+
+
+@pytest.mark.parametrize("keys", [None, True])
+@pytest.mark.parametrize("command", ["open", "give", "free", "erase"])
+@pytest.mark.promise(1)
+def test_killed_between_any_two_appends(tmp_path: Path, command: str, *, keys: bool | None) -> None:
+    """After a kill between any two appends the next caller opens one session by the name."""
+    for appends in range(5):
+        path = tmp_path / str(appends)
+        with eventlog.open(path, keys=keys) as store:
+            store.create_session(id="old", title="old")
+            if command in {"free", "erase"}:
+                store.names.give("old", NAME)
+        died = subprocess.run(
+            [sys.executable, "-c", KILLED, str(path), str(keys), str(appends), command], cwd=ROOT, check=False
+        ).returncode
+        with eventlog.open(path, keys=keys) as store, eventlog.open(path, keys=keys) as second:
+            session = store.open_session(NAME, title="next")
+            assert second.open_session(NAME) is not session
+            assert second.open_session(NAME).id == session.id
+            assert session.info.name == NAME
+            assert keys_of(store) == ["room 1"]
+            assert sum(info.name is not None for info in store.sessions()) == 1
+            assert verify(store, deep=True).sound
+        if died == 0:
+            assert appends > 1
+            return
+        assert died == 9
+    raise AssertionError("the program was killed each time")

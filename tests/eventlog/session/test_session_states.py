@@ -1,0 +1,219 @@
+"""The state of each session on a page: running, unfinished, waiting or unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.encryption.log import EncryptedLog
+from eventlog.history.catalog import entry_of
+from eventlog.session.outcome import has_open_work
+from eventlog.session.reader import SessionReader
+from eventlog.session.session import Session
+from eventlog.store import Store, open_store
+from eventlog.values import Origin
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.python_process import printed
+
+RUNNING = """
+import sys
+import eventlog
+with eventlog.open(sys.argv[1]) as store:
+    session = store.session("s")
+    with session.assistant() as reply:
+        reply.stream_text().append("half")
+        session.flush()
+        {end}
+"""
+
+
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Places for stores, on every engine and encrypted."""
+    place = Engine(str(request.param), tmp_path)
+    yield place
+    place.close()
+
+
+def states(store: Store) -> dict[str, str | None]:
+    """The state of each session on the first page, which `unfinished` agrees with."""
+    found: dict[str, str | None] = {info.id: info.state for info in store.newest_sessions().sessions}
+    assert {info.id for info in store.unfinished()} == {id for id, state in found.items() if state == "unfinished"}
+    assert all(info.state == "unfinished" for info in store.unfinished())
+    assert {info.id: info.state for info in store.newest_sessions().sessions} == found
+    return found
+
+
+def answer(session: Session) -> None:
+    """Answer with a whole reply."""
+    with session.assistant() as reply:
+        reply.finish()
+
+
+def test_states_change_with_what_is_done(engine: Engine) -> None:
+    """A question makes a session unfinished, a lease running, an answer waiting."""
+    with engine.open() as store, engine.open() as second:
+
+        def state() -> str | None:
+            assert states(store) == states(second)
+            return states(store)["s"]
+
+        session = store.create_session(id="s")
+        assert state() == "waiting"
+        session.user("hi")
+        assert state() == "unfinished"
+        with session.assistant() as reply:
+            assert states(store)["s"] == "running"  # taken lazily: only this handle knows
+            reply.add_text("ho")
+            assert state() == "running"
+            reply.finish()
+        assert state() == "waiting"
+        session.user("more", delivery="queue")
+        assert state() == "unfinished"
+        session.context.promote(next(iter(session.reader.state().users.recent[-1][1])))
+        answer(session)
+        assert state() == "waiting"
+        session.rollback(2)
+        assert state() == "unfinished"
+        session.redo()
+        assert state() == "waiting"
+        session.set_note("x")
+        session.rename("x")
+        assert state() == "waiting"
+        with suppress(KeyError), session.turn("again", "r"), session.assistant():
+            raise KeyError
+        assert state() == "waiting"
+        with suppress(KeyboardInterrupt), session.turn("and again", "r2"), session.assistant():
+            raise KeyboardInterrupt
+        assert state() == "unfinished"
+
+
+def test_forks_and_imports_wait_until_they_are_used(engine: Engine) -> None:
+    """A fresh fork and an imported session are waiting, also if their history has a question."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+        session.user("hi")
+        fork = session.fork(id="f")
+        assert states(store) == {"s": "unfinished", "f": "waiting"}
+        fork.user("more")
+        assert states(store) == {"s": "unfinished", "f": "unfinished"}
+        bulk = store.create_session(id="i", origin=Origin("format", "1")).executor.bulk()
+        assert bulk is not None
+        bulk.append([(1, ev.UserMessageAdded("m"))], {})
+        bulk.wait()
+        assert states(store)["i"] == "waiting"
+
+
+def test_a_session_of_another_process(tmp_path: Path) -> None:
+    """A page follows other processes: a live one runs the session, a dead one left it open."""
+    with open_store(tmp_path / "s") as store:
+        session = store.create_session(id="s")
+        session.user("hi")
+        assert states(store) == {"s": "unfinished"}
+        printed(RUNNING.format(end="import os; os._exit(0)"), tmp_path / "s")
+        assert states(store) == {"s": "unfinished"}
+        printed(RUNNING.format(end="reply.finish()"), tmp_path / "s")
+        assert states(store) == {"s": "waiting"}
+
+
+def test_without_a_key_a_state_is_unknown(tmp_path: Path) -> None:
+    """A locked session is marked, and its state unknown, unless a task runs it."""
+    with open_store(tmp_path / "s", keys=True) as store:
+        for name in ("s", "t"):
+            store.create_session(id=name).user("hi")
+    with open_store(tmp_path / "s", read_only=True) as store:
+        assert [(info.locked, info.state) for info in store.newest_sessions().sessions] == [(True, "unknown")] * 2
+    with open_store(tmp_path / "s", keys=True) as store:
+        log = store.log
+        assert isinstance(log, EncryptedLog)
+        family = log.family("s")
+        assert family is not None
+        with store.session("s").lease():
+            log._ring.destroy(family.id)
+            assert {info.id: (info.locked, info.state) for info in store.newest_sessions().sessions} == {
+                "s": (True, "running"),
+                "t": (False, "unfinished"),
+            }
+
+
+def test_only_what_was_written_to_is_read_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page reads the sessions that changed since a page or `unfinished` looked."""
+    with engine.open() as store:
+        for number in range(6):
+            session = store.create_session(id=f"s{number}")
+            session.user("hi")
+            if number % 2:
+                answer(session)
+    read: list[str] = []
+
+    def noting(reader: SessionReader) -> bool:
+        read.append(reader.id)
+        return has_open_work(reader)
+
+    monkeypatch.setattr("eventlog.session.unfinished.has_open_work", noting)
+    with engine.open() as store:
+        store.newest_sessions(limit=2)
+        assert read == ["s4"]  # of the other one its list entry says that it is answered
+        store.newest_sessions(limit=3)
+        assert read == ["s4"]
+        store.session("s5").rename("title")
+        store.session("s3").user("more")
+        store.newest_sessions(limit=3)
+        assert read == ["s4", "s3"]
+    with engine.open() as store:
+        assert len(store.unfinished()) == 4
+        read.clear()
+        assert len(store.newest_sessions().sessions) == 6
+        assert read == []
+        store.session("s1").user("more")
+        assert next(iter(store.newest_sessions().sessions)).state == "unfinished"
+        assert read == ["s1"]
+
+
+def test_an_entry_says_answered_only_where_it_is_certain(engine: Engine) -> None:
+    """A list entry spares reading a session only behind a plain answer to the newest question."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+
+        def says() -> bool:
+            head = store.log.head("s")
+            assert head is not None
+            return entry_of(head).answered == head.version
+
+        assert not says()
+        session.user("hi")
+        assert not says()
+        answer(session)
+        assert says()
+        session.set_note("quiet")
+        assert says()
+        session.record_custom("test", "1")
+        assert not says()
+        session.user("hi")
+        with session.assistant() as reply:
+            reply.tool("bash", call_id="c", input={}).succeed("out")
+            reply.finish("stop")
+        assert not says()
+        with session.assistant() as reply:
+            reply.finish("tool-calls")
+        assert not says()
+        with session.assistant() as reply:
+            session.user("steered")
+            reply.finish()
+        assert not says()
+        answer(session)
+        assert says()
+        session.rollback(2)
+        assert not says()
+        answer(session)
+        assert says()
+        session.user("later", delivery="queue")
+        answer(session)
+        assert not says()
+        with suppress(KeyError), session.assistant():
+            raise KeyError
+        assert not says()

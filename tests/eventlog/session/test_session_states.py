@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -142,7 +143,8 @@ def test_without_a_key_a_state_is_unknown(tmp_path: Path) -> None:
 
 def test_only_what_was_written_to_is_read_again(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page reads the sessions that changed since a page or `unfinished` looked."""
-    with engine.open() as store:
+    clock = count(1)
+    with engine.open(clock=lambda: next(clock)) as store:
         for number in range(6):
             session = store.create_session(id=f"s{number}")
             session.user("hi")

@@ -162,11 +162,14 @@ class LeaseKeeper:
                 return lease
         return None
 
-    def acquire(self, wait: float = 0.0, *, lazily: bool = False, block: Block | None = None) -> Lease:
+    def acquire(
+        self, wait: float = 0.0, *, lazily: bool = False, settles: bool = True, block: Block | None = None
+    ) -> Lease:
         """Take the lease, or nest into it.
 
         `LeaseHeldError` if another owner or task holds it after `wait` seconds.
-        Settles what a dead owner left open. A lease taken for a block ends with the block.
+        Settles what a dead owner left open, unless the caller does. A lease taken for a block ends
+        with the block.
         """
         require_wait(wait)
         deadline = time.monotonic() + wait
@@ -177,7 +180,7 @@ class LeaseKeeper:
                     if self.current is not None:
                         self._end(self.current)
                     try:
-                        lease = self._take(block, lazily=lazily and not wait)
+                        lease = self._take(block, lazily=lazily and not wait, settles=settles)
                     except LeaseHeldError:
                         if time.monotonic() >= deadline:
                             raise
@@ -273,7 +276,7 @@ class LeaseKeeper:
         """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
-    def _take(self, block: Block | None, *, lazily: bool) -> Lease:
+    def _take(self, block: Block | None, *, lazily: bool, settles: bool) -> Lease:
         """Take the lease from the log, or lazily: its record goes in with the first append."""
         host, writer, ended = self._host, self._writer, self._ended
         if (
@@ -286,7 +289,7 @@ class LeaseKeeper:
             return Lease(self.id, ended, block)
         writer.catch_up()
         held, now = writer.committed.lease, host.clock()
-        lazily = lazily and not is_live(held, now) and not writer.committed.state.closing("")
+        lazily = lazily and not is_live(held, now) and not (settles and writer.committed.state.closing(""))
         if lazily:
             state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)
             claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
@@ -297,7 +300,7 @@ class LeaseKeeper:
             writer.hold(claim)
             host.keep(self, soon=lazily)
             host.counted.leases_taken += 1
-            if not lazily:
+            if settles and not lazily:
                 self._settle(lease.epoch)
         except BaseException:
             self._close(lease)

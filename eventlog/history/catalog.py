@@ -11,6 +11,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import unpack
 from eventlog.codec.payload import decode_encrypted_value, is_encrypted
 from eventlog.errors import DamagedError
+from eventlog.history.ranges import Range, merged
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
 
@@ -91,6 +92,8 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """Values put and dropped here: an index of its values that knows of fewer is behind."""
     recorded: int = 0
     """Records kept and forgotten here: an index of its records that knows of fewer is behind."""
+    forgotten: tuple[Range, ...] = ()
+    """Versions forgotten here, also for its forks, which read them here."""
 
 
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
@@ -144,8 +147,11 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
         return CatalogEntry(event.name, shelf=True)
     if isinstance(event, (ev.ValuePut, ev.ValueDropped)):
         return replace(entry, valued=entry.valued + 1)
-    if isinstance(event, (ev.RecordKept, ev.RecordForgotten)):
+    if isinstance(event, ev.RecordKept):
         return replace(entry, recorded=entry.recorded + 1)
+    if isinstance(event, ev.RecordForgotten):
+        forgotten = merged((*entry.forgotten, *event.ranges))
+        return replace(entry, recorded=entry.recorded + 1, forgotten=forgotten)
     if isinstance(event, ev.NameGiven):
         return replace(entry, name=(event.format, event.key))
     if isinstance(event, ev.NameFreed):

@@ -23,15 +23,17 @@ from eventlog.codec.batch import encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
-from eventlog.codec.redaction import blank, part_of
+from eventlog.codec.redaction import blank, blank_all, part_of
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
+from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import END, StreamRange
+from eventlog.history.ranges import Range, clipped, meets, merged, without
 from eventlog.history.streams import ancestry, stream_spans
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from eventlog.codec.batch import Item
     from eventlog.log.contract import Commit
@@ -57,73 +59,116 @@ def scrub(store: Sessions) -> VacuumResult:
         streams = (
             [StreamRange(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
         )
-        parts = _redacted_by_heirs(store, head.session) if erased else set[str]()
+        parts, ranges = _hidden_by_heirs(store, head.session) if erased else (set[str](), ())
         for stream in streams:
             above = store.log.head(stream.session)
             parts.update(() if above is None else entry_of(above).redacted)
-        if parts:
+        ranges = merged((*ranges, *forgotten_in(store.log, streams)))
+        if parts or ranges:
             try:
-                first = _first(store, streams, parts)
+                parts.update(_begun_in(store, streams, ranges))
+                first = _first(store, streams, parts, ranges)
             except KeyMissingError:
                 continue  # unreadable without the key, so nothing can be removed
-            changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first)
+            changes[head.session] = partial(_blanked, parts=frozenset(parts), ranges=ranges, first=first)
     for session, change in changes.items():
         _record_again(store, session, change)
     return rewrite(store.log, changes, shred=True, time=store.host.clock())
 
 
 def _record_again(store: Sessions, session: str, change: Change) -> None:
-    """Record again the redactions of a session that only emptied appends record.
+    """Record again what only emptied appends record of a session's redacted parts and records.
 
     An emptied append has lost its hash, so it proves nothing.
     """
     head = store.log.head(session)
-    if head is None or entry_of(head).erased or not entry_of(head).redacted:
+    if head is None or (entry := entry_of(head)).erased or not (entry.redacted or entry.forgotten):
         return
     unsure: dict[str, ev.PartRedacted] = {}
     sure: set[str] = set()
+    proven: list[Range] = []
     for commit in store.log.read(session):
         items = (span.item for span in spans_of(commit)) if commit.payload else ()
-        redactions = {item.part: item for item in items if isinstance(item, ev.PartRedacted)}
-        if commit.emptied or (redactions and change(commit) is not commit):
+        found = [item for item in items if isinstance(item, (ev.PartRedacted, ev.RecordForgotten))]
+        redactions = {item.part: item for item in found if isinstance(item, ev.PartRedacted)}
+        if commit.emptied or (found and change(commit) is not commit):
             unsure = {**redactions, **unsure}
         else:
             sure.update(redactions)
-    again = [event for part, event in unsure.items() if part not in sure]
+            proven += [one for item in found if isinstance(item, ev.RecordForgotten) for one in item.ranges]
+    again: list[ev.Event] = [event for part, event in unsure.items() if part not in sure]
+    lacking = without(entry.forgotten, merged(proven))
+    again += [ev.RecordForgotten(tuple(lacking))] if lacking else []
     if again:
         store.session(session).executor.command(again)
 
 
-def _redacted_by_heirs(store: Sessions, erased: str) -> set[str]:
-    """Return the parts that the heirs of an erased session have redacted."""
+def _hidden_by_heirs(store: Sessions, erased: str) -> tuple[set[str], tuple[Range, ...]]:
+    """Return the parts and versions that the heirs of an erased session have redacted, or forgotten."""
     found: set[str] = set()
+    ranges: list[Range] = []
     for info in store.sessions():
         if info.fork_of is not None:
-            names = [stream.session for stream in ancestry(store.log, info.id)]
-            for head in [store.log.head(name) for name in names] if erased in names else ():
+            streams = ancestry(store.log, info.id)
+            last = next((stream.last for stream in streams if stream.session == erased), 0)
+            for head in [store.log.head(stream.session) for stream in streams] if last else ():
                 found.update(() if head is None else entry_of(head).redacted)
-    return found
+                ranges += () if head is None else clipped(entry_of(head).forgotten, 1, last)
+    return found, merged(ranges)
 
 
-def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str]) -> int:
-    """Return the first version that mentions one of the parts; no earlier view shows them."""
+def _begun_in(store: Sessions, streams: list[StreamRange], ranges: tuple[Range, ...]) -> Iterator[str]:
+    """Yield the parts that forgotten versions begin: later events have content of them, too."""
+    for stream in streams:
+        for first, last in clipped(ranges, stream.first, stream.last):
+            for span in stream_spans(store.log, stream.session, first - 1, last):
+                if isinstance(span.item, ev.PartStarted):
+                    yield span.item.part
+
+
+def _first(
+    store: Sessions, streams: list[StreamRange], parts: Collection[str], ranges: tuple[Range, ...]
+) -> int:
+    """Return the first version that has any of it; no earlier view shows it."""
+    forgotten = ranges[0][0] if ranges else END
     for stream in streams:
         for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):
+            if span.first >= forgotten:
+                return forgotten
             if not isinstance(span.item, DeltaRun) and part_of(span.item) in parts:
                 return span.first
-    return END
+    return forgotten
 
 
-def _blanked(commit: Commit, parts: Collection[str], first: int) -> Commit:
-    """Return the commit without its content of these parts; the commit itself if it has none."""
+def _blanked(commit: Commit, parts: Collection[str], ranges: tuple[Range, ...], first: int) -> Commit:
+    """Return the commit without content of these parts and versions; itself if it has none.
+
+    A record that has something of such a part goes as a whole.
+    """
     if not commit.payload:
         return commit
     items: list[Item] = []
     changed = False
     start = None
+    hidden = -1
+    """Index of the newest event with content of these parts."""
     for span in spans_of(commit):
         item = blank(span.item, parts, digests=span.first > first)
+        if not isinstance(item, DeltaRun) and part_of(item) in parts:
+            hidden = len(items)
+        elif isinstance(item, ev.RecordKept) and hidden >= (begun := len(items) - item.events):
+            item = blank_all(item)
+            items[begun:] = [_without_text(one) for one in items[begun:]]
+        if meets(ranges, span.first, span.last):
+            item = blank_all(item)
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))
     return emptied(commit, encode(items, start or 0)) if changed else commit
+
+
+def _without_text(item: Item) -> Item:
+    """Return an item of a record without a large text that only the record has."""
+    if isinstance(item, DeltaRun) or not isinstance(item[1], ev.ForeignKept):
+        return item
+    return item[0], replace(item[1], data="")

@@ -18,12 +18,15 @@ from typing import Any, TypeVar
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import ConflictError, NotFoundError
+from eventlog.history.catalog import entry_of
+from eventlog.history.ranges import covers
 from eventlog.importers.common.builder import RecordMapping
 from eventlog.log.contract import Committed
+from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
 from eventlog.records.light import light_events
-from eventlog.records.read import stored_records, values_of
+from eventlog.records.read import Forgotten, Redacted, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
 from eventlog.session.session import Session
 from eventlog.state.decide import decide
@@ -211,7 +214,7 @@ class Feed:
         version = self._reader.resolve(at)
         with self._lock:
             self._index.advance(version if at is None else self._reader.version)
-            pieces = list(self._index.newest_first(version))
+            pieces = list(self._index.newest_first(version, self._reader.forgotten()))
         return [number for piece in reversed(pieces) for number in piece]
 
     def read(self, numbers: Sequence[int]) -> list[Any]:
@@ -224,9 +227,40 @@ class Feed:
             if type(number) is not int:
                 require_version(number)
         self._reader.resolve(None)
-        found = stored_records(self._log, self._reader.ancestry(), numbers, light_events)
-        values = values_of(self._log, self.session.id, found)
+        streams = self._reader.ancestry()
+        forgotten, redacted = self._reader.forgotten(), self._redacted()
+        hidden: dict[int, Any] = {}
+        if redacted:
+            found = stored_records(self._log, streams, numbers)
+            hidden = {record.number: Redacted(record.number) for record in found if record.has_part(redacted)}
+        if forgotten:
+            self._require_records(numbers)
+            hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
+        shown = [number for number in numbers if number not in hidden] if hidden else numbers
+        values = values_of(self._log, self.session.id, stored_records(self._log, streams, shown, light_events))
+        values.update(hidden)
         return [values[number] for number in numbers]
+
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Hide records, with all that they mean, in every view of every version, and in forks.
+
+        It cannot be undone. `Store.scrub` removes the bytes. Needs no lease. `NotFoundError` for a
+        number that is no record's.
+        """
+        numbers = each(numbers, "numbers are a list of int")
+        self._require_records(numbers)
+        forget(self.session, numbers)
+
+    def _redacted(self) -> frozenset[str]:
+        """Return the redacted parts of the session, inherited ones included."""
+        heads = (self._log.head(stream.session) for stream in self._reader.ancestry())
+        return frozenset(part for head in heads if head is not None for part in entry_of(head).redacted)
+
+    def _require_records(self, numbers: Sequence[int]) -> None:
+        version = self._reader.version
+        for number in numbers:
+            require_version(number)
+            self._require_record(number, version)
 
     def at(self, number: int) -> int:
         """Return the version right after a record; `NotFoundError` if the number is of none."""
@@ -246,7 +280,8 @@ class Feed:
         """Return the number of the newest effective record, 0 if there is none."""
         with self._lock:
             self._index.advance(version)
-            return next((piece[-1] for piece in self._index.newest_first(version) if piece), 0)
+            pieces = self._index.newest_first(version, self._reader.forgotten())
+            return next((piece[-1] for piece in pieces if piece), 0)
 
     def _target(self, after: int, version: int) -> int | None:
         """Return the version to roll back to for records behind `after`, which is not the newest."""

@@ -19,6 +19,7 @@ from eventlog.codec.decoded import decode_commit
 from eventlog.errors import EventlogError
 from eventlog.history import checkpoint_store
 from eventlog.history.lineage import History, StreamRange
+from eventlog.history.ranges import Range, without
 from eventlog.log.contract import Log
 
 __all__ = ["RecordIndex"]
@@ -122,7 +123,8 @@ class RecordIndex:
         place = bisect_left(self.numbers, number)
         return place < len(self.numbers) and self.numbers[place] == number
 
-    def newest_first(self, at: int) -> Iterator[list[int]]:
+    def newest_first(self, at: int, forgotten: Sequence[Range]) -> Iterator[list[int]]:
         """Yield the records that are effective right after a version, newest range first."""
-        for first, last in self.history.newest_first(at):
-            yield self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]
+        for one in self.history.newest_first(at):
+            for first, last in reversed(without([one], forgotten)):
+                yield self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]

@@ -296,6 +296,19 @@ def _value_put(state: State, event: ev.ValuePut) -> None:
         raise RefusedError("a value of neither or both", expected="a text or data")
 
 
+def _record_kept(state: State, event: ev.RecordKept) -> None:
+    if not 0 <= event.events <= state.version:
+        raise RefusedError(f"a record of {event.events} events", expected="no more events than there are")
+
+
+def _record_forgotten(state: State, event: ev.RecordForgotten) -> None:
+    before = 0
+    for first, last in event.ranges:
+        if not before < first <= last <= state.version:
+            raise RefusedError("ranges of versions that do not ascend", expected="versions of the session, ascending")
+        before = last
+
+
 def _redacted(state: State, event: ev.PartRedacted) -> None:
     if not state.has_part(event.part):
         raise NotFoundError("part", event.part)
@@ -334,6 +347,8 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.Unpinned: _unpinned,
     ev.PartRedacted: _redacted,
     ev.ValuePut: _value_put,
+    ev.RecordKept: _record_kept,
+    ev.RecordForgotten: _record_forgotten,
 }
 """Rule of each kind of event; a kind without one may always follow."""
 

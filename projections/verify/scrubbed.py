@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
-from eventlog.codec.redaction import NO_DIGEST, blank, part_of
-from eventlog.events import CompactionStarted, PartRedacted, StepStarted
+from eventlog.codec.redaction import NO_DIGEST, blank, blank_all, part_of
+from eventlog.events import CompactionStarted, PartRedacted, PartStarted, RecordForgotten, StepStarted
 from eventlog.history.catalog import entry_of
+from eventlog.history.ranges import Range, clipped, covers, merged
 from eventlog.history.streams import ancestry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from eventlog.codec.decoded import Span
     from eventlog.log.contract import Commit
@@ -33,24 +34,27 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
 
     The session is not erased.
     """
-    redacted: set[str] | None = None
+    hidden: tuple[set[str], tuple[Range, ...]] | None = None
     for commit in commits:
         if is_encrypted(commit.payload):
             continue  # without the key its parts are not known
-        if redacted is None:
-            redacted = _redacted(store, session)
-        if not _explained(spans_of(commit), redacted):
+        if hidden is None:
+            hidden = _hidden(store, session)
+        if not _explained(spans_of(commit), *hidden):
             return commit
     return None
 
 
-def _explained(spans: list[Span], redacted: set[str]) -> bool:
-    """Return whether a redaction explains a scrubbed append.
+def _explained(spans: list[Span], redacted: set[str], forgotten: Sequence[Range]) -> bool:
+    """Return whether a redaction, or a forgotten record, explains a scrubbed append.
 
-    It does if nothing is left of one redacted part of it, or if the digest of a view is gone. One
-    part is enough: another may have been redacted after the last scrub, and is still there.
+    It does if nothing is left of one redacted part or forgotten version of it, or if the digest of
+    a view is gone. One is enough: another may have been redacted after the last scrub, and is
+    still there.
     """
-    if redacted and any(_lost_its_digest(span) for span in spans):
+    if (redacted or forgotten) and any(_lost_its_digest(span) for span in spans):
+        return True
+    if any(covers(forgotten, span.first) and blank_all(span.item) is span.item for span in spans):
         return True
     parts = {part for span in spans for part in _parts(span)}
     return any(
@@ -75,18 +79,31 @@ def _lost_its_digest(span: Span) -> bool:
             return False
 
 
-def _redacted(store: Store, session: str) -> set[str]:
-    """Return the parts that the session and its ancestors redacted.
+def _hidden(store: Store, session: str) -> tuple[set[str], tuple[Range, ...]]:
+    """Return the parts and versions that the session and its ancestors redacted, or forgot.
 
-    For an erased session the tombstone has them.
+    For an erased session the tombstone has them. The parts that forgotten versions begin are
+    among them.
     """
     parts: set[str] = set()
+    ranges: list[Range] = []
+    begun: list[tuple[int, str]] = []
     for stream in ancestry(store.log, session):
         head = store.log.head(stream.session)
         if head is not None and (entry := entry_of(head)).erased:
             parts.update(entry.redacted)
+            ranges += clipped(entry.forgotten, 1, stream.last)
         for commit in store.log.read(stream.session):
-            if not commit.emptied and not is_encrypted(commit.payload):
-                items = (span.item for span in spans_of(commit))
-                parts.update(item.part for item in items if isinstance(item, PartRedacted))
-    return parts
+            if is_encrypted(commit.payload):
+                continue
+            for span in spans_of(commit):
+                item = span.item
+                if isinstance(item, PartStarted) and span.first <= stream.last:
+                    begun.append((span.first, item.part))
+                elif isinstance(item, PartRedacted) and not commit.emptied:
+                    parts.add(item.part)
+                elif isinstance(item, RecordForgotten) and not commit.emptied:
+                    ranges += clipped(item.ranges, 1, stream.last)
+    forgotten = merged(ranges)
+    parts.update(part for version, part in begun if covers(forgotten, version))
+    return parts, forgotten

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
+from eventlog.history.ranges import covers
 from eventlog.events import LASTING
 from eventlog.session.session import Session
 from projections.conversation import apply
@@ -42,6 +43,8 @@ def read_message(session: Session, message: str) -> TranscriptMessage:
     """Return a message with all its parts; `NotFoundError` if the session has none now."""
     with session.reader.deciding() as state:
         owner = state.message(message)
+        if covers(session.reader.forgotten(), owner.added):
+            raise NotFoundError("message", message, session=session.id)
         counted = [
             facts
             for facts in owner.parts.values()

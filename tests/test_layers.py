@@ -39,7 +39,7 @@ LAYERS: dict[str, str] = {
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer conflicts lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer contention lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,

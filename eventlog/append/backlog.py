@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from itertools import islice
 
+from eventlog.append.contention import Contention
 from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.append.metrics import Metrics
@@ -23,7 +24,6 @@ from eventlog.codec.batch import Item
 from eventlog.codec.decoded import DecodedCommit
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ConflictError,
     ErasedError,
@@ -43,8 +43,6 @@ __all__ = ["MAX_RUN", "RECENT", "Backlog", "lease_lost", "lease_over"]
 
 MAX_RUN = 16 * 1024 * 1024
 """Characters of deltas, and bytes of bodies, of one append; more of them go in several."""
-TRIES = 40
-"""How often a command is decided anew because other writers came between."""
 RECENT = 8
 """Appends retained decoded, so that a follower of the session need not read them back."""
 
@@ -75,6 +73,7 @@ class Backlog:
         """Why something that no caller waits for is not committed; raised to the next caller."""
         self.is_behind = False
         """Whether this handle itself has committed events that the state does not have."""
+        self.contention = Contention()
         self._buffer = buffer
         self._metrics = metrics
 
@@ -156,6 +155,8 @@ class Backlog:
             for command in sent.commands:
                 command.outcome = outcome
             assert sent.append is not None
+            if self.contention.conflicts:
+                self.contention.end()
             if sent.append.lease is not None and not outcome.repeated:
                 self._note_lease(sent.append.lease, sent.claim)
             if outcome.first == sent.first and not outcome.repeated and committed.loaded:
@@ -174,6 +175,12 @@ class Backlog:
         self._queue(list(dict.fromkeys([*sent.commands, *self.commands])))
         self.sent = None
         self.recover()
+
+    def refresh(self) -> None:
+        """Decide anew on what waits if other writers have appended since."""
+        head = self.committed.log.head(self.session) if self.committed.loaded else None
+        if head is None or head.version != self.committed.certain:
+            self.recover()
 
     def recover(self) -> None:
         """Go back to what is committed, read on, and decide anew on what is accepted.
@@ -260,6 +267,9 @@ class Backlog:
 
     def _fail(self, sent: PendingAppend, error: Exception) -> None:
         """Settle the commands that the error of an append ends; others are tried again."""
+        conflict = isinstance(error, ConflictError)
+        if conflict and not sent.is_conditional and self.contention.note():
+            return
         self._metrics.failures += 1
         logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
         claim = sent.claim
@@ -278,19 +288,14 @@ class Backlog:
         for command in sent.commands:
             if command.outcome is not None:
                 continue
-            if (
-                is_conflict(error)
-                and command.tries < TRIES
-                and (command.terms is None or not command.terms.is_conditional)
-            ):
-                command.tries += 1
-            elif fenced and _is_free(command):
+            if fenced and _is_free(command):
                 command.epoch = 0
             elif command.owned or ends_all:
                 self.refuse(command, error)
         left = [command for command in sent.commands if command.outcome is None]
-        if is_conflict(error):
-            sent.is_retried_later = any(command.tries >= TRIES for command in left)
+        if conflict:
+            sent.is_retried_later = bool(left)
+            self.contention.end()
         elif left and not fenced:
             sent.is_retried_later = True
             for command in self.commands:  # they would only wait behind what cannot be written now
@@ -352,11 +357,6 @@ class Backlog:
             raise refusal
         self.failure = self.failure or refusal
         command.items = items
-
-
-def is_conflict(error: object) -> bool:
-    """Return whether another writer came between: the commands are to be decided anew."""
-    return isinstance(error, (ConflictError, AlreadyExistsError))
 
 
 def lease_over(session: str) -> RefusedError:

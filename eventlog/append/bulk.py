@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-import msgspec
 from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.metrics import Metrics
 from eventlog.append.pending import AcceptedCommand, PendingAppend, Terms, content_digest, limit_bodies
 from eventlog.errors import ConflictError, EventlogError
-from eventlog.log.contract import Commit, Ticket
+from eventlog.log.contract import Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import decide
 
@@ -29,35 +28,6 @@ HOT_MESSAGES = 4096
 """Messages whose facts are in memory before older ones are archived."""
 MOST_BYTES = 2 << 20
 """Bytes of events and bodies on their way, after which it does."""
-
-
-class _Chain(msgspec.Struct):
-    """The appends that the log has accepted so far, one right behind the other."""
-
-    accepted: int
-    """Version of the last event of the newest of them."""
-
-
-class _Behind(msgspec.Struct, frozen=True):
-    """The check that an append comes right behind the one before, called inside its commit.
-
-    Its version alone does not say so: another writer may have appended as many events.
-    """
-
-    session: str
-    chain: _Chain
-    first: int
-    last: int
-    before: Ticket | None
-
-    def __call__(self, others: Sequence[Commit]) -> None:
-        """Raise unless the append before was accepted and, if it is settled, committed."""
-        del others  # none, since the version is that of the append before
-        if self.chain.accepted < self.first - 1:
-            raise ConflictError(self.session, self.first - 1, self.chain.accepted)
-        if self.before is not None and self.before.done():
-            self.before.wait()
-        self.chain.accepted = self.last
 
 
 class BulkAppender:
@@ -73,7 +43,6 @@ class BulkAppender:
         self._bytes = 0
         self._before: Ticket | None = None
         """The newest append."""
-        self._chain = _Chain(committed.state.version)
 
     @property
     def version(self) -> int:
@@ -98,8 +67,9 @@ class BulkAppender:
         pending = PendingAppend([AcceptedCommand(decided, bodies, 0, weight, terms=terms)])
         try:
             append = pending.prepare(committed, state.version, None, None)
-            behind = _Behind(append.session, self._chain, pending.first, pending.last, self._before)
-            self._before = committed.log.submit(replace(append, seen=seen, check=behind))
+            if self._before is not None:
+                append = replace(append, behind=self._before)
+            self._before = committed.log.submit(append)
         except BaseException:
             state.retract(seen)
             raise
@@ -132,5 +102,5 @@ class BulkAppender:
         for ticket in tickets:
             done = ticket.wait()
             if done.repeated:
-                raise ConflictError(done.session, done.first - 1, self._chain.accepted)
+                raise ConflictError(done.session, done.first - 1, done.last)
         self._committed.certain = self._committed.state.version

@@ -26,6 +26,8 @@ __all__ = ["Flusher", "Leased"]
 
 SOON = 0.1
 """Share of the interval after which a lazily taken lease is written."""
+ROUNDS = 4
+"""How often in one flush a session is tried that other writers were quicker in."""
 _UNFLUSHED: set[object] = set()
 """Stores with accepted deltas: kept alive until those are committed."""
 
@@ -141,11 +143,15 @@ class Flusher:
         for writer in dirty:
             writer.buffer.awake = False  # before the look: what comes behind it wakes this thread again
         ahead = [writer for writer in dirty if writer.is_ahead]
-        submitted = [writer for writer in ahead if self._try(writer, writer.hand_over)]
-        if submitted:
-            self._try(submitted[0], submitted[0].log.sync)  # one commit for all of them
-        for writer in submitted:
-            self._try(writer, writer.catch_up)
+        for _ in range(ROUNDS):
+            submitted = [writer for writer in ahead if self._try(writer, writer.hand_over)]
+            if submitted:
+                self._try(submitted[0], submitted[0].log.sync)  # one commit for all of them
+            for writer in submitted:
+                self._try(writer, writer.catch_up)
+            ahead = [writer for writer in submitted if writer.is_late]
+            if not ahead:
+                break
         with self._lock:
             for writer in dirty:
                 if not writer.is_ahead:

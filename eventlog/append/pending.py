@@ -8,7 +8,6 @@ from hashlib import sha256
 import msgspec
 
 from eventlog import events as ev
-from eventlog.append.conflicts import ConflictCheck
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.codec.batch import Batch, Entry, Item, encode_batch, pack
 from eventlog.codec.deltas import DeltaRun
@@ -38,7 +37,10 @@ _MESSAGES = frozenset((ev.UserMessageAdded, ev.AssistantMessageStarted))
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The terms under which a command has an append of its own, as in `contract.Append`."""
+    """The terms under which a command has an append of its own, as in `contract.Append`.
+
+    `expected` is the caller's: the command is not decided anew where the session is elsewhere.
+    """
 
     request: str | None = None
     digest: bytes = b""
@@ -69,8 +71,6 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     terms: Terms | None = None
     returns_lease: bool = False
     """Whether it is the last command under its lease, which goes back with it."""
-    tries: int = 0
-    """How often it was decided anew because another writer came between."""
     outcome: Committed | Exception | None = None
     """The append it went in with, or why it is not committed and will not be."""
 
@@ -102,6 +102,12 @@ class PendingAppend(msgspec.Struct, eq=False):
     is_retried_later: bool = False
     """Whether it failed, and some of its commands are tried again, once that may work."""
 
+    @property
+    def is_conditional(self) -> bool:
+        """Whether it is to go in as it is decided, or not at all."""
+        terms = self.commands[0].terms
+        return terms is not None and terms.is_conditional
+
     def is_done(self) -> bool:
         """Return whether there is an outcome, or one can be found out at once."""
         return self.outcome is not None or self.ticket is None or self.ticket.done()
@@ -128,7 +134,7 @@ class PendingAppend(msgspec.Struct, eq=False):
         self, committed: CommittedState, last: int, claim: LeaseClaim | None, record: LeaseState | None
     ) -> Append:
         """Make one append of the commands, decided up to version `last`, with a lease record."""
-        commands, certain, entry = self.commands, committed.certain, committed.entry
+        commands, entry = self.commands, committed.entry
         first = commands[0].items[0]
         start = first.start if isinstance(first, DeltaRun) else first[0]
         entries: list[Entry | DeltaRun] = []
@@ -165,9 +171,6 @@ class PendingAppend(msgspec.Struct, eq=False):
             raise LimitError("bytes of an append", size, MAX_APPEND_BYTES)
         terms = commands[0].terms
         new_entry = entry is not committed.entry
-        check = None
-        if terms is None or not terms.is_conditional:
-            check = ConflictCheck(committed.session, certain, events, epoch > 0, new_entry and entry != committed.entry)
         replaces = None
         if claim is not None and record is not None:
             self.claim, epoch = claim, record.epoch
@@ -184,9 +187,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             entry=pack(entry) if new_entry or terms.creates_at is not None else None,
             bodies=tuple(bodies.items()),
             creates_at=terms.creates_at,
-            expected=terms.expected,
-            seen=None if check is None else certain,
-            check=check,
+            expected=None if terms.creates_at is not None else last - count,
             epoch=epoch,
             lease=record,
             replaces=replaces,

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import RLock
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeAlias, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.backlog import MAX_RUN
+from eventlog.append.contention import Contention
 from eventlog.append.decider import Decider
 from eventlog.append.gate import Gate
 from eventlog.append.lease_claim import LeaseClaim
@@ -43,6 +44,9 @@ MAX_ACCEPTED_BYTES = 1 << 20
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Waited: TypeAlias = PendingAppend | Gate | Contention
+"""Waits that may stand between a command and its outcome."""
+
 
 class SessionWriter:
     """Decides, accepts and commits for one session.  Safe across threads."""
@@ -61,6 +65,11 @@ class SessionWriter:
         """Whether something is accepted whose outcome is not known."""
         backlog = self.backlog
         return bool(self.buffer.flat or backlog.commands or backlog.sent)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether another writer came before the last append, which was decided anew."""
+        return bool(self.backlog.contention.conflicts and self.backlog.commands)
 
     @property
     def is_crowded(self) -> bool:
@@ -168,7 +177,7 @@ class SessionWriter:
 
     def wait(self, command: AcceptedCommand) -> None:
         """Block until a command is durable; raises why it is not, and then it will not be."""
-        pending: PendingAppend | Gate | None = None if command.outcome is not None else self.backlog.sent
+        pending: Waited | None = None if command.outcome is not None else self.backlog.sent
         try:
             if pending is not None:
                 pending.wait()
@@ -182,7 +191,7 @@ class SessionWriter:
 
     async def waited(self, command: AcceptedCommand) -> None:
         """Wait as `wait` does, without blocking the event loop."""
-        pending: PendingAppend | Gate | None = None
+        pending: Waited | None = None
         try:
             while (pending := self._guarded(self._next, command, pending)) is not None:
                 await pending.waited()
@@ -192,7 +201,7 @@ class SessionWriter:
             self._break_off(command, error)
             raise
 
-    def _next(self, command: AcceptedCommand, ended: PendingAppend | Gate | None) -> PendingAppend | Gate | None:
+    def _next(self, command: AcceptedCommand, ended: Waited | None) -> Waited | None:
         """Return what to wait for before `command` has its outcome; None if it is durable.
 
         Raises why the command is not durable. `ended` is what was waited for before: if that append
@@ -208,7 +217,12 @@ class SessionWriter:
             if isinstance(ended, PendingAppend) and ended.is_retried_later and not command.owned:
                 assert isinstance(ended.outcome, Exception)
                 raise ended.outcome
-            backlog.hand_over()
+            if backlog.contention.asks_for_pause:
+                if ended is not backlog.contention:
+                    return backlog.contention
+                backlog.refresh()
+            if command.outcome is None:
+                backlog.hand_over()
         outcome = command.outcome
         if outcome is None:
             return backlog.sent
@@ -260,7 +274,9 @@ class SessionWriter:
         """Submit what is accepted unless an append is on its way; failures wait for a caller."""
         self.backlog.resolve()
         if self.backlog.sent is None and self.backlog.commands:
-            self.backlog.hand_over()
+            self.backlog.refresh()
+            if self.backlog.commands:
+                self.backlog.hand_over()
 
     def commit(
         self,

@@ -35,7 +35,7 @@ from eventlog.log.contract import Append, Commit, Head
 from eventlog.values import Body
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection
 
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
@@ -70,7 +70,6 @@ def encrypt_append(
     append: Append,
     family: Family,
     scope_name: Callable[[str], str],
-    check: Callable[[Sequence[Commit]], None] | None,
 ) -> Append:
     """Encrypt an append under a family's key; `scope_name` is for what stays in clear."""
     session, payload, entry = append.session, append.payload, append.entry
@@ -98,7 +97,6 @@ def encrypt_append(
         entry=entry,
         bodies=tuple((name, encode_encrypted(body)) for name, body in bodies),
         digest=family.request(session, append.digest),
-        check=check,
     )
 
 
@@ -107,9 +105,9 @@ def is_tombstone_append(append: Append) -> bool:
     return append.entry is not None and is_tombstone(append.entry) and _is_erasure(append.payload)
 
 
-def encrypt_tombstone(append: Append, key: bytes, check: Callable[[Sequence[Commit]], None] | None) -> Append:
+def encrypt_tombstone(append: Append, key: bytes) -> Append:
     """Return an erasing append as it is stored: in clear, with the key's name in the head."""
-    return replace(append, entry=encode_encrypted(EncryptedValue(FORMAT, key, append.entry or b"", b"")), check=check)
+    return replace(append, entry=encode_encrypted(EncryptedValue(FORMAT, key, append.entry or b"", b"")))
 
 
 def reencrypt(stored: Commit, changed: Commit, ring: KeyRing) -> Commit:

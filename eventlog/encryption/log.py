@@ -47,10 +47,11 @@ from eventlog.encryption.envelope import (
     read_entry,
     reencrypt,
 )
-from eventlog.errors import DataError, EventlogError, KeyMissingError, NotFoundError
+from eventlog.errors import AlreadyExistsError, DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
 from eventlog.log.contract import Append, BodyStore, Commit, Committed, Head, LeaseState, Log, Place, Ticket
 from eventlog.log.merkle import HASH_BYTES
+from eventlog.log.ticket import refused
 from eventlog.log.validation import size_of, validate_derived_keys
 
 if TYPE_CHECKING:
@@ -111,22 +112,27 @@ class EncryptedLog(Log):
             return self._engine.submit(append)  # which refuses it
         id = self._family_of(append.session)
         if self._ring.empty:
-            return self._reject(append, self.missing(append.session))
+            return self._without_key(append, exists=id is not None)
         if id is not None and is_tombstone_append(append):
-            return self._engine.submit(encrypt_tombstone(append, id, self._decrypting_check(append)))
+            return self._engine.submit(encrypt_tombstone(append, id))
         begins = append.creates_at is not None
         if id is None and not begins:
-            return self._reject(append, NotFoundError("session", append.session))
+            return refused(append, NotFoundError("session", append.session))
         if append.quiet:
             append = self._at_last_activity(append)
         family = self._new_family(append.entry) if id is None else self._ring.find(id)
         if family is None:
-            return self._reject(append, self.missing(append.session))
-        ticket = self._engine.submit(encrypt_append(append, family, self.scope_name, self._decrypting_check(append)))
+            return self._without_key(append, exists=id is not None)
+        ticket = self._engine.submit(encrypt_append(append, family, self.scope_name))
         if begins and id is None:
             pending = {session: other for session, other in self._pending.items() if not other.done()}
             self._pending = {**pending, append.session: ticket}
         return ticket
+
+    def _without_key(self, append: Append, *, exists: bool) -> Ticket:
+        """Refuse an append that cannot be encrypted, and a session that is there to begin anew."""
+        begun = exists and append.creates_at is not None
+        return refused(append, AlreadyExistsError("session", append.session) if begun else self.missing(append.session))
 
     def _at_last_activity(self, append: Append) -> Append:
         """Return a quiet append with the time that it will have: the ciphertext is bound to it.
@@ -135,27 +141,6 @@ class EncryptedLog(Log):
         """
         head = self._engine.head(append.session)
         return append if head is None else replace(append, time=head.updated, quiet=False)
-
-    def _reject(self, append: Append, error: EventlogError) -> Ticket:
-        """Submit an append that must fail, without its content; other reasons to fail come first.
-
-        The request id is left out: without the key its content cannot be compared.
-        """
-        check = self._decrypting_check(append)
-
-        def refuse(others: Sequence[Commit]) -> None:
-            if check is not None:
-                check(others)
-            raise error
-
-        return self._engine.submit(
-            replace(append, payload=b"", entry=None, bodies=(), request=None, digest=b"", check=refuse)
-        )
-
-    def _decrypting_check(self, append: Append) -> Callable[[Sequence[Commit]], None] | None:
-        """Return the append's check, wrapped to receive the other commits decrypted."""
-        check = append.check
-        return None if check is None else lambda others: check([self.decrypt(commit) for commit in others])
 
     def _new_family(self, entry: bytes | None) -> Family | None:
         """Return the family of a session that begins: its parent's if it is a fork.

@@ -11,16 +11,17 @@ Every engine promises this, and `tests/eventlog/log/test_contract.py` checks it:
 * An append is accepted or rejected inside the commit.  The log compares, in this order: the request
   id (a repeated one with the same content digest returns the first result, with other content it is
   `RequestReusedError`), the session's existence (`creates_at`), the lease (`FencedError`: its
-  epoch, or the lease that the append `replaces`), the expected version (`ConflictError`), and last
-  it calls `check` with the commits of other writers since `seen`.  A rejected append is rejected
-  alone; the others of its batch are committed.
+  epoch, or the lease that the append `replaces`), and the expected version (`ConflictError`; also
+  where the append it is `behind` was not committed).  A rejected append is rejected alone; the
+  others of its batch are committed.  Nothing else is decided inside the commit: a writer that was
+  too late reads on, decides anew and submits again.
 * Appends submitted by one thread are committed in the order of submission.
 * A queued append is committed when a caller waits: for its ticket or a later one, in `sync`, in
   `close`, or in `submit` when the queue is full.  Nothing happens to it before.  (The memory engine
   commits at once.)
 * The waiting caller's thread may be the one that commits, the appends of other callers included.  A
-  wait from inside a commit of the same thread (a signal handler, a finalizer, a `check`) is
-  `BusyError`, and its append is withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
+  wait from inside a commit of the same thread (a signal handler, a finalizer) is `BusyError`, and
+  its append is withdrawn; `submit` only queues there.  A `KeyboardInterrupt`
   leaves a wait unchanged, and the next waiting caller commits what is queued.
 * A committed append is on disk and survives power loss.  (The memory engine: as long as the
   process.)
@@ -88,14 +89,12 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     parent's).
     """
     expected: int | None = None
-    """Exact version the session must have, for optimistic concurrency."""
-    seen: int | None = None
-    """Version up to which the writer has read the session; see `check`."""
-    check: Callable[[Sequence[Commit]], None] | None = None
-    """Called inside the commit with the commits of *other* writers after `seen`.
+    """Exact version the session must have: that at which the append was decided."""
+    behind: Ticket | None = None
+    """An earlier append of the same thread without which this one must not go in.
 
-    Commits of the writer's own epoch are left out if it has one. It raises an `Exception` to reject
-    this append, and must not block or append.
+    For a row of appends of which none waits for the one before: where one is rejected, the version
+    that the next expects may yet be reached by another writer's events.
     """
     epoch: int = 0
     """Lease epoch of the writer, 0 for a command that needs no lease."""

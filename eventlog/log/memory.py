@@ -21,7 +21,7 @@ from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, L
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.merkle_check import first_mismatch
-from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease
+from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -41,7 +41,7 @@ class MemoryLog(Log):
     def __init__(self, lists_of: ListsOf | None = None) -> None:
         self._identity = os.urandom(IDENTITY_BYTES)
         self._lists_of = lists_of
-        self._changed = Condition()  # over an RLock: `check` may read
+        self._changed = Condition()  # over an RLock: a signal handler may read
         self._closed = False
         self._commits: list[Commit] = []
         self._sessions: dict[str, list[Commit]] = {}
@@ -77,7 +77,7 @@ class MemoryLog(Log):
             self._usable()
             try:
                 ticket.succeed(self._append(append))
-            except Exception as error:  # noqa: BLE001 - any error of `check` is the outcome
+            except Exception as error:  # noqa: BLE001 - any error is the outcome
                 ticket.fail(error)
         return ticket
 
@@ -113,9 +113,9 @@ class MemoryLog(Log):
         commits = self._range(session, after, upto)
         return reversed(commits) if reverse else iter(commits)
 
-    def commits_since(self, session: str, version: int) -> list[Commit]:
-        """Return the commits after a version; see `rules.PriorCommits`."""
-        return self._range(session, version, None)
+    def has(self, ticket: Ticket) -> bool:
+        """Return whether the append of a ticket was committed; see `rules.PriorCommits`."""
+        return was_committed(ticket)
 
     def _range(self, session: str, after: int, upto: int | None) -> list[Commit]:
         with self._changed:

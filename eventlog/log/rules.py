@@ -1,12 +1,12 @@
 """Acceptance of an append, and the session's head after it.  Pure; shared by all engines.
 
-The order of the comparisons is the contract's (`contract.py`): request id, existence, lease epoch,
-expected version, and last the writer's own `check`.
+The order of the comparisons is the contract's (`contract.py`): request id, existence, lease epoch
+and expected version.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -17,13 +17,10 @@ from eventlog.errors import (
     NotFoundError,
     RequestReusedError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-__all__ = ["PriorCommits", "RequestResult", "accept", "commit_of", "head_after", "may_replace_lease"]
+__all__ = ["PriorCommits", "RequestResult", "accept", "commit_of", "head_after", "may_replace_lease", "was_committed"]
 
 
 _NO_LEASE = LeaseState()
@@ -49,8 +46,8 @@ class PriorCommits(Protocol):
         """Return the result of a request id, or None."""
         ...
 
-    def commits_since(self, session: str, version: int) -> Sequence[Commit]:
-        """Return the commits that hold versions greater than `version`, oldest first."""
+    def has(self, ticket: Ticket) -> bool:
+        """Return whether the append of a ticket is one of them."""
         ...
 
 
@@ -77,13 +74,19 @@ def accept(past: PriorCommits, append: Append, head: Head | None) -> Committed |
         raise FencedError(session, append.epoch, lease.epoch)
     if append.expected is not None and append.expected != version:
         raise ConflictError(session, append.expected, version)
-    if append.check is not None:
-        seen_version = append.seen or 0
-        others: Sequence[Commit] = past.commits_since(session, seen_version) if seen_version < version else ()
-        if append.epoch and others:
-            others = [commit for commit in others if commit.epoch != append.epoch]
-        append.check(others)
+    if append.behind is not None and not past.has(append.behind):
+        raise ConflictError(session, version if append.expected is None else append.expected, version)
     return head
+
+
+def was_committed(ticket: Ticket) -> bool:
+    """Return whether a ticket has its outcome, and a commit of its own."""
+    if not ticket.done():
+        return False
+    try:
+        return not ticket.wait().repeated
+    except Exception:  # noqa: BLE001 - any error is that of its own append
+        return False
 
 
 def commit_of(head: Head | None, append: Append, position: int, salt: bytes) -> tuple[Commit, Head]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-__all__ = ["QueuedTicket", "wake"]
+__all__ = ["QueuedTicket", "refused", "wake"]
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -88,6 +88,13 @@ class QueuedTicket(Generic[R, T]):
             if not self.resolved:
                 yield from future
         return self.wait()
+
+
+def refused(request: R, error: BaseException) -> QueuedTicket[R, Any]:
+    """Return the ticket of a request that is not even queued."""
+    ticket: QueuedTicket[R, Any] = QueuedTicket(request)
+    ticket.fail(error)
+    return ticket
 
 
 def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.errors import CallError, LimitError
 from eventlog.log.contract import LeaseState
+from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,11 +72,8 @@ def size_of(append: Append) -> int:
         _check_integer("creates_at", append.creates_at, 0, MAX_BASE)
     if append.expected is not None:
         _check_integer("expected", append.expected, 0, MAX_NUMBER)
-    seen = append.seen
-    if seen is not None and (type(seen) is not int or not 0 <= seen <= MAX_NUMBER):
-        _check_integer("seen", seen, 0, MAX_NUMBER)
-    if append.check is not None and not callable(append.check):
-        raise CallError("check is a function")
+    if append.behind is not None and not isinstance(append.behind, QueuedTicket):
+        raise CallError(f"behind is the ticket of another append of this log, not {_name(append.behind)}")
     owner = 0 if append.lease is None and append.replaces is None else _lease_of(append)
     payload, digest = append.payload, append.digest
     if type(payload) is not bytes or type(digest) is not bytes:

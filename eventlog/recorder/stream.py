@@ -2,9 +2,10 @@
 
 One insert is one append, so it is atomic over any number of originators, and its tracking position
 is part of it.  The versions of the session are the notification ids; an insert that only tracks
-takes one, which then no event has.  A check inside the commit (`_InsertCheck`) compares with what
-other processes have committed: of two inserts of the same originator version, or of the same
-tracking position, one is refused.
+takes one, which then no event has.  An insert is compared with all that is recorded, and with the
+inserts of this process that are on their way, and goes in right behind them or is compared anew
+(`_Insert`): of two inserts of the same originator version, or of the same tracking position,
+one is refused.
 
 The session is named `eventsourcing:PURPOSE:APPLICATION` (purpose `events` or `snapshots`), so any
 number of applications share a store.  Its catalog entry and its payloads say that it is no
@@ -21,9 +22,10 @@ from uuid import UUID
 
 from eventsourcing.persistence import IntegrityError, Notification, StoredEvent, Tracking
 
+from eventlog.append.contention import Contention
 from eventlog.codec.payload import FOREIGN
-from eventlog.errors import AlreadyExistsError, CallError, brief
-from eventlog.log.contract import Append, Commit, Log
+from eventlog.errors import AlreadyExistsError, CallError, ConflictError, EventlogError, brief
+from eventlog.log.contract import Append, Commit, Committed, Log, Ticket
 from eventlog.recorder.batch import Batch, key_of, pack, unpack
 from eventlog.recorder.index import OriginatorIndex
 from eventlog.recorder.index_table import Run
@@ -47,44 +49,42 @@ class RecorderStream:
         self.name = f"eventsourcing:{purpose}:{application}"
         self._lock = RLock()
         self._index = OriginatorIndex(log, self.name)
+        self._ahead: list[_Insert] = []
+        """The inserts on their way, each right behind the one before."""
 
     # --- inserting
 
     def insert(self, events: Sequence[StoredEvent], tracking: Tracking | None = None) -> Sequence[int]:
         """Append stored events and a tracking position, all or nothing; return notification ids.
 
-        `IntegrityError` (theirs, as the check inside the commit says it) if one of the originator
-        versions is there already, or the position is not greater than the tracked one.
+        `IntegrityError` (theirs) if one of the originator versions is there already, or the
+        position is not greater than the tracked one.
         """
         if not events and tracking is None:
             return []
         known = {name: key_of(name) for name in {event.originator_id for event in events}}
         keys = [known[event.originator_id] for event in events]
         versions = [event.originator_version for event in events]
-        check = _InsertCheck(keys, events, tracking)
+        insert = _Insert(keys, events, tracking)
         payload = pack(events, tracking)
         count = max(len(events), 1)
+        contention = Contention()
         while True:
-            with self._lock:
-                self._index.catch_up()
-                check.refuse_recorded(self._index)
-                seen = self._index.version
             now = time.time_ns() // 1_000_000
-            append = Append(
-                session=self.name,
-                payload=payload,
-                count=count,
-                time=now,
-                entry=None if seen else _ENTRY,
-                creates_at=None if seen else 0,
-                seen=seen,
-                check=check,
-            )
+            submitted = self._submit(insert, payload, count, now)
             try:
-                committed = self.log.submit(append).wait()
-            except AlreadyExistsError:
-                continue  # another process began the stream: check against its events
-            break
+                committed = submitted.wait()
+            except (AlreadyExistsError, ConflictError):  # another writer came between: compare with its events
+                if not contention.note():
+                    raise
+                if contention.asks_for_pause:
+                    contention.wait()
+            except EventlogError:
+                if submitted is insert:
+                    raise
+            else:
+                if submitted is insert:
+                    break
         first = committed.first
         with self._lock:
             if self._index.version == first - 1:
@@ -92,6 +92,35 @@ class RecorderStream:
                 tracked = None if tracking is None else (tracking.application_name, tracking.notification_id)
                 self._index.add(commit, keys, versions, tracked)
         return list(range(first, first + len(events)))
+
+    def _submit(self, insert: _Insert, payload: bytes, count: int, now: int) -> _Insert:
+        """Submit an insert behind all that is recorded or on its way, and return it.
+
+        An insert on its way that it must wait for is returned instead.
+        """
+        with self._lock:
+            index = self._index
+            index.catch_up()
+            insert.refuse_recorded(index)
+            ahead = self._ahead = [other for other in self._ahead if other.is_ahead(index.version)]
+            for other in ahead:
+                if not index.version or insert.meets(other):
+                    return other
+            insert.first = ahead[-1].last + 1 if ahead else index.version + 1
+            insert.last = insert.first + count - 1
+            append = Append(
+                session=self.name,
+                payload=payload,
+                count=count,
+                time=now,
+                entry=None if index.version else _ENTRY,
+                creates_at=None if index.version else 0,
+                expected=insert.first - 1 if index.version else None,
+                behind=ahead[-1].ticket if ahead else None,
+            )
+            insert.ticket = self.log.submit(append)
+            ahead.append(insert)
+            return insert
 
     # --- selecting
 
@@ -158,15 +187,17 @@ class RecorderStream:
             return self._index.tracking.get(application)
 
 
-class _InsertCheck:
-    """Check of an insert against what is recorded; raises `IntegrityError` if it conflicts."""
+class _Insert:
+    """An insert: what it must not meet, and its place once it is submitted."""
 
-    __slots__ = ("_names", "_tracking", "_versions")
+    __slots__ = ("_names", "_tracking", "_versions", "first", "last", "ticket")
 
     def __init__(self, keys: Sequence[bytes], events: Sequence[StoredEvent], tracking: Tracking | None) -> None:
         self._names: dict[bytes, UUID | str] = {}
         self._versions: dict[bytes, set[int]] = {}
         self._tracking = tracking
+        self.first = self.last = 0
+        self.ticket: Ticket | None = None
         for key, event in zip(keys, events, strict=True):
             self._names[key] = event.originator_id
             versions = self._versions.setdefault(key, set())
@@ -174,23 +205,29 @@ class _InsertCheck:
                 raise self._duplicate(key, event.originator_version)
             versions.add(event.originator_version)
 
+    def wait(self) -> Committed:
+        """Block until it is durable; raises why it is not."""
+        assert self.ticket is not None
+        return self.ticket.wait()
+
+    def is_ahead(self, version: int) -> bool:
+        """Return whether it may still be committed behind this version."""
+        return self.first > version and self.ticket is not None and not self.ticket.done()
+
+    def meets(self, other: _Insert) -> bool:
+        """Return whether the two are not both to be recorded."""
+        mine, theirs = self._tracking, other._tracking
+        if mine is not None and theirs is not None and mine.application_name == theirs.application_name:
+            return True
+        return any(not versions.isdisjoint(other._versions.get(key, ())) for key, versions in self._versions.items())
+
     def refuse_recorded(self, index: OriginatorIndex) -> None:
-        """Compare with what is recorded before the commit."""
+        """Raise `IntegrityError` if some of it is recorded."""
         for key, versions in self._versions.items():
             if (version := index.find_recorded(key, versions)) is not None:
                 raise self._duplicate(key, version)
         for application, position in index.tracking.items():
             self._refuse_tracked(application, position)
-
-    def __call__(self, others: Sequence[Commit]) -> None:
-        """Compare, inside the commit, with the commits of other processes."""
-        for commit in others:
-            batch = unpack(commit)
-            for key, version in zip(batch.keys(), batch.versions, strict=True):
-                if version in self._versions.get(key, ()):
-                    raise self._duplicate(key, version)
-            if batch.tracking is not None:
-                self._refuse_tracked(*batch.tracking)
 
     def _refuse_tracked(self, application: str, position: int) -> None:
         mine = self._tracking

@@ -26,6 +26,7 @@ from eventlog.log.contract import Append, Committed, Ticket
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO
 from tests.faults.tally import SLOW, tally
+from tests.support.decisions import MARKED, at_decision
 from tests.support.embedded_log import put
 
 if TYPE_CHECKING:
@@ -243,7 +244,9 @@ def test_an_exception_where_no_file_can_be_opened(tmp_path: Path, code: int) -> 
     tally("exceptions in a commit", place if SLOW else place // 3)
 
 
-def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp_path: Path) -> None:
+def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A thread that waits behind a leader may be interrupted anywhere; all appends go on."""
     log = open_log(tmp_path / "s")
     put(log, b"begun")
@@ -254,13 +257,15 @@ def test_an_exception_at_any_place_of_a_wait_behind_a_leader_disturbs_nobody(tmp
         place += 1
         standing, let_go = threading.Event(), threading.Event()
 
-        def hold(_: object, standing: threading.Event = standing, let_go: threading.Event = let_go) -> None:
+        def hold(standing: threading.Event = standing, let_go: threading.Event = let_go) -> None:
             standing.set()
             let_go.wait(30)
 
-        leader = threading.Thread(target=log.submit(append(b"led", check=hold)).wait)
-        leader.start()
-        assert standing.wait(30)
+        with monkeypatch.context() as patch:
+            at_decision(patch, hold)
+            leader = threading.Thread(target=log.submit(append(b"led", time=MARKED)).wait)
+            leader.start()
+            assert standing.wait(30)
         ticket = log.submit(append(b"%d" % place))
         timer = threading.Timer(0.01, let_go.set)
         timer.start()
@@ -313,8 +318,10 @@ def inside(log: EmbeddedLog, refused: list[BaseException]) -> Ticket:
     return log.submit(append(b"queued"))
 
 
-@pytest.mark.parametrize("way", ["check", "finalizer", "signal"])
-def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["finalizer", "signal"])
+def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
     """A wait inside a commit of the same thread is refused; what it queues goes in later."""
     io = ActingIO()
     log = open_log(tmp_path / "s", io=io)
@@ -329,17 +336,14 @@ def test_a_wait_inside_a_commit_is_refused_and_nothing_of_it_written(tmp_path: P
         def __del__(self) -> None:
             act()
 
-    def check(_: object) -> None:
-        if way == "check":
-            act()
-        elif way == "finalizer":
-            Finalized()
+    if way == "finalizer":
+        at_decision(monkeypatch, Finalized)
 
     before = signal.signal(signal.SIGUSR1, act)
     try:
         if way == "signal":
             io.act = lambda: signal.raise_signal(signal.SIGUSR1)
-        assert log.submit(append(b"outer", check=check)).wait().first == 2
+        assert log.submit(append(b"outer", time=MARKED)).wait().first == 2
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert [type(error) for error in refused] == [BusyError] * 4

@@ -2,9 +2,10 @@
 
 Started by `tests/eventlog/append/test_crash.py`. Usage: `python -m tests.support.race_writer
 DIRECTORY SESSION NAME WAY COUNT`. WAY "version" appends COUNT events, each for the version last
-seen; "lease" streams COUNT messages under the lease; "id" adds COUNT user messages whose ids all
-programs use; "request" sends COUNT requests whose ids all programs use. Prints how many attempts
-that took, which of the ids it won, or the outcome of each request.
+seen; "lease" streams COUNT messages under the lease; "message" adds COUNT user messages; "id" adds
+COUNT user messages whose ids all programs use; "request" sends COUNT requests whose ids all
+programs use. Prints how many attempts that took, which of the ids it won, or the outcome of each
+request.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ def by_lease(session: Session, name: str, count: int) -> str:
     return str(count)
 
 
+def by_message(session: Session, name: str, count: int) -> str:
+    """Add user messages; returns their number."""
+    for number in range(count):
+        session.user("hi", id=f"{name} {number}")
+    return str(count)
+
+
 def by_id(session: Session, _: str, count: int) -> str:
     """Add user messages that other programs add as well; return the ids won."""
     won: list[str] = []
@@ -71,7 +79,7 @@ def by_request(session: Session, _: str, count: int) -> str:
     return "\n".join(results)
 
 
-WAYS = {"version": by_version, "lease": by_lease, "id": by_id, "request": by_request}
+WAYS = {"version": by_version, "lease": by_lease, "message": by_message, "id": by_id, "request": by_request}
 
 
 def main(directory: str, session: str, name: str, way: str, count: str) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from eventlog.log.contract import Append, Commit, Committed, LeaseState
+from eventlog.log.contract import Append, Committed, LeaseState, Ticket
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.embedded.memtable import MemtablePart
-from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease
+from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
@@ -95,7 +95,12 @@ class Batch:
         """See `rules.PriorCommits`."""
         return self.part.requests.get((session, request)) or self._tail.lookup.request_result(session, request)
 
-    def commits_since(self, session: str, version: int) -> Sequence[Commit]:
+    def has(self, ticket: Ticket) -> bool:
         """See `rules.PriorCommits`."""
-        committed = list(self._tail.lookup.commits_since(session, version))
-        return committed + [commit for commit in self.part.commits.get(session, ()) if commit.last > version]
+        if not ticket.done():
+            wanted = id(ticket)
+            for place in range(len(self.outcomes) - 1, -1, -1):  # most often it is the last one
+                if id(self.tickets[place]) == wanted:
+                    outcome = self.outcomes[place]
+                    return isinstance(outcome, Committed) and not outcome.repeated
+        return was_committed(ticket)

@@ -27,8 +27,8 @@ lost or committed twice, and no caller hangs:
   (`list.extend`), and released by one C call in a `finally`.
 * A waiter whose wake-up an interrupt prevented looks by itself after a second.
 
-The leadership is a lock that its thread may take again. A signal handler, a finalizer or a `check`
-that waits from inside a commit detects that its own thread leads, and gets an error instead of a
+The leadership is a lock that its thread may take again. A signal handler or a finalizer that waits
+from inside a commit detects that its own thread leads, and gets an error instead of a
 deadlock.
 """
 
@@ -183,7 +183,7 @@ class GroupCommit:
 
     @property
     def leads(self) -> bool:
-        """Whether this thread leads, and so runs a signal handler, a finalizer or a check."""
+        """Whether this thread leads, and so runs a signal handler or a finalizer."""
         return self._leader == get_ident()
 
     def _reentered(self, ticket: AnyTicket) -> NoReturn:
@@ -271,7 +271,7 @@ class GroupCommit:
                         outcomes.append(batch.decide(request))
                     else:  # None only waits for what was queued before it
                         outcomes.append(batch.decide_lease(request) if isinstance(request, LeaseChange) else None)
-                except Exception as error:  # noqa: BLE001 - an error of a check is its own request's outcome
+                except Exception as error:  # noqa: BLE001 - any error is its own request's outcome
                     outcomes.append(error)
             if batch.records:
                 batch.part.end, batch.part.size = tail.journal.prepare(batch.records)

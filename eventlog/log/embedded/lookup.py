@@ -50,10 +50,6 @@ class Lookup:
         result = self._tail.request_result(session, request)
         return result if result is not None else self._segments.request_result(session, request)
 
-    def commits_since(self, session: str, version: int) -> list[Commit]:
-        """Return the commits that hold versions greater than `version`, oldest first."""
-        return list(self.read(session, version, None, reverse=False))
-
     def has_body(self, digest: bytes) -> bool:
         """Return whether a body is stored."""
         return self._tail.body(digest) is not None or self._segments.has_body(digest)

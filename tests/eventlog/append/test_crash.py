@@ -86,6 +86,31 @@ def test_two_processes_that_send_one_request_id_have_one_result(tmp_path: Path) 
     tally("request ids sent by two processes at once", count)
 
 
+@pytest.mark.promise(4)
+def test_eight_processes_and_a_lease_holder_all_get_through(tmp_path: Path) -> None:
+    """Promise 4: of many writers to one session none fails because others come before it."""
+    count, answers = (500 if SLOW else 100), 6
+    with eventlog.open(tmp_path / "store") as store:
+        store.create_session(id="session")
+    programs = [
+        start("race_writer", tmp_path / "store", "session", f"w{number}", "message", count) for number in range(8)
+    ]
+    programs.append(start("race_writer", tmp_path / "store", "session", "holder", "lease", answers))
+    assert [outcome(program) for program in programs] == [str(count)] * 8 + [str(answers)]
+    with eventlog.open(tmp_path / "store") as store:
+        events = [recorded.event for recorded in store.session("session").events(1)]
+    added = [event.message for event in events if isinstance(event, ev.UserMessageAdded)]
+    for name in (f"w{number}" for number in range(8)):
+        assert [message for message in added if message.startswith(f"{name} ")] == [
+            f"{name} {number}" for number in range(count)
+        ]
+    finished = [event.message for event in events if isinstance(event, ev.MessageFinished)]
+    assert finished == [f"holder {number}" for number in range(answers)]
+    words = "".join(event.text for event in events if isinstance(event, ev.PartDelta))
+    assert words == "".join(f"{word} " for word in range(20)) * answers
+    tally("user messages of eight processes to one session", 8 * count)
+
+
 def test_two_processes_take_turns_under_the_lease(tmp_path: Path) -> None:
     """Waiting for the lease, two processes stream whole messages that never mix."""
     race(tmp_path / "store", "lease", 4)

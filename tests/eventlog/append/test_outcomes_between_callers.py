@@ -110,7 +110,7 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
 
     def add() -> None:
         try:
-            session.user("hello")
+            session.user("hello", request_id="r")
         except EventlogError as error:
             failures.append(error)
 
@@ -123,7 +123,7 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
             pass
         reply.step()
         held, log.held = log.held, None
-        beside.user("between")
+        beside.user("hello", request_id="r")
         log.held = held
         monkeypatch.setattr(log, "read", once)
         log.let_go()
@@ -131,4 +131,4 @@ def test_a_committed_command_is_reported_as_committed(log: FaultyLog, monkeypatc
         monkeypatch.undo()
         reply.finish()
     assert failures == []
-    assert sum(isinstance(recorded.event, ev.UserMessageAdded) for recorded in session.events()) == 3
+    assert sum(isinstance(recorded.event, ev.UserMessageAdded) for recorded in session.events()) == 2

@@ -28,6 +28,7 @@ from eventlog.errors import (
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
+from tests.support.decisions import MARKED, at_decision
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log, Ticket
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 HASH = bytes(range(32))
 
 
-INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected", "seen")
+INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected")
 
 
 def engines() -> list[str]:
@@ -203,78 +204,65 @@ def test_a_request_id_with_other_content_is_refused(log: Log) -> None:
 
 
 def test_the_order_of_the_checks(log: Log) -> None:
-    """Checks run in order: request id, existence, epoch, expected version, the writer's check."""
-    calls: list[str] = []
-
-    def check(_: Sequence[Commit]) -> None:
-        calls.append("check")
-
+    """Comparisons come in order: request id, existence, epoch, expected version."""
     begin(log, request="r", digest=b"d")
     log.set_lease("s", LeaseState(epoch=2, owner=b"o", until=5), replaces=LeaseState())
-    assert begin(log, request="r", digest=b"d", epoch=1, expected=9, check=check).repeated
+    assert begin(log, request="r", digest=b"d", epoch=1, expected=9).repeated
     with pytest.raises(RequestReusedError):
-        put(log, "s", request="r", digest=b"x", epoch=1, expected=9, check=check)
+        put(log, "s", request="r", digest=b"x", epoch=1, expected=9)
     with pytest.raises(AlreadyExistsError):
-        begin(log, epoch=1, expected=9, check=check)
+        begin(log, epoch=1, expected=9)
     with pytest.raises(FencedError):
-        put(log, epoch=1, expected=9, check=check)
+        put(log, epoch=1, expected=9)
     with pytest.raises(ConflictError):
-        put(log, epoch=2, expected=9, check=check)
-    assert calls == []
-    put(log, epoch=2, expected=1, check=check)
-    assert calls == ["check"]
+        put(log, epoch=2, expected=9)
+    put(log, epoch=2, expected=1)
 
 
-def test_a_check_sees_what_others_committed(log: Log) -> None:
-    """`check` gets the commits after `seen`, without those of the writer's own epoch."""
-    seen: list[list[tuple[int, int]]] = []
-
-    def check(others: Sequence[Commit]) -> None:
-        seen.append(versions(others))
-
-    begin(log)
-    log.set_lease("s", LeaseState(epoch=1, owner=b"o", until=5), replaces=LeaseState())
-    put(log, count=2)
-    put(log, epoch=1)
-    put(log)
-    put(log, epoch=1, seen=1, check=check)
-    put(log, seen=4, check=check)
-    put(log, seen=7, check=check)
-    put(log, check=check)
-    assert seen == [[(2, 3), (5, 5)], [(5, 5), (6, 6)], [], [(1, 1), (2, 3), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)]]
-
-
-def test_a_check_rejects_its_own_append_only(log: Log) -> None:
-    """An error from `check` rejects its own append; the batch's other requests go in."""
-
-    class OwnError(Exception):
-        pass
-
-    def refuse(_: Sequence[Commit]) -> None:
-        raise OwnError
-
+@pytest.mark.promise(4)
+def test_a_refused_append_is_refused_alone(log: Log) -> None:
+    """A conflict rejects its own append; the batch's other requests go in."""
     begin(log)
     tickets = [
-        log.submit(Append(session="s", payload=b"p", count=1, time=1, check=refuse if number == 1 else None))
+        log.submit(Append(session="s", payload=b"p", count=1, time=1, expected=9 if number == 1 else None))
         for number in range(3)
     ]
     assert [tickets[0].wait(30).first, tickets[2].wait(30).first] == [2, 3]
-    with pytest.raises(OwnError):
+    with pytest.raises(ConflictError):
         tickets[1].wait(30)
 
 
-def test_a_check_sees_its_own_batch(log: Log) -> None:
-    """A check sees the requests of its own batch that went in before it."""
+@pytest.mark.promise(4)
+def test_an_expected_version_may_be_that_of_the_same_batch(log: Log) -> None:
+    """An append sees the requests of its own batch that went in before it."""
     begin(log)
-    seen: list[list[tuple[int, int]]] = []
+    tickets = [
+        log.submit(Append(session="s", payload=b"p", count=2, time=1, expected=1 + 2 * number)) for number in range(5)
+    ]
+    assert [ticket.wait(30).first for ticket in tickets] == [2, 4, 6, 8, 10]
 
-    def check(others: Sequence[Commit]) -> None:
-        seen.append(versions(others))
 
-    for _ in range(5):
-        log.submit(Append(session="s", payload=b"p", count=1, time=1, seen=1, check=check))
-    log.sync()
-    assert seen == [[(number, number) for number in range(2, top)] for top in range(2, 7)]
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("together", [True, False])
+def test_an_append_behind_a_refused_one_is_refused(log: Log, together: bool) -> None:
+    """None of a row goes in behind a refused one, also where its version is reached."""
+    begin(log, request="r")
+    put(log, count=2)
+    refused = log.submit(Append(session="s", payload=b"", count=2, time=1, expected=1))
+    repeated = log.submit(Append(session="s", payload=b"", count=1, time=1, request="r"))
+    if not together:
+        log.sync()
+    rest = [log.submit(Append(session="s", payload=b"", count=1, time=1, expected=3, behind=refused))]
+    rest.append(log.submit(Append(session="s", payload=b"", count=1, time=1, expected=3, behind=rest[0])))
+    rest.append(log.submit(Append(session="s", payload=b"", count=1, time=1, behind=repeated)))
+    for ticket in rest:
+        with pytest.raises(ConflictError):
+            ticket.wait(30)
+    first = log.submit(Append(session="s", payload=b"", count=1, time=1, expected=3))
+    if not together:
+        log.sync()
+    assert put(log, expected=4, behind=first).first == 5
+    assert put(log, behind=first).first == 6
 
 
 def test_a_request_repeated_in_one_batch_is_written_once(log: Log) -> None:
@@ -647,7 +635,7 @@ def test_ids_of_every_length(log: Log) -> None:
         {"payload": bytearray(b"changing")},
         {"digest": "text"},
         {"entry": "text"},
-        {"check": "text"},
+        {"behind": "text"},
         {"bodies": iter([(HASH, b"")])},
         {"bodies": [HASH]},
         {"bodies": [5]},
@@ -731,19 +719,20 @@ def test_a_ticket_knows_when_it_is_done(log: Log) -> None:
     assert results == [Committed("s", 1, 1, 1)] * 5
 
 
-def test_waiting_with_a_timeout(log: Log) -> None:
+def test_waiting_with_a_timeout(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wait that times out raises `UnknownOutcomeError`; the append goes on."""
     release = threading.Event()
     begin(log)
     started = threading.Event()
 
-    def slow(_: Sequence[Commit]) -> None:
+    def slow() -> None:
         started.set()
         release.wait(30)
 
     if isinstance(log.engine, MemoryLog):
-        release.set()
-    slowly = log.submit(Append(session="s", payload=b"", count=1, time=1, check=slow))
+        started.set()
+    at_decision(monkeypatch, slow)
+    slowly = log.submit(Append(session="s", payload=b"", count=1, time=MARKED))
     waiter = threading.Thread(target=slowly.wait)
     waiter.start()
     started.wait(30)
@@ -830,20 +819,6 @@ def test_sync_waits_for_everything(log: Log) -> None:
     log.sync()
     assert all(ticket.done() for ticket in tickets)
     assert log.last_position() == 50
-
-
-def test_a_check_may_read(log: Log) -> None:
-    """A check may read the log that it decides about."""
-    begin(log)
-    found: list[int] = []
-
-    def check(_: Sequence[Commit]) -> None:
-        head = log.head("s")
-        assert head is not None
-        found.append(head.version)
-
-    put(log, check=check)
-    assert found == [1]
 
 
 USES: list[Callable[[Log], object]] = [

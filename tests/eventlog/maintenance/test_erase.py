@@ -11,10 +11,7 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.append.conflicts import ConflictCheck
-from eventlog.codec.batch import encode
 from eventlog.errors import BusyError, CallError, ErasedError, LeaseHeldError, RefusedError
-from eventlog.log.contract import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
 from projections.verify.verify import verify
@@ -83,21 +80,14 @@ def test_an_erased_session_is_gone_at_once(name: str, tmp_path: Path) -> None:
 
 def test_a_message_that_was_on_its_way_is_refused(tmp_path: Path) -> None:
     """An append decided before an erasure does not get in behind it."""
-    with eventlog.open(tmp_path / "s") as store:
+    with eventlog.open(tmp_path / "s") as store, eventlog.open(tmp_path / "s") as other:
         session = store.create_session(id="p")
-        seen = session.version
-        event = ev.UserMessageAdded("late")
-        store.erase("p")
-        late = Append(
-            session="p",
-            payload=encode([(0, event)], 0),
-            count=1,
-            time=0,
-            seen=seen,
-            check=ConflictCheck("p", seen, [event], leased=False, entry=False),
-        )
+        with session.executor.collecting() as pipeline:
+            session.user("late")
+        other.erase("p")
         with pytest.raises(ErasedError):
-            store.log.submit(late).wait()
+            pipeline.commit()
+        assert [commit.count for commit in store.log.read("p")] == [1, 1]
 
 
 def test_forks_and_subsessions_are_named_kept_or_erased(tmp_path: Path) -> None:

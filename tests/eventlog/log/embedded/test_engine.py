@@ -43,6 +43,7 @@ from eventlog.log.embedded.segments.fold import fold
 from eventlog.log.embedded.segments.layout import protect
 from eventlog.log.merkle import leaf_data, leaf_hash, node_hash, root_of
 from eventlog.values import Body
+from tests.support.decisions import MARKED, at_decision
 from tests.support.embedded_log import abandon, put
 from tests.support.log_golden import CARD, GOLDEN, SLOW, STREAMED, TEXT, write
 
@@ -437,17 +438,18 @@ def test_read_only(tmp_path: Path) -> None:
 # --- limits and waiting
 
 
-def test_a_full_queue_blocks_and_never_drops(tmp_path: Path) -> None:
+def test_a_full_queue_blocks_and_never_drops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full queue blocks the producer, then raises `BusyError`, and drops nothing accepted."""
     log = open_log(tmp_path / "s", queue_bytes=2000, busy_timeout=0.2)
     put(log)
     started, release = threading.Event(), threading.Event()
 
-    def hold(_: object) -> None:
+    def hold() -> None:
         started.set()
         release.wait(30)
 
-    tickets = [log.submit(Append(session="s", payload=b"", count=1, time=1, check=hold))]
+    at_decision(monkeypatch, hold)
+    tickets = [log.submit(Append(session="s", payload=b"", count=1, time=MARKED))]
     leader = threading.Thread(target=tickets[0].wait)
     leader.start()
     started.wait(30)
@@ -607,9 +609,11 @@ def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     put(log)
     started, release = threading.Event(), threading.Event()
 
-    def hold(_: object) -> None:
+    def hold() -> None:
         started.set()
         release.wait(30)
+
+    at_decision(monkeypatch, hold)
 
     async def waits(ticket: Any) -> int:
         committed: Committed = await ticket
@@ -625,7 +629,7 @@ def test_one_wake_up_for_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             return wake(*given, **more)
 
         monkeypatch.setattr(loop, "call_soon_threadsafe", counted)
-        tickets = [log.submit(Append(session="s", payload=b"", count=1, time=1, check=hold))]
+        tickets = [log.submit(Append(session="s", payload=b"", count=1, time=MARKED))]
         first = asyncio.ensure_future(waits(tickets[0]))
         await asyncio.sleep(0)
         started.wait(30)

@@ -1,0 +1,31 @@
+"""Acting inside a commit of the embedded engine, where it decides on an append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from eventlog.log.embedded import batch
+from eventlog.log.rules import accept
+
+if TYPE_CHECKING:
+    import pytest
+
+    from eventlog.log.contract import Append, Committed, Head
+    from eventlog.log.rules import PriorCommits
+
+__all__ = ["MARKED", "at_decision"]
+
+MARKED = 77
+"""The time of the append at which to act."""
+
+
+def at_decision(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Act where the engine decides on an append of the time `MARKED`."""
+
+    def acting(past: PriorCommits, append: Append, head: Head | None) -> Committed | Head | None:
+        if append.time == MARKED:
+            act()
+        return accept(past, append, head)
+
+    patch.setattr(batch, "accept", acting)

@@ -17,7 +17,21 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.batch import Batch, Entry
 from eventlog.codec.deltas import DeltaRun
-from eventlog.values import Agent, Body, Content, File, MessageError, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
+from eventlog.values import (
+    Agent,
+    Body,
+    Content,
+    File,
+    MessageError,
+    PartKind,
+    Patch,
+    Reasoning,
+    Retry,
+    Snapshot,
+    Subtask,
+    Text,
+    Tool,
+)
 
 __all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "contents", "part_of"]
 
@@ -120,8 +134,8 @@ def blank_all(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
             changed = replace(changed, agent="", variant=None, system=None, tools=None, format=None)
         case ev.AssistantMessageStarted():
             changed = replace(changed, agent="", mode="", variant=None, cwd=None, root=None)
-        case ev.MessageFinished(error=MessageError()):
-            changed = replace(changed, error=replace(changed.error, message="", data=None))
+        case ev.MessageFinished(error=MessageError() as error):
+            changed = replace(changed, error=replace(error, message="", data=None))
         case ev.StepStarted() | ev.CompactionStarted():
             changed = blank(changed, (), digests=True)
         case ev.SystemPromptSet():

@@ -13,20 +13,18 @@ from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank_batch
 from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import StreamRange
 from eventlog.history.ranges import Range, clipped, covers, meets, merged
-from eventlog.history.streams import HeadReader
+from eventlog.history.streams import HeadReader, forked_from
 
 __all__ = ["blanked_commits", "forgotten_in", "without_content"]
 
 
-def forgotten_in(log: HeadReader, streams: Sequence[StreamRange]) -> tuple[Range, ...]:
-    """Return the forgotten versions of an ancestry."""
+def forgotten_in(log: HeadReader, session: str) -> tuple[Range, ...]:
+    """Return the forgotten versions of a session, inherited ones included."""
     found: list[Range] = []
-    for stream in streams:
-        head = log.head(stream.session)
-        if head is not None and (ranges := entry_of(head).forgotten):
-            found += clipped(ranges, 1, stream.last)
+    for head, last in forked_from(log, session):
+        if ranges := entry_of(head).forgotten:
+            found += clipped(ranges, 1, last)
     return merged(found) if found else ()
 
 

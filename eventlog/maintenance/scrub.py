@@ -29,7 +29,7 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.ranges import Range, clipped, meets, merged, without
-from eventlog.history.streams import ancestry, stream_spans
+from eventlog.history.streams import ancestry, forked_from, stream_spans
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 
 if TYPE_CHECKING:
@@ -60,10 +60,9 @@ def scrub(store: Sessions) -> VacuumResult:
             [StreamRange(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
         )
         parts, ranges = _hidden_by_heirs(store, head.session) if erased else (set[str](), ())
-        for stream in streams:
-            above = store.log.head(stream.session)
-            parts.update(() if above is None else entry_of(above).redacted)
-        ranges = merged((*ranges, *forgotten_in(store.log, streams)))
+        for above, _ in forked_from(store.log, head.session):
+            parts.update(entry_of(above).redacted)
+        ranges = merged((*ranges, *forgotten_in(store.log, head.session)))
         if parts or ranges:
             try:
                 parts.update(_begun_in(store, streams, ranges))
@@ -104,16 +103,16 @@ def _record_again(store: Sessions, session: str, change: Change) -> None:
 
 
 def _hidden_by_heirs(store: Sessions, erased: str) -> tuple[set[str], tuple[Range, ...]]:
-    """Return the parts and versions that the heirs of an erased session have redacted, or forgotten."""
+    """Return the parts and versions that the heirs of an erased session have hidden."""
     found: set[str] = set()
     ranges: list[Range] = []
     for info in store.sessions():
         if info.fork_of is not None:
-            streams = ancestry(store.log, info.id)
-            last = next((stream.last for stream in streams if stream.session == erased), 0)
-            for head in [store.log.head(stream.session) for stream in streams] if last else ():
-                found.update(() if head is None else entry_of(head).redacted)
-                ranges += () if head is None else clipped(entry_of(head).forgotten, 1, last)
+            heads = list(forked_from(store.log, info.id))
+            last = next((last for head, last in heads if head.session == erased), 0)
+            for head, _ in heads if last else ():
+                found.update(entry_of(head).redacted)
+                ranges += clipped(entry_of(head).forgotten, 1, last)
     return found, merged(ranges)
 
 
@@ -126,9 +125,7 @@ def _begun_in(store: Sessions, streams: list[StreamRange], ranges: tuple[Range, 
                     yield span.item.part
 
 
-def _first(
-    store: Sessions, streams: list[StreamRange], parts: Collection[str], ranges: tuple[Range, ...]
-) -> int:
+def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str], ranges: tuple[Range, ...]) -> int:
     """Return the first version that has any of it; no earlier view shows it."""
     forgotten = ranges[0][0] if ranges else END
     for stream in streams:

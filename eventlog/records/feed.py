@@ -8,18 +8,18 @@ share it.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import RLock
 from typing import Any, TypeVar
 
 from eventlog import events as ev
+from eventlog.append.contention import Contention
 from eventlog.codec.bodies import to_content
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
+from eventlog.history.streams import forked_from
 from eventlog.importers.common.builder import RecordMapping
 from eventlog.log.contract import Committed
 from eventlog.records.forget import forget
@@ -36,11 +36,6 @@ from eventlog.validation import each, require, require_or_none, require_version
 __all__ = ["Feed"]
 
 T = TypeVar("T")
-
-TRIES = 60
-"""How often an append is decided anew because other writers came between."""
-PAUSE = 0.02
-"""Longest wait before the next try, in seconds."""
 
 
 class Feed:
@@ -96,9 +91,10 @@ class Feed:
         writer = self._executor.writer
         if request_id is not None and (known := writer.known(request_id, digest)) is not None:
             return self._numbers(known)
+        contention = Contention()
         is_alone = self._executor.leases.held is None
         with self._executor.writing(wait=wait) as lease:
-            for attempt in range(TRIES):
+            while True:
                 version = self._reader.version
                 newest = self._newest(version)
                 if expected is not None and expected != newest:
@@ -118,16 +114,16 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if attempt + 1 == TRIES:
+                    if not contention.note():
                         raise
-                    time.sleep(random.uniform(0, PAUSE) * min(attempt, 10) / 10)  # noqa: S311
+                    if contention.asks_for_pause:
+                        contention.wait()
                     continue
                 if committed.repeated:
                     return self._numbers(committed)
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]
-        raise AssertionError
 
     def _decided(
         self,
@@ -159,7 +155,12 @@ class Feed:
         bodies: dict[bytes, bytes] = {}
         if told:
             conversation = ToldConversation(
-                self.session.id, self.mapping.format, ask, self._event_of, now, executor.host.new_id
+                self.session.id,
+                self.mapping.format,
+                now,
+                ask=ask,
+                event_of=self._event_of,
+                new_id=executor.host.new_id,
             )
             if not settles:
                 require_none_open(conversation, self.session.id)
@@ -169,10 +170,10 @@ class Feed:
             items += conversation.batch.items
             bodies = conversation.batch.bodies
         for key, content in keep.items():
-            put = ev.ValuePut(key, data=content)
             if isinstance(content, str):
-                put = ev.ValuePut(key, to_content(content, bodies))
-            items.append((now, put))
+                items.append((now, ev.ValuePut(key, to_content(content, bodies))))
+            else:
+                items.append((now, ev.ValuePut(key, data=content)))
         return items, bodies
 
     def replace(self, values: Sequence[Any], *, expected: int | None = None, wait: float = 0.0) -> list[int]:
@@ -253,8 +254,7 @@ class Feed:
 
     def _redacted(self) -> frozenset[str]:
         """Return the redacted parts of the session, inherited ones included."""
-        heads = (self._log.head(stream.session) for stream in self._reader.ancestry())
-        return frozenset(part for head in heads if head is not None for part in entry_of(head).redacted)
+        return frozenset(part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted)
 
     def _require_records(self, numbers: Sequence[int]) -> None:
         version = self._reader.version
@@ -284,7 +284,7 @@ class Feed:
             return next((piece[-1] for piece in pieces if piece), 0)
 
     def _target(self, after: int, version: int) -> int | None:
-        """Return the version to roll back to for records behind `after`, which is not the newest."""
+        """Return the version to roll back to for records behind `after`, not the newest one."""
         if after:
             self._require_record(after, version)
             return after
@@ -310,4 +310,3 @@ class Feed:
 
 def _digest_of(text: str) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass")).digest()
-

@@ -76,7 +76,9 @@ def _found(records: Iterable[StoredRecord]) -> _Found:
     messages: set[str] = set()
     for record in records:
         events = record.events
-        begun = {event.message for event in events if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))}
+        begun = {
+            event.message for event in events if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))
+        }
         first = record.number - len(events)
         versions.append((record.number, record.number))
         for version, event in enumerate(events, first):

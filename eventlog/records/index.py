@@ -14,8 +14,8 @@ from contextlib import suppress
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.batch import Entry
 from eventlog.codec.decoded import decode_commit
+from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import EventlogError
 from eventlog.history import checkpoint_store
 from eventlog.history.lineage import History, StreamRange
@@ -97,8 +97,8 @@ class RecordIndex:
                 continue
             version = decoded.first
             for entry in decoded.batch.entries:
-                if type(entry) is not Entry:
-                    version += entry.count  # type: ignore[union-attr]  # a run
+                if isinstance(entry, DeltaRun):
+                    version += entry.count
                     continue
                 event = entry.event
                 if type(event) is ev.RecordKept:

@@ -6,8 +6,9 @@ types, with the same tags.
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, Union
+from functools import cache, reduce
+from operator import or_
+from typing import Any
 
 import msgspec
 
@@ -47,9 +48,9 @@ def _decoder() -> msgspec.msgpack.Decoder[Any]:
         for kind in KINDS
         if kind not in _HOLDING
     ]
-    event = Union[(*_HOLDING, *empty)]  # noqa: UP007  # made of a list
-    entry = msgspec.defstruct("Entry", [("after", int), ("event", event)], array_like=True, gc=False, tag=0)
-    fields = [("schema", int), ("time", int), ("escaped", bool), ("entries", list[Union[entry, _Run]])]  # noqa: UP007
+    event: Any = reduce(or_, (*_HOLDING, *empty))
+    entry: Any = msgspec.defstruct("Entry", [("after", int), ("event", event)], array_like=True, gc=False, tag=0)
+    fields: list[Any] = [("schema", int), ("time", int), ("escaped", bool), ("entries", list[entry | _Run])]
     return msgspec.msgpack.Decoder(msgspec.defstruct("Batch", fields, array_like=True, gc=False))
 
 

@@ -129,7 +129,8 @@ def _places(moved: str) -> list[tuple[list[Any], Any, int, Read]]:
 
     Each has the steps of its path but the last, the last one, an event, and a reader of its field.
     """
-    return [(path[1:-1], path[-1], index, FIELDS[field]) for path, (index, field) in parsed(moved)]
+    places: list[Any] = parsed(moved)
+    return [(path[1:-1], path[-1], index, FIELDS[field]) for path, (index, field) in places]
 
 
 def values_of(log: Log, session: str, records: Iterable[StoredRecord]) -> dict[int, Any]:
@@ -158,7 +159,7 @@ def values_of(log: Log, session: str, records: Iterable[StoredRecord]) -> dict[i
                         if last == 0 and not steps and type(value) is not list:
                             value = found  # the record is this text
                             continue
-                        place = value
+                        place: Any = value
                         for step in steps:
                             place = place[step]
                         place[last] = found

@@ -11,6 +11,7 @@ come behind, so any process goes on where another one stopped. It costs what is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -107,8 +108,16 @@ class ToldConversation(Conversation):
     batch: _ToldBatch
 
     def __init__(
-        self, session: str, format: str, ask: Ask[Any], event_of: Callable[[str], ev.Event], now: int, new_id: Callable[[str], str]
+        self,
+        session: str,
+        format: str,
+        now: int,
+        *,
+        ask: Ask[Any],
+        event_of: Callable[[str], ev.Event],
+        new_id: Callable[[str], str],
     ) -> None:
+        """Go on from the state that `ask` asks; `event_of` reads the first event of a part."""
         super().__init__(session, Report("", format), None, now)
         self.batch = _ToldBatch(session)
         self.format = format
@@ -137,7 +146,7 @@ class ToldConversation(Conversation):
         """Return an unused message id: the first of these that is one, else a new one."""
         for one in wanted:
             name = bounded_id(one)
-            if name not in self._ids and not self._ask(lambda state, name=name: state.has_message(name)):
+            if name not in self._ids and not self._ask(partial(_has_message, name)):
                 self._ids.add(name)
                 return name
         return self._new_id("msg_")
@@ -210,7 +219,7 @@ class ToldConversation(Conversation):
         name = self._finishes.get(answer.id)
         if name is None:
             name = own_id(answer.id, "finish")
-            if answer.id in self._inherited and self._ask(lambda state: state.has_part(name)):
+            if answer.id in self._inherited and self._ask(partial(_has_part, name)):
                 name = self._new_id("prt_")  # a rollback hid the part of that id
             self._finishes[answer.id] = name
         return name
@@ -290,6 +299,14 @@ class ToldBuilder(RecordBuilder):
         mapping.read(record, self)
         self.conversation.keep_record(self.time, record, text)
         self.time = time
+
+
+def _has_message(name: str, state: State) -> bool:
+    return state.has_message(name)
+
+
+def _has_part(name: str, state: State) -> bool:
+    return state.has_part(name)
 
 
 def _interrupted(state: State, call: str) -> tuple[str, str] | None:

@@ -7,11 +7,10 @@ seen.
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Sequence
 
 from eventlog import events as ev
+from eventlog.append.contention import Contention
 from eventlog.codec.bodies import to_content
 from eventlog.errors import ConflictError, NotFoundError, RefusedError, brief
 from eventlog.session.executor import Executor
@@ -22,11 +21,6 @@ from eventlog.validation import each, require, require_or_none
 from eventlog.values import Attachment, Json, Truncation
 
 __all__ = ["late_result"]
-
-TRIES = 60
-"""How often it is decided anew because other writers came between."""
-PAUSE = 0.02
-"""Longest wait before the next try, in seconds."""
 
 
 def late_result(
@@ -54,7 +48,8 @@ def late_result(
         truncation = Truncation(preview, truncation.lines, truncation.size, truncation.direction)
     files = tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments"))
     writer = executor.writer
-    for attempt in range(TRIES):
+    contention = Contention()
+    while True:
         if writer.is_ahead:
             writer.flush()
         with executor.reader.deciding() as state:
@@ -74,10 +69,10 @@ def late_result(
             items: list[tuple[int, ev.Event]] = [(executor.host.clock(), event)]
             return writer.commit(items, bodies, expected=version).last
         except ConflictError:
-            if attempt + 1 == TRIES:
+            if not contention.note():
                 raise
-        time.sleep(random.uniform(0, PAUSE) * min(attempt, 10) / 10)  # noqa: S311 - a pause
-    raise AssertionError
+        if contention.asks_for_pause:
+            contention.wait()
 
 
 def _call(state: State, message: str, call: str) -> tuple[str, PartFacts]:

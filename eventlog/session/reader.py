@@ -17,7 +17,7 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import blanked_commits, forgotten_in, without_content
 from eventlog.history.lineage import StreamRange, lineage_of
 from eventlog.history.ranges import Range, without
-from eventlog.history.streams import decoded_commits, head_of, history_spans, texts
+from eventlog.history.streams import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.state.loader import restore, wrong_checkpoints
 from eventlog.state.state import State
@@ -120,22 +120,17 @@ class SessionReader:
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Inherited parts that were redacted in their own session, before or after the fork."""
-        streams = self._writer.ancestry()
-        if len(streams) == 1:
+        if len(self._writer.ancestry()) == 1:
             return ()
-        return tuple(
-            part
-            for stream in streams[:-1]
-            if (head := self._host.log.head(stream.session)) is not None
-            for part in entry_of(head).redacted
-        )
+        heads = list(forked_from(self._host.log, self.id))[1:]
+        return tuple(part for head, _ in reversed(heads) for part in entry_of(head).redacted)
 
     def forgotten(self) -> tuple[Range, ...]:
         """Versions of forgotten records, which are effective at no version.
 
         Of a fork they are those forgotten in its parents, too, before or after the fork.
         """
-        return forgotten_in(self._host.log, self._writer.ancestry())
+        return forgotten_in(self._host.log, self.id)
 
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""

@@ -126,9 +126,7 @@ def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> N
     raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
 
-def _rolled_back(
-    state: Conversation, event: ev.RolledBack | ev.RecordForgotten, version: int, time: int
-) -> None:
+def _rolled_back(state: Conversation, event: ev.RolledBack | ev.RecordForgotten, version: int, time: int) -> None:
     """The replay loop's own business."""
 
 

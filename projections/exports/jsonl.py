@@ -6,14 +6,14 @@ in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from eventlog.codec.decoded import events_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank_all
 from eventlog.events import SCHEMA
-from eventlog.history.ranges import Range, covers
+from eventlog.history.ranges import covers
 from eventlog.importers.event_jsonl.format import VERSION, bodies_of, line_of
 from eventlog.integrity.fork_anchor import portable
 from eventlog.log.contract import Commit
@@ -52,18 +52,16 @@ def _stream(member: ExportRange) -> Iterator[tuple[bytes, int]]:
     base = session.version - session.info.events
     yield line_of({"session": session.id, "first": base + 1}), 0
     written: set[bytes] = set()
-    forgotten = session.reader.forgotten()
     for commit in session.store.log.read(session.id, base, upto):
-        yield from _append(session.store, commit, base, upto, written, forgotten)
+        yield from _append(session, commit, base, upto, written)
 
 
-def _append(
-    store: Sessions, commit: Commit, base: int, upto: int, written: set[bytes], forgotten: Sequence[Range]
-) -> Iterator[tuple[bytes, int]]:
+def _append(session: Session, commit: Commit, base: int, upto: int, written: set[bytes]) -> Iterator[tuple[bytes, int]]:
     """Yield the lines of one append: its new bodies, then its events.
 
     The events of forgotten versions have no content.
     """
+    store, forgotten = session.store, session.reader.forgotten()
     first = commit.first
     entries: list[tuple[int, object]] = []
     time = 0

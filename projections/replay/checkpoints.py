@@ -69,7 +69,7 @@ class Checkpoints:
 
 
 _MARKED = b"\xc1"
-"""First byte of a checkpoint that leaves out forgotten versions; no MessagePack value has it."""
+"""First byte of a checkpoint that leaves versions out; no MessagePack value has it."""
 
 
 def _mark(forgotten: Sequence[Range], version: int) -> bytes:

@@ -4,9 +4,9 @@ Reading now, catching up, time travel and forks all use this loop. It never writ
 `Follower.save`.
 
 `Follower.advance` is the forward loop. A projection cannot un-apply an event, so three kinds of
-event make it give up: `RolledBack`, `RecordForgotten`, and the undoing of a compaction whose covered
-messages the state has evicted (`NeedsReplay`). It then applies the effective history from an older checkpoint, with the
-undone compaction as one that hid nothing.
+event make it give up: `RolledBack`, `RecordForgotten`, and the undoing of a compaction whose
+covered messages the state has evicted (`NeedsReplay`). It then applies the effective history from
+an older checkpoint, with the undone compaction as one that hid nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from eventlog.codec.decoded import Span
 from eventlog.errors import NotFoundError
+from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
 from eventlog.history.lineage import END
 from eventlog.history.ranges import clipped, meets
-from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
@@ -93,7 +93,7 @@ class Follower(Generic[S]):
         self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
         self._redacted: tuple[str, ...] = ()
         self._forgotten = clipped(self._source.forgotten(), 1, self.version)
-        """What the state leaves out."""
+        """Forgotten versions, which the state leaves out."""
         self._broken = False
         self.advance(version)
         self.version = version
@@ -113,7 +113,8 @@ class Follower(Generic[S]):
         forgotten = source.forgotten()
         self._broken = True
         is_forward = not forgotten or (
-            clipped(forgotten, 1, version) == self._forgotten and not meets(forgotten, version + 1, END if to is None else to)
+            clipped(forgotten, 1, version) == self._forgotten
+            and not meets(forgotten, version + 1, END if to is None else to)
         )
         try:
             for decoded in source.decoded_commits(version, to) if is_forward else ():

@@ -61,8 +61,8 @@ class Projection(Protocol[S]):
 
         The first event has version `version`.
 
-        Equal to applying them one by one (`apply_each`), but it stops before an event of `RESHAPING`,
-        which no projection can apply.
+        Equal to applying them one by one (`apply_each`), but it stops before an event of
+        `RESHAPING`, which no projection can apply.
         """
         ...
 

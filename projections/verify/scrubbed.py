@@ -17,7 +17,7 @@ from eventlog.codec.redaction import NO_DIGEST, blank, blank_all, part_of
 from eventlog.events import CompactionStarted, PartRedacted, PartStarted, RecordForgotten, StepStarted
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import Range, clipped, covers, merged
-from eventlog.history.streams import ancestry
+from eventlog.history.streams import forked_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,22 +88,21 @@ def _hidden(store: Store, session: str) -> tuple[set[str], tuple[Range, ...]]:
     parts: set[str] = set()
     ranges: list[Range] = []
     begun: list[tuple[int, str]] = []
-    for stream in ancestry(store.log, session):
-        head = store.log.head(stream.session)
-        if head is not None and (entry := entry_of(head)).erased:
+    for head, last in forked_from(store.log, session):
+        if (entry := entry_of(head)).erased:
             parts.update(entry.redacted)
-            ranges += clipped(entry.forgotten, 1, stream.last)
-        for commit in store.log.read(stream.session):
+            ranges += clipped(entry.forgotten, 1, last)
+        for commit in store.log.read(head.session):
             if is_encrypted(commit.payload):
                 continue
             for span in spans_of(commit):
                 item = span.item
-                if isinstance(item, PartStarted) and span.first <= stream.last:
+                if isinstance(item, PartStarted) and span.first <= last:
                     begun.append((span.first, item.part))
                 elif isinstance(item, PartRedacted) and not commit.emptied:
                     parts.add(item.part)
                 elif isinstance(item, RecordForgotten) and not commit.emptied:
-                    ranges += clipped(item.ranges, 1, stream.last)
+                    ranges += clipped(item.ranges, 1, last)
     forgotten = merged(ranges)
     parts.update(part for version, part in begun if covers(forgotten, version))
     return parts, forgotten

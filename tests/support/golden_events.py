@@ -121,8 +121,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.NameGiven("langgraph", "thread-1"),
     ev.NameFreed("langgraph", "thread-1"),
     ev.NoteSet("a note"),
-    ev.RecordKept("openai", '[{"role":"user"},[]]', 2),
-    ev.RecordForgotten((7, 9)),
+    ev.RecordKept("openai", '{"role":"user","content":null}', 2, '[[[0,"content"],[1,"text"]]]'),
+    ev.RecordForgotten(((3, 6), (8, 9))),
 )
 """One of every kind, and every kind of part."""
 
@@ -183,7 +183,7 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-4-events.msgpack": "0edcdde6848abf3671e3b868665bf0877de226fab6b9ab94d6b64c5778d3d57e",
+    "schema-4-events.msgpack": "b74201992509bdf2dd788ff3803dbfbcc76e4030ff1dd5d4a4ca99b450f40b6f",
     "schema-4-run.msgpack": "39fb98b503036cdcdb8bec7710a933d7341724561902510c5b859dc18c0c9596",
     "schema-4-escaped.msgpack": "cb293ca1574eff1f833a36058ac366efa9c82da372753ce944a406934c99dc95",
     "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",

@@ -81,9 +81,7 @@ class RecordBuilder:
         self.conversation.user(self.time, ev.UserMessageAdded(message, agent, synthetic=synthetic), parts)
         return message
 
-    def answer(
-        self, *, id: str | Sequence[str] = (), model: Model | str | None = None, agent: str = ""
-    ) -> OpenAnswer:
+    def answer(self, *, id: str | Sequence[str] = (), model: Model | str | None = None, agent: str = "") -> OpenAnswer:
         """Begin an answer, for the texts, reasoning and calls that follow; see `end`.
 
         The one before it is over; its calls may still get results.
@@ -140,9 +138,7 @@ class RecordBuilder:
                 input = CallInput(input, input, "arguments")
             else:
                 input = CallInput(dump(input), input, "input")
-        self.conversation.call(
-            self.time, part or self._next(), Tool(call, tool, provider_executed, metadata), input
-        )
+        self.conversation.call(self.time, part or self._next(), Tool(call, tool, provider_executed, metadata), input)
 
     def result(
         self,

@@ -1,8 +1,8 @@
 """A conversation while foreign records are told to it, with its open answers and calls.
 
-Importers and mappings decide what a record means.  Everything here depends on earlier records alone, so
-that the events of a grown file begin with those of the file before it grew.  Therefore the end of
-the file closes nothing.
+Importers and mappings decide what a record means.  Everything here depends on earlier records
+alone, so that the events of a grown file begin with those of the file before it grew.  Therefore
+the end of the file closes nothing.
 
 * An *answer* is an assistant message with one step.  It stays open until a record of another
   message comes, and longer while calls of it have no result: at most `MAX_OPEN` such answers wait.

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
-from eventlog.history.ranges import covers
 from eventlog.events import LASTING
+from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import Message

@@ -14,7 +14,7 @@ write in place, or a disk that moves blocks, may keep copies that no program can
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -65,14 +65,28 @@ def scrub(store: Sessions) -> VacuumResult:
         ranges = merged((*ranges, *forgotten_in(store.log, head.session)))
         if parts or ranges:
             try:
-                parts.update(_begun_in(store, streams, ranges))
+                begun = frozenset(_begun_in(store, streams, ranges))
                 first = _first(store, streams, parts, ranges)
             except KeyMissingError:
                 continue  # unreadable without the key, so nothing can be removed
-            changes[head.session] = partial(_blanked, parts=frozenset(parts), ranges=ranges, first=first)
+            hidden = _Hidden(frozenset(parts), ranges, begun, first)
+            changes[head.session] = partial(_blanked, hidden=hidden)
     for session, change in changes.items():
         _record_again(store, session, change)
     return rewrite(store.log, changes, shred=True, time=store.host.clock())
+
+
+class _Hidden(NamedTuple):
+    """What a session must not show any more."""
+
+    parts: frozenset[str]
+    """Redacted parts."""
+    ranges: tuple[Range, ...]
+    """Forgotten versions."""
+    begun: frozenset[str]
+    """Parts that forgotten versions begin; other records may have told their results."""
+    first: int
+    """The first version that has any of it."""
 
 
 def _record_again(store: Sessions, session: str, change: Change) -> None:
@@ -117,7 +131,7 @@ def _hidden_by_heirs(store: Sessions, erased: str) -> tuple[set[str], tuple[Rang
 
 
 def _begun_in(store: Sessions, streams: list[StreamRange], ranges: tuple[Range, ...]) -> Iterator[str]:
-    """Yield the parts that forgotten versions begin: later events have content of them, too."""
+    """Yield the parts that forgotten versions begin."""
     for stream in streams:
         for first, last in clipped(ranges, stream.first, stream.last):
             for span in stream_spans(store.log, stream.session, first - 1, last):
@@ -137,27 +151,33 @@ def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str], 
     return forgotten
 
 
-def _blanked(commit: Commit, parts: Collection[str], ranges: tuple[Range, ...], first: int) -> Commit:
-    """Return the commit without content of these parts and versions; itself if it has none.
+def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
+    """Return the commit without what its session hides; the commit itself if it has none of it.
 
-    A record that has something of such a part goes as a whole.
+    A record that has something of a redacted part goes as a whole.
     """
     if not commit.payload:
         return commit
+    parts, ranges, begun, first = hidden
+    spans = spans_of(commit)
+    ends = ((span.first, span.item.events) for span in spans if isinstance(span.item, ev.RecordKept))
+    told = {version for end, events in ends for version in range(end - events, end)}
     items: list[Item] = []
     changed = False
     start = None
-    hidden = -1
-    """Index of the newest event with content of these parts."""
-    for span in spans_of(commit):
+    newest = -1
+    """Index of the newest event with content of a redacted part."""
+    for span in spans:
         item = blank(span.item, parts, digests=span.first > first)
         if not isinstance(item, DeltaRun) and part_of(item) in parts:
-            hidden = len(items)
-        elif isinstance(item, ev.RecordKept) and hidden >= (begun := len(items) - item.events):
+            newest = len(items)
+        elif isinstance(item, ev.RecordKept) and newest >= (place := len(items) - item.events):
             item = blank_all(item)
-            items[begun:] = [_without_text(one) for one in items[begun:]]
+            items[place:] = [_without_text(one) for one in items[place:]]
         if meets(ranges, span.first, span.last):
             item = blank_all(item)
+        elif span.first not in told:
+            item = blank(item, begun, digests=False)
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))

@@ -394,7 +394,7 @@ def test_feeds_agree_with_plain_lists(engine: str) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=30 if engine == "memory" else 8,
+            max_examples=30 if engine == "memory" else 6,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -39,7 +39,7 @@ def blanked_commits(commits: Iterator[DecodedCommit], ranges: Sequence[Range]) -
 
 
 def without_content(spans: Iterator[Span], ranges: Sequence[Range]) -> Iterator[Span]:
-    """Yield the effective history without what forgotten versions kept beside the conversation.
+    """Yield the effective history without the rests of forgotten records.
 
     Its ranges have none of them; events that no rollback undoes are in it all the same.
     """

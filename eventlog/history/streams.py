@@ -20,7 +20,17 @@ from eventlog.history.lineage import END, StreamRange
 from eventlog.log.contract import Head, Log
 from eventlog.values import Body
 
-__all__ = ["ancestry", "continued", "decoded_commits", "forked_from", "head_of", "history_spans", "spans", "stream_spans", "texts"]
+__all__ = [
+    "ancestry",
+    "continued",
+    "decoded_commits",
+    "forked_from",
+    "head_of",
+    "history_spans",
+    "spans",
+    "stream_spans",
+    "texts",
+]
 
 TEXTS_AT_ONCE = 256
 """Bodies read together: about a MB."""

@@ -77,7 +77,7 @@ def scrub(store: Sessions) -> VacuumResult:
 
 
 class _Hidden(NamedTuple):
-    """What a session must not show any more."""
+    """Parts and versions that a session must not show any more."""
 
     parts: frozenset[str]
     """Redacted parts."""
@@ -152,7 +152,7 @@ def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str], 
 
 
 def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
-    """Return the commit without what its session hides; the commit itself if it has none of it.
+    """Return the commit without what its session hides; itself if it has none of it.
 
     A record that has something of a redacted part goes as a whole.
     """

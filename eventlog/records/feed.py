@@ -1,4 +1,4 @@
-"""A feed of records: what a framework says is told to a session, kept whole, and read back.
+"""A feed of records: what a framework says, told to a session and read back whole.
 
 A *record* is one JSON value of a framework. A mapping says what it means (`RecordMapping`); those
 events, what no event has of it, and its end, `RecordKept`, are one append. The version of its end
@@ -95,7 +95,7 @@ class Feed:
         is_alone = self._executor.leases.held is None
         with self._executor.writing(wait=wait) as lease:
             while True:
-                version = self._reader.version
+                version = self._version_now()
                 newest = self._newest(version)
                 if expected is not None and expected != newest:
                     raise ConflictError(self.session.id, expected, newest)
@@ -124,6 +124,14 @@ class Feed:
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]
+
+    def _version_now(self) -> int:
+        """Return the newest version, with what this handle has accepted committed."""
+        while True:
+            try:
+                return self._reader.version
+            except ConflictError:  # of an append by another thread, which hears of it as well
+                continue
 
     def _decided(
         self,
@@ -254,7 +262,9 @@ class Feed:
 
     def _redacted(self) -> frozenset[str]:
         """Return the redacted parts of the session, inherited ones included."""
-        return frozenset(part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted)
+        return frozenset(
+            part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
+        )
 
     def _require_records(self, numbers: Sequence[int]) -> None:
         version = self._reader.version

@@ -1,4 +1,4 @@
-"""Forgetting records: their events are effective at no version any more, and a scrub frees them.
+"""Forgetting records: their events are effective at no version, and a scrub frees them.
 
 What is forgotten are ranges of versions: the events of the records, those that end the records, and
 the beginning of a message once nothing else is in it. The state that commands are decided against
@@ -25,7 +25,7 @@ __all__ = ["forget"]
 
 
 class _Found(NamedTuple):
-    """What records are made of."""
+    """Versions and messages of records."""
 
     versions: list[Range]
     messages: set[str]
@@ -57,8 +57,8 @@ def _recorders(store: Sessions, stream: StreamRange, session: str) -> list[str]:
 def _record(session: Session, records: Iterable[StoredRecord]) -> None:
     reader = session.reader
     known = reader.forgotten()
-    last = reader.version
-    found = _found(record for record in records if record.number <= last)
+    inherited = {stream.session: stream.last for stream in reader.ancestry()}
+    found = _found(record for record in records if record.number <= inherited.get(record.session, 0))
     with reader.deciding() as state:
         ranges = _with_messages(state, found, merged((*known, *found.versions)))
     fresh = tuple(one for one in ranges if one not in known)

@@ -34,7 +34,7 @@ def require_value(value: object) -> str:
 
 
 def _require(value: Any, depth: int) -> None:
-    kind: type = type(value)
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]  # of any value
     if kind is str or kind is int or kind is bool or value is None:
         return
     if depth > MAX_DEPTH:

@@ -1,4 +1,4 @@
-"""Decoding of appends for readers of records: only events that may hold something of a record.
+"""Decoding of appends for readers of records: only events that may hold some of a record.
 
 A list of messages is read a few times as fast as with all its events. The others are of empty
 types, with the same tags.
@@ -7,7 +7,6 @@ types, with the same tags.
 from __future__ import annotations
 
 from functools import cache, reduce
-from operator import or_
 from typing import Any
 
 import msgspec
@@ -48,7 +47,7 @@ def _decoder() -> msgspec.msgpack.Decoder[Any]:
         for kind in KINDS
         if kind not in _HOLDING
     ]
-    event: Any = reduce(or_, (*_HOLDING, *empty))
+    event: Any = reduce(lambda one, other: one | other, (*_HOLDING, *empty))  # type: ignore[arg-type, return-value]
     entry: Any = msgspec.defstruct("Entry", [("after", int), ("event", event)], array_like=True, gc=False, tag=0)
     fields: list[Any] = [("schema", int), ("time", int), ("escaped", bool), ("entries", list[entry | _Run])]
     return msgspec.msgpack.Decoder(msgspec.defstruct("Batch", fields, array_like=True, gc=False))

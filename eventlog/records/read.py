@@ -19,6 +19,7 @@ from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import texts
+from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
 from eventlog.log.contract import Commit, Log
 from eventlog.records.json_value import parsed
@@ -56,7 +57,7 @@ class StoredRecord(NamedTuple):
 
     @property
     def events(self) -> list[Any]:
-        """What it means; events that hold nothing of records may be empty ones of their kind."""
+        """Its events; those that hold nothing of records may be empty ones of their kind."""
         return [entry.event for entry in self.entries[self.first : self.first + self.kept.events]]
 
     def has_part(self, parts: Collection[str]) -> bool:
@@ -129,7 +130,7 @@ def _places(moved: str) -> list[tuple[list[Any], Any, int, Read]]:
 
     Each has the steps of its path but the last, the last one, an event, and a reader of its field.
     """
-    places: list[Any] = parsed(moved)
+    places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
     return [(path[1:-1], path[-1], index, FIELDS[field]) for path, (index, field) in places]
 
 
@@ -156,7 +157,7 @@ def values_of(log: Log, session: str, records: Iterable[StoredRecord]) -> dict[i
                 if moved:
                     for steps, last, index, read in _places(moved if type(moved) is str else text(moved)):
                         found = read(entries[first + index].event, text)
-                        if last == 0 and not steps and type(value) is not list:
+                        if last == 0 and not steps and not is_array(value):
                             value = found  # the record is this text
                             continue
                         place: Any = value

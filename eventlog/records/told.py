@@ -1,4 +1,4 @@
-"""A live conversation while records are told to it: open answers and calls are in its state.
+"""A conversation while records are told to it live: its state has the open answers and calls.
 
 `importers/common/conversation.py` has the vocabulary. A file's conversation is in the memory of its
 reader; that of a feed is in the session's command state, right after the record that the new ones
@@ -61,7 +61,7 @@ class _ToldBatch(ImportBatch):
 
 
 class _OpenThings:
-    """What is open in a state, and what was said last."""
+    """Open answers and calls of a state, and what was said last."""
 
     def __init__(self, state: State, time: int) -> None:
         self.answers: list[OpenAnswer] = []

@@ -1,4 +1,4 @@
-"""A result that comes after its call was settled as interrupted, from any process, without a lease.
+"""A result that comes after its call was settled as interrupted, without a lease.
 
 A worker that is slow, or whose lease another owner has taken, need not throw away what a tool did.
 The append is made at the version that it was decided at, so it changes nothing that it has not
@@ -50,22 +50,22 @@ def late_result(
     writer = executor.writer
     contention = Contention()
     while True:
-        if writer.is_ahead:
-            writer.flush()
-        with executor.reader.deciding() as state:
-            version = state.version
-            part, facts = _call(state, message, call)
-            status = state.status(facts)
-            done = None if status == "interrupted" else _newest_change(state, facts, status)
-        event: ev.ToolCompleted | ev.ToolFailed
-        if failed:
-            event = ev.ToolFailed(part, content, metadata=metadata)
-        else:
-            event = ev.ToolCompleted(part, content, truncation, title, metadata, files)
-        require_sound_json([event])
-        if done is not None:
-            return _same(executor, call, done, event)
         try:
+            if writer.is_ahead:
+                writer.flush()
+            with executor.reader.deciding() as state:
+                version = state.version
+                part, facts = _call(state, message, call)
+                status = state.status(facts)
+                done = None if status == "interrupted" else _newest_change(state, facts, status)
+            event: ev.ToolCompleted | ev.ToolFailed
+            if failed:
+                event = ev.ToolFailed(part, content, metadata=metadata)
+            else:
+                event = ev.ToolCompleted(part, content, truncation, title, metadata, files)
+            require_sound_json([event])
+            if done is not None:
+                return _same(executor, call, done, event)
             items: list[tuple[int, ev.Event]] = [(executor.host.clock(), event)]
             return writer.commit(items, bodies, expected=version).last
         except ConflictError:

@@ -1,10 +1,11 @@
-"""A made-up framework for tests of records: its mapping, and what a view shows of a session."""
+"""A made-up framework for tests of records: its mapping, and what a view shows."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from eventlog import RecordBuilder, Session
+from eventlog.importers.common.json_lines import is_object
 from projections import ModelView
 from projections.formats.openai import chat_messages
 
@@ -18,23 +19,19 @@ class ToyMapping:
 
     def read(self, record: Any, to: RecordBuilder) -> None:
         """Tell what a record means."""
-        if not isinstance(record, dict):
-            return
-        match record:
-            case {"kind": "user", "text": str(text)}:
-                to.user(text)
-            case {"kind": "answer", "text": str(text), "calls": list(calls)}:
-                to.answer(model="toy/1")
-                to.text(text)
-                for call in calls:
-                    to.call(call["id"], call["tool"], call["input"])
-                to.end()
-            case {"kind": "result", "call": str(call), "output": str(output)}:
-                to.result(call, output)
-            case {"kind": "summary", "text": str(text)}:
-                to.compaction(text)
-            case _:
-                pass
+        kind = record.get("kind") if is_object(record) else None
+        if kind == "user":
+            to.user(record["text"])
+        elif kind == "answer":
+            to.answer(model="toy/1")
+            to.text(record["text"])
+            for call in record["calls"]:
+                to.call(call["id"], call["tool"], call["input"])
+            to.end()
+        elif kind == "result":
+            to.result(record["call"], record["output"])
+        elif kind == "summary":
+            to.compaction(record["text"])
 
 
 def shown(session: Session, at: int | None = None) -> list[tuple[Any, ...]]:
@@ -42,9 +39,7 @@ def shown(session: Session, at: int | None = None) -> list[tuple[Any, ...]]:
     view = ModelView.of(session, at=at)
     found: list[tuple[Any, ...]] = []
     for message in chat_messages(view.messages, view.system):
-        content = message.get("content") or ""
-        if isinstance(content, list):
-            content = "".join(block.get("text", "") for block in content)
+        content: Any = message.get("content") or ""
         if message["role"] == "tool":
             found.append(("tool", content, message["tool_call_id"]))
         else:

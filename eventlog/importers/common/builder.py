@@ -1,4 +1,4 @@
-"""The vocabulary in which a mapping says what a record means: user, answer, call, result ….
+"""Vocabulary in which a mapping says what a record means: user, answer, call, result ….
 
 A *mapping* is a format's name and one method, which is given a record and a `RecordBuilder`. It
 calls the builder's methods in the order of what the record says. Importers and feeds share

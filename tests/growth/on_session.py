@@ -164,6 +164,11 @@ def _checked(at: Place, _: object) -> int:
     return sum(kept for kept, _ in checkpoint_store.valid(at.store.log, STATE, "long", version))
 
 
+def _writing(at: Place, _: object) -> None:
+    with at.long.executor.writing():
+        pass
+
+
 def _lease(at: Place, _: object) -> None:
     with at.long.lease():
         pass
@@ -185,6 +190,7 @@ SESSION: Table = {
     "Session.info": constant(lambda at, _: at.long.info),
     "SessionReader.inherited, by a fork from now": constant(lambda at, _: at.long.reader.inherited(at.long.version)),
     "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),
+    "SessionReader.forgotten": constant(lambda at, _: at.long.reader.forgotten()),
     "SessionReader.lineage": constant(lambda at, _: at.long.reader.lineage()),
     "SessionReader.spans, the newest 50": constant(lambda at, _: _consumed(at.long.reader.spans(_tail(at)))),
     "SessionReader.spans, all": history(lambda at, _: _consumed(at.long.reader.spans()), _ALL),
@@ -269,6 +275,7 @@ SESSION: Table = {
     "Executor.bulk": constant(lambda at, _: at.long.executor.bulk()),
     "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
     "Executor.lease": constant(_lease),
+    "Executor.writing": constant(_writing),
     "Executor.pipeline": constant(_pipeline),
 }
 

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.bodies import to_content
+from eventlog.codec.redaction import part_of
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
@@ -25,8 +26,7 @@ from eventlog.log.contract import Committed
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
-from eventlog.records.light import light_events
-from eventlog.records.read import Forgotten, Redacted, stored_records, values_of
+from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
 from eventlog.session.session import Session
 from eventlog.state.decide import decide
@@ -241,12 +241,16 @@ class Feed:
         hidden: dict[int, Any] = {}
         if redacted:
             found = stored_records(self._log, streams, numbers)
-            hidden = {record.number: Redacted(record.number) for record in found if record.has_part(redacted)}
+            hidden = {
+                record[1]: Redacted(record[1])
+                for record in found
+                if any(part_of(event) in redacted for event in events_of(record))
+            }
         if forgotten:
             self._require_records(numbers)
             hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
-        values = values_of(self._log, self.session.id, stored_records(self._log, streams, shown, light_events))
+        values = values_of(self._log, self.session.id, streams, shown)
         values.update(hidden)
         return [values[number] for number in numbers]
 
@@ -300,7 +304,7 @@ class Feed:
             return after
         first = self.path(version)[0]
         (record,) = stored_records(self._log, self._reader.ancestry(), [first])
-        return first - record.kept.events - 1
+        return first - record[2].events - 1
 
     def _event_of(self, part: str) -> ev.Event:
         """Return the first event of a part."""

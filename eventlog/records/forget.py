@@ -17,7 +17,7 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.ranges import Range, covers, merged
 from eventlog.history.streams import ancestry
-from eventlog.records.read import StoredRecord, stored_records
+from eventlog.records.read import StoredRecord, events_of, stored_records
 from eventlog.session.session import Session, Sessions
 from eventlog.state.state import State
 
@@ -37,7 +37,7 @@ def forget(session: Session, numbers: Sequence[int]) -> None:
     streams = session.reader.ancestry()
     records = list(stored_records(session.store.log, streams, numbers))
     for stream in streams:
-        own = [record for record in records if stream.first <= record.number <= stream.last]
+        own = [record for record in records if stream.first <= record[1] <= stream.last]
         for name in _recorders(session.store, stream, session.id) if own else ():
             _record(session.store.session(name), own)
 
@@ -58,7 +58,7 @@ def _record(session: Session, records: Iterable[StoredRecord]) -> None:
     reader = session.reader
     known = reader.forgotten()
     inherited = {stream.session: stream.last for stream in reader.ancestry()}
-    found = _found(record for record in records if record.number <= inherited.get(record.session, 0))
+    found = _found(record for record in records if record[1] <= inherited.get(record[0], 0))
     with reader.deciding() as state:
         ranges = _with_messages(state, found, merged((*known, *found.versions)))
     fresh = tuple(one for one in ranges if one not in known)
@@ -75,12 +75,12 @@ def _found(records: Iterable[StoredRecord]) -> _Found:
     versions: list[Range] = []
     messages: set[str] = set()
     for record in records:
-        events = record.events
+        number, events = record[1], events_of(record)
         begun = {
             event.message for event in events if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))
         }
-        first = record.number - len(events)
-        versions.append((record.number, record.number))
+        first = number - len(events)
+        versions.append((number, number))
         for version, event in enumerate(events, first):
             message: str | None = getattr(event, "message", None)
             if isinstance(event, (ev.MessageFinished, ev.StepFinished)) and message not in begun:

@@ -14,13 +14,12 @@ from contextlib import suppress
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.decoded import decode_commit
-from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import EventlogError
 from eventlog.history import checkpoint_store
 from eventlog.history.lineage import History, StreamRange
 from eventlog.history.ranges import Range, without
 from eventlog.log.contract import Log
+from eventlog.records.light import light_events
 
 __all__ = ["RecordIndex"]
 
@@ -92,20 +91,12 @@ class RecordIndex:
         """Read the records and rollbacks after the index's version from their events."""
         row = _Row([], [])
         for commit in self._log.read(session, self.version, upto):
-            decoded = decode_commit(commit, self.version, upto)
-            if decoded is None:
-                continue
-            version = decoded.first
-            for entry in decoded.batch.entries:
-                if isinstance(entry, DeltaRun):
-                    version += entry.count
-                    continue
+            for version, entry in enumerate(light_events(commit), commit.first):
                 event = entry.event
-                if type(event) is ev.RecordKept:
+                if type(event) is ev.RecordKept and self.version < version <= upto:
                     row.records.append(version - window)
-                elif type(event) is ev.RolledBack:
+                elif type(event) is ev.RolledBack and self.version < version <= upto:
                     row.rollbacks.append((version - window, event.to))
-                version += 1
         return row
 
     def _take(self, row: _Row, window: int, upto: int) -> None:

@@ -7,7 +7,7 @@ types, with the same tags.
 from __future__ import annotations
 
 from functools import cache, reduce
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = ["light_events", "one_by_one"]
 
 _HOLDING: tuple[type[ev.Base], ...] = (
     ev.RecordKept,
+    ev.RolledBack,
     ev.PartStarted,
     ev.PartEnded,
     ev.ToolRunning,
@@ -32,11 +33,13 @@ _HOLDING: tuple[type[ev.Base], ...] = (
     ev.ToolsSet,
     ev.ForeignKept,
 )
-"""The events that texts and values of records move to (`FIELDS` of `remainder.py`)."""
+"""Ends of records, rollbacks, and the events that texts and values move to (`remainder.py`)."""
 
 
 class _Run(msgspec.Struct, array_like=True, gc=False, tag=DeltaRun.__struct_config__.tag):
     """A run of deltas, which no record has."""
+
+    event: ClassVar[None] = None
 
 
 @cache

@@ -7,26 +7,28 @@ that holds the record alone, with the event's index among those of the record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.decoded import decode_commit
-from eventlog.codec.redaction import contents, part_of
+from eventlog.codec.redaction import contents
 from eventlog.errors import DamagedError, NotFoundError
-from eventlog.history.lineage import StreamRange
+from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import texts
 from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
 from eventlog.log.contract import Commit, Log
 from eventlog.records.json_value import parsed
-from eventlog.records.light import one_by_one
+from eventlog.records.light import light_events, one_by_one
 from eventlog.values import Body, Content
 
-__all__ = ["Forgotten", "Redacted", "StoredRecord", "stored_records", "values_of", "whole_events"]
+__all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records", "values_of", "whole_events"]
 
 APART = 256
 """Versions between two records from which on they are read one by one."""
@@ -44,25 +46,16 @@ class Redacted(msgspec.Struct, frozen=True):
     number: int
 
 
-class StoredRecord(NamedTuple):
-    """A record as it is stored: its end, and its place among the entries of its append."""
+StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, list[Any], int]
+"""The session that a record is in, its number, its end, the entries of its append, and the index of
+its first event there.
+"""
 
-    session: str
-    """The session whose stream it is in."""
-    number: int
-    kept: ev.RecordKept
-    entries: list[Any]
-    first: int
-    """Index of its first event."""
 
-    @property
-    def events(self) -> list[Any]:
-        """Its events; those that hold nothing of records may be empty ones of their kind."""
-        return [entry.event for entry in self.entries[self.first : self.first + self.kept.events]]
-
-    def has_part(self, parts: Collection[str]) -> bool:
-        """Whether one of its events has content of one of these parts."""
-        return any(part_of(event) in parts for event in self.events)
+def events_of(record: StoredRecord) -> list[Any]:
+    """Return the events of a record; some hold nothing of it, and may be empty ones of their kind."""
+    _, _, kept, entries, first = record
+    return [entry.event for entry in entries[first : first + kept.events]]
 
 
 class _LackingError(Exception):
@@ -84,35 +77,38 @@ def stored_records(
 ) -> Iterator[StoredRecord]:
     """Yield the records with these numbers, ascending; `NotFoundError` for a number of none."""
     wanted = sorted(set(numbers))
-    count = 0
+    place = 0
     for stream in streams:
-        own = [number for number in wanted if stream.first <= number <= stream.last]
+        end = bisect_right(wanted, stream.last, place)
+        own, place = wanted[place:end], end
+        if own and own[0] < stream.first:
+            raise NotFoundError("record", str(own[0]), session=streams[-1].session)
         for group in _together(own):
-            place, number = 0, group[0]
+            remaining = iter(group)
+            number = next(remaining)
             for commit in log.read(stream.session, number - 1, group[-1]):
                 first = commit.first
-                last = first + commit.count - 1
-                if number > last:
+                if number >= first + commit.count:
                     continue
                 entries = decode(commit)
-                while number <= last:
+                last = first + len(entries)
+                while number < last:
                     index = number - first
-                    kept = entries[index].event if entries else None
-                    if type(kept) is ev.RecordKept:
-                        if kept.events > index:
-                            raise DamagedError("a record without its events", session=stream.session, version=number)
-                        count += 1
-                        yield StoredRecord(stream.session, number, kept, entries, index - kept.events)
-                    place += 1
-                    if place == len(group):
-                        break
-                    number = group[place]
-    if count < len(wanted):
-        raise NotFoundError("record", "of these numbers", session=streams[-1].session)
+                    kept = entries[index].event
+                    if type(kept) is not ev.RecordKept:
+                        raise NotFoundError("record", str(number), session=streams[-1].session)
+                    if kept.events > index:
+                        raise DamagedError("a record without its events", session=stream.session, version=number)
+                    yield stream.session, number, kept, entries, index - kept.events
+                    number = next(remaining, END)
+            if number != END:
+                raise NotFoundError("record", str(number), session=streams[-1].session)
 
 
 def _together(numbers: list[int]) -> list[list[int]]:
     """Return the numbers in groups whose neighbours are not far apart."""
+    if numbers and numbers[-1] - numbers[0] <= len(numbers) * APART // 8:
+        return [numbers]  # as most lists are
     groups: list[list[int]] = []
     before = -APART - 1
     for number in numbers:
@@ -124,29 +120,49 @@ def _together(numbers: list[int]) -> list[list[int]]:
     return groups
 
 
+_PLAIN = {
+    "text": "kind.text",
+    "url": "kind.url",
+    "arguments": "input",
+    "header": "header",
+    "output": "output",
+    "error": "error",
+    "data": "data",
+}
+"""Fields whose content is a text of the record as it is; `FIELDS` reads the others."""
+
+
 @lru_cache(1024)
-def _places(moved: str) -> list[tuple[list[Any], Any, int, Read]]:
+def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any], Read | None]]:
     """Return the places that `moved` names; most records of a format name the same ones.
 
-    Each has the steps of its path but the last, the last one, an event, and a reader of its field.
+    Each has the steps of its path but the last, the last one, an event, and how to read its field:
+    an attribute that is a content, or a reader.
     """
     places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
-    return [(path[1:-1], path[-1], index, FIELDS[field]) for path, (index, field) in places]
+    return [
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
+        for path, (index, field) in places
+    ]
 
 
-def values_of(log: Log, session: str, records: Iterable[StoredRecord]) -> dict[int, Any]:
-    """Return the values of records by their number, deep-equal to those that were told."""
+def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: Iterable[int]) -> dict[int, Any]:
+    """Return the values of records by their number, deep-equal to those that were told.
+
+    `NotFoundError` for a number of no record.
+    """
     known: dict[bytes, str] = {}
 
     def text(content: Content) -> str:
-        if type(content) is str:
+        if isinstance(content, str):
             return content
         try:
-            return known[content.digest]  # type: ignore[union-attr]
+            return known[content.digest]
         except KeyError:
             raise _LackingError from None
 
     values: dict[int, Any] = {}
+    records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
     while True:
         lacking: list[StoredRecord] = []
         for record in records:
@@ -155,21 +171,29 @@ def values_of(log: Log, session: str, records: Iterable[StoredRecord]) -> dict[i
                 rest, moved = kept.rest, kept.moved
                 value = parsed(rest if type(rest) is str else text(rest))
                 if moved:
-                    for steps, last, index, read in _places(moved if type(moved) is str else text(moved)):
-                        found = read(entries[first + index].event, text)
-                        if last == 0 and not steps and not is_array(value):
+                    for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
+                        event = entries[first + index].event
+                        if read is None:
+                            found = content_of(event)
+                            if type(found) is not str:
+                                found = text(found)
+                        else:
+                            found = read(event, text)
+                        if steps:
+                            place: Any = value
+                            for step in steps:
+                                place = place[step]
+                            place[last] = found
+                        elif last == 0 and not is_array(value):
                             value = found  # the record is this text
-                            continue
-                        place: Any = value
-                        for step in steps:
-                            place = place[step]
-                        place[last] = found
+                        else:
+                            value[last] = found
                 values[number] = value
             except _LackingError:
                 lacking.append(record)
             except UNFIT as error:
                 message = "what was kept of a record does not fit its events"
-                raise DamagedError(message, session=record.session, version=number) from error
+                raise DamagedError(message, session=record[0], version=number) from error
         if not lacking:
             return values
         bodies = {body.digest: body for record in lacking for body in _bodies(record)}
@@ -179,5 +203,5 @@ def values_of(log: Log, session: str, records: Iterable[StoredRecord]) -> dict[i
 
 def _bodies(record: StoredRecord) -> Iterator[Body]:
     """Yield the large texts of a record's events."""
-    for event in (record.kept, *record.events):
+    for event in (record[2], *events_of(record)):
         yield from (content for content in contents(event) if isinstance(content, Body))

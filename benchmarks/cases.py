@@ -28,7 +28,18 @@ from benchmarks.scenarios import (
     while_folding,
     written,
 )
-from benchmarks.targets import beside_peers, lists, memory, opening, replaying, space, starting, transcripts, viewing
+from benchmarks.targets import (
+    beside_peers,
+    lists,
+    memory,
+    opening,
+    replaying,
+    space,
+    starting,
+    transcripts,
+    values,
+    viewing,
+)
 from benchmarks.targets import groups as target_groups
 from benchmarks.targets import streaming as target_streaming
 from benchmarks.targets import turns as target_turns
@@ -46,6 +57,7 @@ CASES: tuple[Case, ...] = (
     *viewing.CASES,
     *transcripts.CASES,
     *lists.CASES,
+    *values.CASES,
     *memory.CASES,
     *starting.CASES,
     *streaming.CASES,

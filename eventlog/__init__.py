@@ -62,9 +62,11 @@ from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
+from eventlog.session.shelf import Shelf
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn
+from eventlog.session.values import StoredValue, Values
 from eventlog.store import Store, repair, restore
 from eventlog.store import open_store as open
 from eventlog.values import (
@@ -81,6 +83,7 @@ from eventlog.values import (
     Origin,
     PartKind,
     Patch,
+    Price,
     Reasoning,
     Retry,
     Snapshot,
@@ -152,6 +155,7 @@ __all__ = [
     "Patch",
     "Pipeline",
     "PoisonedError",
+    "Price",
     "ReadOnlyError",
     "Reasoning",
     "RecordBuilder",
@@ -169,6 +173,7 @@ __all__ = [
     "SessionHead",
     "SessionInfo",
     "SessionPage",
+    "Shelf",
     "Snapshot",
     "Source",
     "Span",
@@ -176,6 +181,7 @@ __all__ = [
     "StorageError",
     "Store",
     "StoreHead",
+    "StoredValue",
     "Subtask",
     "SummarizerError",
     "SummarizerRefusedError",
@@ -194,6 +200,7 @@ __all__ = [
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "Usage",
+    "Values",
     "WindowTooSmallError",
     "errors",
     "events",

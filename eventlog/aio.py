@@ -32,7 +32,7 @@ from functools import partial
 from itertools import islice
 from threading import Lock, Thread
 from types import TracebackType
-from typing import ParamSpec, Self, TypeVar
+from typing import ParamSpec, Self, TypeVar, cast
 
 from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
@@ -156,10 +156,12 @@ class AsyncSession:
     async def do(self, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Await any command of the handle: `await chat.do(chat.sync.rename, "New title")`.
 
-        Runs in a thread, so those of several tasks come in any order.
+        Runs in a thread, so those of several tasks come in any order. The `wait` of a command for
+        another's lease is spent in the event loop, and needs no thread.
         """
         require_function(command, "a command is a method of the handle")
-        return await asyncio.to_thread(command, *args, **kwargs)
+        wait = cast("float", kwargs.pop("wait", 0.0))
+        return await _unless_held(lambda: asyncio.to_thread(command, *args, **kwargs), wait)
 
     async def user(self, text: str | Sequence[PartKind] = "", *, request_id: str | None = None) -> str:
         """Add a user message; durable when it returns its id.
@@ -265,9 +267,9 @@ class AsyncReply:
         require(ToolCall, call, _A_CALL)
         await _awaited(self._session, call.fail, error)
 
-    async def finish(self, reason: str = "stop", *, usage: Usage | None = None) -> None:
+    async def finish(self, reason: str = "stop", *, usage: Usage | None = None, catalogue: str = "") -> None:
         """Close the message; durable when it returns."""
-        await _awaited(self._session, self.sync.finish, reason, usage=usage)
+        await _awaited(self._session, self.sync.finish, reason, usage=usage, catalogue=catalogue)
 
     async def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands."""

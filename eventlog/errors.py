@@ -169,11 +169,14 @@ class StopError(EventlogError):
 class ConflictError(RetryError):
     """Another writer was first; nothing of this append was written.
 
-    `expected` is the version the caller had decided against, `actual` the session's version now.
+    `expected` is the version the caller had decided against, `actual` the session's version now; of
+    the value with the key `key`, if there is one, the revisions.
     """
 
-    def __init__(self, session: str, expected: int, actual: int) -> None:
-        super().__init__(f"session {cut(session)}: expected version {expected}, but it is at {actual}")
+    def __init__(self, session: str, expected: int, actual: int, key: str | None = None) -> None:
+        what = "version" if key is None else f"the value of {brief(key)} at revision"
+        super().__init__(f"session {cut(session)}: expected {what} {expected}, but it is at {actual}")
+        self.key = key
         self.session = session
         self.expected = expected
         self.actual = actual

@@ -446,7 +446,10 @@ class ShelfStarted(Base, frozen=True, array_like=True, tag="sh"):
 
 
 class ValuePut(Base, frozen=True, array_like=True, tag="vp"):
-    """A value under a key, as `text` or as `data`; the newest one counts."""
+    """A value under a key, as `text` or as `data`; the newest one counts.
+
+    With neither its content was freed: a newer one had taken its place everywhere.
+    """
 
     key: str
     text: Content | None = None

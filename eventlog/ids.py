@@ -14,7 +14,7 @@ from itertools import product
 
 from eventlog.errors import LimitError
 
-__all__ = ["MAX_ID_BYTES", "check_id", "id_of_request", "new_id"]
+__all__ = ["MAX_ID_BYTES", "check_id", "check_key", "id_of_request", "new_id"]
 
 MAX_ID_BYTES = 256
 """Longest id a caller may bring, in bytes of UTF-8."""
@@ -82,3 +82,11 @@ def check_id(what: str, name: str) -> str:
     if not 0 < size <= MAX_ID_BYTES:
         raise LimitError(f"bytes of the {what} id", size, MAX_ID_BYTES)
     return name
+
+
+def check_key(key: str) -> str:
+    """Return `key` if a value may have it: 1..256 bytes of UTF-8; `LimitError` otherwise."""
+    size = len(key.encode("utf-8", "surrogatepass"))
+    if not 0 < size <= MAX_ID_BYTES:
+        raise LimitError("bytes of a value's key", size, MAX_ID_BYTES)
+    return key

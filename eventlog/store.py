@@ -26,8 +26,8 @@ from eventlog.append.metrics import Metrics
 from eventlog.codec.bodies import to_file
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
-from eventlog.errors import CallError, ErasedError, EventlogError, giving_way_to
-from eventlog.history.catalog import SessionInfo, entry_of, info_of
+from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError, giving_way_to
+from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
@@ -38,10 +38,11 @@ from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
 from eventlog.session.registry import SessionRegistry
 from eventlog.session.session import Session
+from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.subscription import Subscription, subscribe
 from eventlog.validation import require, require_call, require_or_none, require_version
-from eventlog.values import Body, Content, Model, Origin
+from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
@@ -70,6 +71,7 @@ def open_store(
     checkpoint_events: int = CHECKPOINT_EVENTS,
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
+    prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
@@ -78,7 +80,8 @@ def open_store(
     (`encryption/keys.py`).
 
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix.
+    gives UTC milliseconds, `new_id` an id for a prefix. `prices` is asked once for each usage that
+    is recorded without a cost; what it answers is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -87,6 +90,7 @@ def open_store(
         checkpoint_events=checkpoint_events,
         clock=clock,
         new_id=new_id,
+        prices=prices,
     )
 
 
@@ -102,6 +106,7 @@ class Store:
         checkpoint_events: int = CHECKPOINT_EVENTS,
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
+        prices: Callable[[Model | None, Tokens], Price | None] | None = None,
     ) -> None:
         self.log = log
         self.host = Host(
@@ -112,6 +117,7 @@ class Store:
             checkpoint_events=checkpoint_events,
             clock=clock,
             new_id=new_id,
+            prices=prices,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self.host)
@@ -181,7 +187,30 @@ class Store:
     def session(self, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
         self.host.require_open()
-        return self.registry.get(self, id)
+        session = self.registry.get(self, id)
+        if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
+            raise NotFoundError("session", id)
+        return session
+
+    def shelf(self, name: str) -> Shelf:
+        """The shelf of a name, made if there is none: values without a conversation.
+
+        A name has 1 to 200 bytes. A shelf is in no list of sessions.
+        """
+        self.host.require_open()
+        return open_shelf(self, name)
+
+    def shelves(self) -> Iterator[str]:
+        """The names of all shelves; reads one small record a session or shelf."""
+        self.host.require_open()
+        return shelf_names(self.log)
+
+    def drop_shelf(self, name: str, *, reason: str = "") -> None:
+        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none."""
+        from eventlog.maintenance.erase import drop_shelf
+
+        self.host.require_open(writing=True)
+        drop_shelf(self, name, reason=reason)
 
     def sessions(
         self,
@@ -212,7 +241,7 @@ class Store:
         part = None if text is None else text.casefold()
         infos = (
             info
-            for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head))
+            for info in (info_of(head) for head in self.log.heads(after) if not is_foreign(head) and not is_shelf(head))
             if not info.erased
             and (scope is None or info.scope == scope)
             and (parent is None or info.parent == parent)
@@ -268,7 +297,10 @@ class Store:
 
     def info(self, session: str) -> SessionInfo:
         """The catalog entry of one session: title, scope, times and counts."""
-        return self.host.info(session)
+        info = self.host.info(session)
+        if is_shelf_id(session) and is_shelf(head_of(self.log, session)):
+            raise NotFoundError("session", session)
+        return info
 
     def head(self) -> StoreHead:
         """The heads of all committed sessions and one digest of them, to keep elsewhere.
@@ -343,13 +375,20 @@ class Store:
     # -- maintenance ---------------------------------------------------------------------------
 
     def backup(
-        self, to: str | os.PathLike[str], *, on_progress: Callable[[int, int], None] | None = None
+        self,
+        to: str | os.PathLike[str],
+        *,
+        keys: KeySource | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> BackupResult:
-        """Copy all committed events into the directory `to`, while others read and write."""
+        """Copy all committed events into the directory `to`, while others read and write.
+
+        With `keys` (see `open`) the copy of a plain store is a new store that is encrypted.
+        """
         from eventlog.maintenance.backup import backup
 
         self.host.require_open()
-        return backup(self.log, to, on_progress=on_progress)
+        return backup(self.log, to, keys=keys, on_progress=on_progress)
 
     def erase(
         self,

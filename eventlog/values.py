@@ -8,7 +8,7 @@ field is added at the end, with a default.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -27,6 +27,7 @@ __all__ = [
     "Origin",
     "PartKind",
     "Patch",
+    "Price",
     "Reasoning",
     "Retry",
     "Snapshot",
@@ -94,6 +95,13 @@ class Usage(Value, frozen=True, array_like=True):
 
     tokens: Tokens
     cost: Decimal | None = None
+
+
+class Price(NamedTuple):
+    """The price of a model call in US dollars, and the date of the catalogue that gives it."""
+
+    cost: Decimal
+    catalogue: str
 
 
 class Limits(Value, frozen=True, array_like=True):

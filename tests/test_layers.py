@@ -33,8 +33,8 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback | tool_call turn | reply | session
-        | registry unfinished
+        owner inputs | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
+        | registry unfinished shelf
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader
@@ -51,7 +51,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.window": """
         policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
-        | situation steps | next_step compact window_state | window | aio report | __init__
+        | situation steps | next_step compact window_state titles | window | aio report | __init__
     """,
     "projections.cli": """
         exits output options bar_chart guard

@@ -191,3 +191,24 @@ def test_the_loop_goes_on_after_an_answer_that_broke_off(tmp_path: Path, breaks:
     repeats = [message for message, kind in kinds if isinstance(kind, Retry)]
     assert (len(removed), len(repeats)) == (1, 1)
     assert removed.isdisjoint(repeats)
+
+
+def test_the_loop_says_what_the_provider_said_and_begins_again(tmp_path: Path) -> None:
+    """A refused request ends the program with the provider's words; the next start asks again."""
+    files = {"a.txt": "one", "b.txt": "two"}
+    asking = Writer(files)
+
+    def by(asked: Asked) -> Answer:
+        refused = Answer(status=401, error={"message": "the key is not known", "code": "invalid_api_key"})
+        return refused if len(server.asked) == 2 else asking(asked)
+
+    with OpenAIServer(by=by) as server:
+        first = started(tmp_path, server)
+        errors = first.communicate(timeout=60)[1]
+        assert first.returncode == 1
+        for word in ("401", "the key is not known", "turn.retry()"):
+            assert word in errors
+        assert "Traceback" not in errors
+        second = started(tmp_path, server)
+        assert (second.communicate(timeout=60), second.returncode) == ((f"{ANSWER}\n", ""), 0)
+    assert {path.name: path.read_text() for path in tmp_path.glob("*.txt")} == files

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 
 from eventlog.append.contention import Contention
@@ -34,6 +35,8 @@ from eventlog.errors import (
     RefusedError,
     StopError,
 )
+from eventlog.history.value_index import ValueIndex
+from eventlog.history.value_tree import changes_in
 from eventlog.log.contract import Append, Committed, LeaseState
 from eventlog.logger import logger
 from eventlog.state.committed import CommittedState
@@ -76,6 +79,7 @@ class Backlog:
         self.contention = Contention()
         self._buffer = buffer
         self._metrics = metrics
+        self._values = ValueIndex(committed.log, committed.session)
 
     @property
     def epoch(self) -> int:
@@ -160,8 +164,10 @@ class Backlog:
             if sent.append.lease is not None and not outcome.repeated:
                 self._note_lease(sent.append.lease, sent.claim)
             if outcome.first == sent.first and not outcome.repeated and committed.loaded:
-                committed.certain, committed.entry = sent.last, sent.entry
+                valued, committed.certain, committed.entry = committed.entry.valued, sent.last, sent.entry
                 committed.state.commit_to(sent.last)
+                if sent.entry.valued != valued:
+                    self._note_values(sent)
                 if self.is_followed and len(sent.append.payload) <= RECENT_BYTES:
                     self.recent.append(
                         DecodedCommit(
@@ -175,6 +181,11 @@ class Backlog:
         self._queue(list(dict.fromkeys([*sent.commands, *self.commands])))
         self.sent = None
         self.recover()
+
+    def _note_values(self, sent: PendingAppend) -> None:
+        """Bring the index of values up to date with an append that changed some."""
+        with suppress(EventlogError):  # derived: the next reader does it
+            self._values.note(changes_in(sent.events()), sent.entry.valued)
 
     def refresh(self) -> None:
         """Decide anew on what waits if other writers have appended since."""

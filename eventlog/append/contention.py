@@ -1,8 +1,8 @@
 """Contention for one session: other writers' appends come first, time and again.
 
 An append is decided at a version, and the log refuses it once the session is elsewhere. The writer
-then reads on, decides anew and submits again: at once for the first few times, later after a pause
-that grows and that chance spreads, so that of many writers each gets its turn.
+then reads on, decides anew and submits again: at once for the first few times, later after a random
+pause. The longer a writer has waited, the shorter is its pause, so that each gets its turn.
 """
 
 from __future__ import annotations

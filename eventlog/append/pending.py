@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -101,6 +101,16 @@ class PendingAppend(msgspec.Struct, eq=False):
     outcome: Committed | Exception | None = None
     is_retried_later: bool = False
     """Whether it failed, and some of its commands are tried again, once that may work."""
+
+    def events(self) -> Iterator[tuple[int, ev.Event]]:
+        """Yield its events with their versions, deltas left out."""
+        version = self.first
+        for entry in self.batch.entries:
+            if isinstance(entry, DeltaRun):
+                version += entry.count
+            else:
+                yield version, entry.event
+                version += 1
 
     @property
     def is_conditional(self) -> bool:

@@ -1,7 +1,8 @@
-"""Large texts by content: when a text becomes a body, its hash, and its packed bytes.
+"""Large texts and data by content: what becomes a body, its hash, and its packed bytes.
 
 A text over `INLINE` characters is stored once under the SHA-256 of its UTF-8 bytes and referred to
-by a `Body`; a shorter one stays inside the event, where a reference would not pay. The packed form
+by a `Body`; a shorter one stays inside the event, where a reference would not pay. Data over as
+many bytes is stored likewise; a `Body` of data counts `BYTES` characters. The packed form
 is that of `compression.py`. Where the packed bytes lie is the log's business.
 """
 
@@ -13,14 +14,28 @@ from hashlib import sha256
 from typing import BinaryIO
 
 from eventlog.compression import PLAIN_MARK, ZSTANDARD_MARK, coders, pack
-from eventlog.errors import DamagedError, LimitError
+from eventlog.errors import CallError, DamagedError, LimitError
 from eventlog.validation import require
 from eventlog.values import Body, Content
 
-__all__ = ["INLINE", "MAX_BODY_BYTES", "digests_in", "from_file", "to_content", "to_file", "unpack", "unpack_checked"]
+__all__ = [
+    "BYTES",
+    "INLINE",
+    "MAX_BODY_BYTES",
+    "digests_in",
+    "from_file",
+    "to_content",
+    "to_data",
+    "to_file",
+    "unpack",
+    "unpack_checked",
+    "unpack_data",
+]
 
 INLINE = 1024
-"""Longest text, in characters, that stays inside its event."""
+"""Longest text, in characters, and longest data, in bytes, that stays inside its event."""
+BYTES = -1
+"""Characters of a body that is data, which is no text."""
 MAX_BODY_BYTES = 512 * 1024 * 1024
 """Largest body, in bytes of UTF-8."""
 
@@ -44,13 +59,22 @@ def to_content(text: str, bodies: dict[bytes, bytes]) -> Content:
         require(str, text, "a text is a str")
     if len(text) <= INLINE:
         return text
-    data = text.encode("utf-8", "surrogatepass")
+    return _stored(text.encode("utf-8", "surrogatepass"), len(text), bodies)
+
+
+def to_data(data: bytes, bodies: dict[bytes, bytes]) -> bytes | Body:
+    """Return `data` itself, or a `Body` for it; `to_content` of bytes."""
+    require(bytes, data, "data is bytes")
+    return data if len(data) <= INLINE else _stored(data, BYTES, bodies)
+
+
+def _stored(data: bytes, characters: int, bodies: dict[bytes, bytes]) -> Body:
     if len(data) > MAX_BODY_BYTES:
         raise LimitError("bytes of a body", len(data), MAX_BODY_BYTES)
     digest = sha256(data).digest()
     if digest not in bodies:
         bodies[digest] = PLAIN_MARK + data if len(data) <= SMALL else pack(data)
-    return Body(digest, len(data), len(text))
+    return Body(digest, len(data), characters)
 
 
 def from_file(file: BinaryIO, bodies: dict[bytes, bytes]) -> Body:
@@ -87,7 +111,9 @@ def unpack(body: Body, packed: bytes) -> str:
     """Return the text of a body; `DamagedError` if the bytes are not the ones it names.
 
     The bytes are decoded piece by piece, so they are never all in memory beside all of the text.
+    `CallError` for a body of data.
     """
+    _require_text(body)
     decode = codecs.getincrementaldecoder("utf-8")("surrogatepass").decode
     text = ""
     try:
@@ -101,8 +127,10 @@ def unpack(body: Body, packed: bytes) -> str:
 def unpack_checked(body: Body, packed: bytes) -> str:
     """Return the text of a body whose packed bytes the log has just checked.
 
-    A plain one is not hashed again. `DamagedError` if its size is another.
+    A plain one is not hashed again. `DamagedError` if its size is another, `CallError` for a body
+    of data.
     """
+    _require_text(body)
     if packed[:1] != PLAIN_MARK:
         return unpack(body, packed)
     if len(packed) != body.size + 1:
@@ -111,6 +139,16 @@ def unpack_checked(body: Body, packed: bytes) -> str:
         return str(memoryview(packed)[1:], "utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
+
+
+def unpack_data(body: Body, packed: bytes) -> bytes:
+    """Return the bytes of a body; `DamagedError` if they are not the ones it names."""
+    return b"".join(_pieces(body, packed))
+
+
+def _require_text(body: Body) -> None:
+    if body.characters == BYTES:
+        raise CallError("a body of data is no text: read it as data")
 
 
 def _pieces(body: Body, packed: bytes) -> Iterator[bytes | memoryview]:

@@ -1,4 +1,4 @@
-"""Removal of a redacted part's content from events, leaving ids and shape.  Pure.
+"""Removal of redacted and freed content from events, leaving ids and shape.  Pure.
 
 Versions, times, kinds and the state machine stay as they were. A step's digest is removed, too, if
 it covers redacted content: with the rest of the view, a short secret could be guessed from it.
@@ -33,7 +33,7 @@ from eventlog.values import (
     Tool,
 )
 
-__all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "contents", "part_of"]
+__all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "contents", "free", "is_freed", "part_of"]
 
 NO_DIGEST = b""
 """Replaces the digest of a view that had redacted content."""
@@ -80,6 +80,16 @@ def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -
             return replace(item, data="")
         case _:
             return item
+
+
+def free(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
+    """Return the item without content that no session has any more; itself if it has none."""
+    return replace(item, text=None, data=None) if isinstance(item, ev.ValuePut) and not is_freed(item) else item
+
+
+def is_freed(event: ev.Event) -> bool:
+    """Return whether an event has lost its content, which no session has any more."""
+    return isinstance(event, ev.ValuePut) and event.text is None and event.data is None
 
 
 _BLANKS = (
@@ -151,7 +161,7 @@ def blank_all(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
         case ev.Custom():
             changed = replace(changed, data="null")
         case ev.RecordKept():
-            changed = replace(changed, rest="null", moved="")
+            changed = replace(changed, rest="", moved="")
         case _:
             pass
     return item if changed == item else changed

@@ -213,8 +213,8 @@ def _bodies_in(payload: bytes, given: Collection[bytes]) -> set[bytes]:
 def _clear_part(entry: bytes, scope_name: Callable[[str], str]) -> bytes:
     """Return the part of a catalog entry that stays in clear, for lists and copies.
 
-    It says whose sub-session or fork the session is, whether it is archived, and the name of its
-    scope.
+    It says whose sub-session or fork the session is, whether it is archived or a shelf, and the
+    name of its scope.
     """
     said = read_entry(entry)
     if said is None:
@@ -226,6 +226,7 @@ def _clear_part(entry: bytes, scope_name: Callable[[str], str]) -> bytes:
             archived=said.archived,
             fork_of=said.fork_of,
             forked_at=said.forked_at,
+            shelf=said.shelf,
         )
     )
 

@@ -49,7 +49,19 @@ from eventlog.encryption.envelope import (
 )
 from eventlog.errors import AlreadyExistsError, DataError, EventlogError, KeyMissingError, NotFoundError
 from eventlog.integrity.scrub_ledger import is_record
-from eventlog.log.contract import Append, BodyStore, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.log.contract import (
+    GROWING,
+    STAMP_BYTES,
+    Append,
+    BodyStore,
+    Commit,
+    Committed,
+    Head,
+    LeaseState,
+    Log,
+    Place,
+    Ticket,
+)
 from eventlog.log.merkle import HASH_BYTES
 from eventlog.log.ticket import refused
 from eventlog.log.validation import size_of, validate_derived_keys
@@ -293,9 +305,9 @@ class EncryptedLog(Log):
             if value is None:
                 encrypted.append((key, None))
             elif family is not None:
-                encrypted.append(
-                    (key, encode_encrypted(EncryptedValue(FORMAT, family.id, b"", family.encrypt_derived(key, value))))
-                )
+                stamp = value[:STAMP_BYTES] if key.startswith(GROWING) else b""  # in clear, for the engine compares it
+                data = family.encrypt_derived(key, value)
+                encrypted.append((key, stamp + encode_encrypted(EncryptedValue(FORMAT, family.id, b"", data))))
         self._engine.put_derived(encrypted)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
@@ -311,7 +323,7 @@ class EncryptedLog(Log):
         """Decrypt a derived value; None for an unreadable one, since it is disposable."""
         if stored is not None:
             with suppress(DataError):
-                encrypted = decode_encrypted_value(stored)
+                encrypted = decode_encrypted_value(stored[STAMP_BYTES:] if key.startswith(GROWING) else stored)
                 family = self._ring.find(encrypted.key)
                 return None if family is None else family.decrypt_derived(key, encrypted.data)
         return None

@@ -15,7 +15,18 @@ from eventlog.history.ranges import Range, merged
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
 
-__all__ = ["CATALOG_EVENTS", "QUIET_EVENTS", "CatalogEntry", "SessionInfo", "entry_of", "evolve_entry", "info_of"]
+__all__ = [
+    "CATALOG_EVENTS",
+    "QUIET_EVENTS",
+    "SHELF",
+    "CatalogEntry",
+    "SessionInfo",
+    "entry_of",
+    "evolve_entry",
+    "info_of",
+    "is_shelf",
+    "is_shelf_id",
+]
 
 CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
     (
@@ -96,6 +107,9 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """Versions forgotten here, also for its forks, which read them here."""
 
 
+SHELF = "shelf"
+"""How the id of a shelf begins, before `:` or `~`: no session is given such an id."""
+
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 """The range of a catalog entry's integers: a sum stays within it."""
 
@@ -113,6 +127,16 @@ def entry_of(head: Head) -> CatalogEntry:
         return unpack(data, CatalogEntry)
     except DamagedError as error:
         raise DamagedError(error.message, session=head.session) from error
+
+
+def is_shelf(head: Head) -> bool:
+    """Return whether this is the head of a shelf, dropped ones included."""
+    return is_shelf_id(head.session) and entry_of(head).shelf
+
+
+def is_shelf_id(session: str) -> bool:
+    """Return whether an id is one of those that are left to shelves."""
+    return session.startswith((f"{SHELF}:", f"{SHELF}~"))
 
 
 def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:

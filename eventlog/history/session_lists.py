@@ -2,7 +2,7 @@
 
 A session is in the list over all and in that of its scope; each of these is kept in four parts, by
 whether the session is archived and whether it is a sub-session, so that a page of either need not
-pass over the others. Erased sessions and foreign streams are in none.
+pass over the others. Erased sessions, shelves and foreign streams are in none.
 
 Of an encrypted session only the clear part of its catalog entry is known here: its scope goes by a
 keyed hash (`Log.scope_name`). One whose entry was written without that is in the list `UNNAMED`.
@@ -39,7 +39,7 @@ def lists_of(entry: bytes) -> tuple[bytes, ...]:
         said = unpack(data, CatalogEntry) if data else CatalogEntry()
     except DataError:
         return ()
-    if said.erased:
+    if said.erased or said.shelf:
         return ()
     if encrypted and not said.scope:
         return (UNNAMED,)

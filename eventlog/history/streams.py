@@ -21,6 +21,7 @@ from eventlog.log.contract import Head, Log
 from eventlog.values import Body
 
 __all__ = [
+    "HeadReader",
     "ancestry",
     "continued",
     "decoded_commits",

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from eventlog.history.lineage import StreamRange
     from eventlog.log.contract import Head, Log
 
-__all__ = ["anchor_of", "inherited_fault", "portable", "prefix_head", "read_prefix", "unchanged"]
+__all__ = ["anchor_of", "inherited_fault", "pack_prefix", "portable", "prefix_head", "read_prefix", "unchanged"]
 
 _FIELDS = Struct("<QQ")
 
@@ -41,7 +41,12 @@ def prefix_head(log: Log, streams: Sequence[StreamRange], at: int) -> bytes:
     if not streams:
         return b""
     tree = tree_at(log, streams[-1].session, at)
-    return _FIELDS.pack(tree.version, tree.appends) + tree.peaks if tree.version >= at else b""
+    return pack_prefix(tree) if tree.version >= at else b""
+
+
+def pack_prefix(tree: TreeState) -> bytes:
+    """Return a tree's head as the bytes of an anchor."""
+    return _FIELDS.pack(tree.version, tree.appends) + tree.peaks
 
 
 def read_prefix(data: bytes) -> TreeState:

@@ -45,14 +45,42 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
-__all__ = ["Append", "BodyStore", "Commit", "Committed", "Head", "LeaseState", "Log", "Place", "Ticket"]
+__all__ = [
+    "GROWING",
+    "STAMP_BYTES",
+    "Append",
+    "BodyStore",
+    "Commit",
+    "Committed",
+    "Head",
+    "LeaseState",
+    "Log",
+    "Place",
+    "Ticket",
+    "is_outgrown",
+]
 
 _HASH_BYTES = 32
 """As in `merkle.py`."""
 
 
+GROWING = b"growing\0"
+"""First bytes of the keys of derived values that only grow: see `BodyStore.put_derived`."""
+STAMP_BYTES = 8
+"""Bytes of the stamp that such a value begins with."""
+
 Place: TypeAlias = tuple[int, int]
 """A session's place in a list: time and position of its newest append."""
+
+
+def is_outgrown(key: bytes, value: bytes | None, stored: bytes | None) -> bool:
+    """Return whether a derived value must not replace a stored one of a greater stamp."""
+    return (
+        key.startswith(GROWING)
+        and value is not None
+        and stored is not None
+        and value[:STAMP_BYTES] < stored[:STAMP_BYTES]
+    )
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):
@@ -241,7 +269,9 @@ class BodyStore(ABC):
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Write derived values (None deletes), with keys of 1 to 200 bytes.
 
-        Atomic; not necessarily durable.
+        Atomic; not necessarily durable. A value whose key begins with `GROWING` begins with a stamp
+        of 8 bytes, and never replaces one with a greater stamp: so the processes that bring such
+        values up to date need not agree on an order.
         """
 
     @abstractmethod

@@ -17,7 +17,7 @@ import msgspec
 
 from eventlog import os_fork
 from eventlog.errors import ClosedError, DamagedError
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, is_outgrown
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.merkle_check import first_mismatch
@@ -211,7 +211,7 @@ class MemoryLog(Log):
             for key, value in items:
                 if value is None:
                     self._derived.pop(key, None)
-                else:
+                elif not is_outgrown(key, value, self._derived.get(key)):
                     self._derived[key] = value
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:

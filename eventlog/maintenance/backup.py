@@ -11,8 +11,9 @@ the other direction, up to a position.
 
 A restore to an earlier position records again the redactions of parts that were scrubbed later
 (`record_later_redactions`), because their content is gone from the backup.  Without such an event a
-view would show an empty text, and `verify` an append without content and without reason.  Nothing
-can be recorded for encrypted sessions: a restore has no keys.
+view would show an empty text, and `verify` an append without content and without reason.  For the
+same reason it drops the keys of values that were freed later (`freed.py`).  Nothing can be recorded
+for encrypted sessions: a restore has no keys.
 """
 
 from __future__ import annotations
@@ -47,12 +48,14 @@ from eventlog.log.embedded.options import Options
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.rules import commit_of
 from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
+from eventlog.maintenance.freed import drop_freed
 from eventlog.open_log import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from eventlog.codec.decoded import Span
+    from eventlog.encryption.keys import KeySource
     from eventlog.log.contract import Commit, Head, Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
@@ -77,19 +80,70 @@ class BackupResult(msgspec.Struct, frozen=True):
     """Whether everything was copied: there was no earlier copy to go on with."""
 
 
-def backup(log: Log, to: str | os.PathLike[str], *, on_progress: Progress | None = None) -> BackupResult:
+def backup(
+    log: Log, to: str | os.PathLike[str], *, keys: KeySource | None = None, on_progress: Progress | None = None
+) -> BackupResult:
     """Copy what is committed by now into the directory `to`, while writers go on.
 
-    `CallError` if `to` holds something other than a backup of this store, or if this store is in
-    memory; `BusyError` if another process has `to` open; `DamagedError` if the store cannot be
-    read. `on_progress` is called with the position reached and the position to reach.
+    With `keys` the copy of a plain store is an encrypted store of its own; `AlreadyExistsError` if
+    there is a store at `to`. `CallError` if `to` holds something other than a backup of this store,
+    or if this store is in memory, or encrypted and `keys` are given; `BusyError` if another process
+    has `to` open; `DamagedError` if the store cannot be read. `on_progress` is called with the
+    position reached and the position to reach.
     """
     from eventlog.log.embedded.engine import EmbeddedLog
 
     engine = log.engine
     if not isinstance(engine, EmbeddedLog):
         raise CallError("only a store in a directory can be backed up")
+    if keys is not None:
+        if encryption_of(engine.path):
+            raise CallError("the store is encrypted, and its backups are as well: back it up without `keys`")
+        return _encrypted(engine, place_of(to), keys, on_progress=on_progress)
     return _copy(engine, place_of(to), log.last_position(), "a backup was being written", on_progress=on_progress)
+
+
+def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Progress | None) -> BackupResult:
+    """Write an encrypted copy into a new place."""
+    from eventlog.encryption.key_ring import KeyRing, keys_from
+    from eventlog.maintenance.encrypt import copy_encrypted
+
+    _refuse_inside(to, log.path)
+    ring = KeyRing(keys_from(keys, to))
+    options = Options(io=log.options.io)
+    with storage_errors(to), _destination(to):
+        what = "an encrypted copy was being written"
+        broken_off = swap.unfinished(to)
+        if broken_off != what and (broken_off is not None or (to / "format").exists()):
+            raise AlreadyExistsError("store", str(to))
+        swap.set_unfinished(to, what)
+        (to / "format").unlink(missing_ok=True)
+        _clear(to)
+        own = ring.make()
+        copy = BulkWriter(to, options)
+        try:
+            copy.begin()
+            upto, now = log.last_position(), time_ns() // 1_000_000
+            sessions, events = copy_encrypted(log, copy, ring, own, upto, time=now, on_progress=on_progress)
+            position = copy.position
+            copy.finish(to, options.io.random(16).hex(), f"1 {own.id.hex()} {own.check()}")
+        finally:
+            copy.close()
+        swap.set_unfinished(to, None)
+        return BackupResult(position, sessions, events, whole=True)
+
+
+def _clear(place: Path) -> None:
+    """Remove what an earlier copy left: one that is written anew uses nothing of it."""
+    for name in ("lmdb", "journal"):
+        if (place / name).exists():
+            shutil.rmtree(place / name)
+    (place / "edition").unlink(missing_ok=True)
+
+
+def _refuse_inside(to: Path, path: Path) -> None:
+    if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
+        raise CallError(f"{to} is in the store that is to be copied")
 
 
 def restore(
@@ -105,7 +159,7 @@ def restore(
     An append that reaches beyond `position` is left out whole; None takes everything.
     `AlreadyExistsError` if there is a store at `into`; a restore that broke off is continued.
     Parts that were scrubbed after `position` stay redacted, by one more event in each session that
-    had them; not in an encrypted store.
+    had them, and values that were freed after it are dropped; not in an encrypted store.
     """
     from eventlog.log.embedded.engine import open_log
 
@@ -139,8 +193,7 @@ def _copy(
     `as_store`: the copy becomes a store of its own.
     """
     path = log.path
-    if to.resolve() == path.resolve() or path.resolve() in to.resolve().parents:
-        raise CallError(f"{to} is in the store that is to be copied")
+    _refuse_inside(to, path)
     chosen = Options(io=log.options.io) if options is None else options
     with storage_errors(to), _destination(to):
         swap.finish(to, chosen.io)
@@ -152,10 +205,7 @@ def _copy(
         if place is to:
             swap.set_unfinished(to, what)
         if copy is None:
-            for name in ("lmdb", "journal"):
-                if (place / name).exists():  # a rewrite uses nothing of it
-                    shutil.rmtree(place / name)
-            (place / "edition").unlink(missing_ok=True)
+            _clear(place)
             copy = BulkWriter(place, chosen)
         try:
             copy.begin()
@@ -170,6 +220,7 @@ def _copy(
                 now = time_ns() // 1_000_000
                 write_record(copy, ledger, now, chosen.io.random(SALT_BYTES))
                 record_later_redactions(log, copy, upto, now, chosen.io.random)
+                drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
             copied = BackupResult(copy.position, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))

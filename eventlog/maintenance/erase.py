@@ -14,19 +14,28 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.codec.payload import is_foreign
-from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, RefusedError, brief
-from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
+from eventlog.errors import (
+    CallError,
+    ConflictError,
+    KeyMissingError,
+    LeaseHeldError,
+    NotFoundError,
+    RefusedError,
+    brief,
+)
+from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry, is_shelf
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.session.lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.owner import is_live, owner_of
+from eventlog.session.shelf import check_name, find_shelf
 from eventlog.validation import require
 
 if TYPE_CHECKING:
     from eventlog.session.session import Session, Sessions
 
-__all__ = ["Choice", "erase"]
+__all__ = ["Choice", "drop_shelf", "erase"]
 
 Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
@@ -60,7 +69,8 @@ def erase(
     for choice in (forks, subsessions):
         if choice not in ("refuse", "keep", "cascade"):
             raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
-    head_of(store.log, session)
+    if is_shelf(head_of(store.log, session)):
+        raise NotFoundError("session", session)
     going = erased_with(session, relations_of(store), forks=forks, subsessions=subsessions)
     unless_held(partial(refuse_all_running, store, going), wait)
     try:
@@ -71,13 +81,25 @@ def erase(
     return tuple(going)
 
 
+def drop_shelf(store: Sessions, name: str, *, reason: str = "") -> None:
+    """Erase the shelf of a name; `NotFoundError` if there is none."""
+    require(str, reason, "a reason is a str")
+    shelf, exists = find_shelf(store.log, check_name(name))
+    if not exists:
+        raise NotFoundError("shelf", name)
+    try:
+        erase_one(store, shelf, reason)
+    finally:
+        store.log.forget_keys()
+
+
 def relations_of(store: Sessions) -> SessionRelations:
     relations = SessionRelations({}, {}, {})
     for head in store.log.heads():
         if is_foreign(head):
             continue
         entry = entry_of(head)
-        if entry.erased:
+        if entry.erased or entry.shelf:
             continue
         relations.heads[head.session] = head
         if entry.fork_of is not None:
@@ -125,7 +147,7 @@ def refuse_running(store: Sessions, session: str) -> None:
 
 def erase_one(store: Sessions, session: str, reason: str) -> None:
     """Write the tombstone under a lease of its own, which fences off every other writer."""
-    handle = store.session(session)
+    handle = store.registry.get(store, session)
     event = ev.SessionErased(reason)
     with _running(store, handle):
         for attempt in range(_ATTEMPTS):
@@ -156,7 +178,7 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
     try:
         handle.executor.acquire()
     except KeyMissingError:
-        if not store.info(handle.id).locked:
+        if not store.host.info(handle.id).locked:
             raise
         taken = take_lease(store.log, handle.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
         try:

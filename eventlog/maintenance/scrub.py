@@ -1,11 +1,12 @@
-"""Scrub: removes redacted and erased content from every file of the store.
+"""Scrub: removes redacted, freed and erased content from every file of the store.
 
-The store is written anew (`vacuum.py`). An append that held something of a redacted part is written
-with that content blanked, with another salt, and with the hash of its old leaf. So the hash tree,
-every saved head, versions, positions and times stay what they were, and an attacker cannot test
-guesses of a secret against the hash. An emptied append no longer proves anything: a redaction that
-only such an append records is recorded again. Large texts go with the last append that names them.
-Checkpoints of the sessions concerned and all token counts are dropped.
+The store is written anew (`vacuum.py`). An append that held something of a redacted part, or a
+value that no session has any more (`freed.py`), is written with that content blanked, with another
+salt, and with the hash of its old leaf. So the hash tree, every saved head, versions, positions and
+times stay what they were, and an attacker cannot test guesses of a secret against the hash. An
+emptied append no longer proves anything: a redaction that only such an append records is recorded
+again. Large texts go with the last append that names them. Checkpoints of the sessions concerned
+and all token counts are dropped.
 
 The files of the old store are overwritten before they are removed.  A file system that does not
 write in place, or a disk that moves blocks, may keep copies that no program can name.
@@ -23,13 +24,14 @@ from eventlog.codec.batch import encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
-from eventlog.codec.redaction import blank, blank_all, part_of
+from eventlog.codec.redaction import blank, blank_all, free, part_of
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.ranges import Range, clipped, meets, merged, without
 from eventlog.history.streams import ancestry, forked_from, stream_spans
+from eventlog.maintenance.freed import freed_versions
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ __all__ = ["scrub"]
 
 
 def scrub(store: Sessions) -> VacuumResult:
-    """Remove redacted and erased content from the files of a store.
+    """Remove redacted, freed and erased content from the files of a store.
 
     `BusyError` if another process or handle has it open.
 
@@ -52,6 +54,7 @@ def scrub(store: Sessions) -> VacuumResult:
     """
     store.log.require_keys()
     changes: dict[str, Change] = {}
+    freed = freed_versions(store.log)
     for head in store.log.heads():
         if is_foreign(head) or head.gone:
             continue
@@ -63,13 +66,14 @@ def scrub(store: Sessions) -> VacuumResult:
         for above, _ in forked_from(store.log, head.session):
             parts.update(entry_of(above).redacted)
         ranges = merged((*ranges, *forgotten_in(store.log, head.session)))
-        if parts or ranges:
+        if parts or ranges or head.session in freed:
             try:
                 begun = frozenset(_begun_in(store, streams, ranges))
-                first = _first(store, streams, parts, ranges)
+                first = _first(store, streams, parts, ranges) if parts or ranges else END
             except KeyMissingError:
                 continue  # unreadable without the key, so nothing can be removed
-            hidden = _Hidden(frozenset(parts), ranges, begun, first)
+            versions = frozenset(freed.get(head.session, ()))
+            hidden = _Hidden(frozenset(parts), ranges, begun, versions, first)
             changes[head.session] = partial(_blanked, hidden=hidden)
     for session, change in changes.items():
         _record_again(store, session, change)
@@ -85,8 +89,10 @@ class _Hidden(NamedTuple):
     """Forgotten versions."""
     begun: frozenset[str]
     """Parts that forgotten versions begin; other records may have told their results."""
+    freed: frozenset[int]
+    """Versions whose values no living session has any more."""
     first: int
-    """The first version that has any of it."""
+    """The first version that has any of it, freed values left out."""
 
 
 def _record_again(store: Sessions, session: str, change: Change) -> None:
@@ -158,7 +164,7 @@ def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
     """
     if not commit.payload:
         return commit
-    parts, ranges, begun, first = hidden
+    parts, ranges, begun, freed, first = hidden
     spans = spans_of(commit)
     ends = ((span.first, span.item.events) for span in spans if isinstance(span.item, ev.RecordKept))
     told = {version for end, events in ends for version in range(end - events, end)}
@@ -178,6 +184,7 @@ def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
             item = blank_all(item)
         elif span.first not in told:
             item = blank(item, begun, digests=False)
+        item = free(item) if span.first in freed else item
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))

@@ -8,10 +8,10 @@ takes its place in one step; after a crash the next program that opens the store
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from time import time_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +20,8 @@ from eventlog.codec.payload import DESTROYED, is_foreign
 from eventlog.errors import CallError
 from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
-from eventlog.history.streams import ancestry
+from eventlog.history.streams import HeadReader, ancestry
+from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.contract import Commit, Head, Log
 from eventlog.log.embedded.directory import bytes_on_disk
@@ -31,11 +32,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.embedded.options import Options
-    from eventlog.log.embedded.segments.segments import Segments
 
-__all__ = ["Change", "VacuumResult", "emptied", "rewrite"]
+__all__ = ["Change", "VacuumResult", "emptied", "inherited_versions", "rewrite"]
 
 Change = Callable[[Commit], Commit]
+
+
+class HeadSource(HeadReader, Protocol):
+    """Source of the heads of all sessions."""
+
+    def heads(self, after: str) -> Iterator[Head]:
+        """See `log.contract.Log`."""
+        ...
 
 
 class VacuumResult(msgspec.Struct, frozen=True):
@@ -93,7 +101,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
         try:
             copy = BulkWriter(following, options)
             try:
-                needed = _inherited(segments)
+                needed = inherited_versions(segments)
                 counted = {"emptied": 0}
                 ledger = ScrubLedger()
 
@@ -125,7 +133,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
                     for key, value in segments.scan_derived(b"").items()
                     if not dropped
                     or key.startswith(DESTROYED)
-                    or (key.startswith(PREFIX) and not any(name in key for name in dropped))
+                    or (key.startswith((PREFIX, VALUES)) and not any(name in key for name in dropped))
                 )
                 swap.write_file(following / "edition", options.io.random(16).hex())
                 copy.finish(None)
@@ -141,7 +149,7 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
     return VacuumResult(before, bytes_on_disk(path), len(gone), counted["emptied"])
 
 
-def _inherited(segments: Segments) -> dict[str, int]:
+def inherited_versions(segments: HeadSource) -> dict[str, int]:
     """Return the erased sessions with the last version that a living session inherited, or 0."""
     needed: dict[str, int] = {}
     alive: list[Head] = []

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.contention import Contention
-from eventlog.codec.bodies import to_content
 from eventlog.codec.redaction import part_of
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.history.catalog import entry_of
@@ -29,6 +28,7 @@ from eventlog.records.json_value import dumped, require_value
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
 from eventlog.session.session import Session
+from eventlog.session.values import value_event
 from eventlog.state.decide import decide
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_or_none, require_version
@@ -84,8 +84,7 @@ class Feed:
                 require_version(number)
         kept = {} if keep is None else dict(keep)
         for key, content in kept.items():
-            require(str, key, "a value's key is a str")
-            require((str, bytes), content, "a value is a str or bytes")
+            value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
         digest = b"" if request_id is None else self._digest(told, after, kept)
         writer = self._executor.writer
@@ -177,11 +176,7 @@ class Feed:
                 builder.tell(self.mapping, value, text)
             items += conversation.batch.items
             bodies = conversation.batch.bodies
-        for key, content in keep.items():
-            if isinstance(content, str):
-                items.append((now, ev.ValuePut(key, to_content(content, bodies))))
-            else:
-                items.append((now, ev.ValuePut(key, data=content)))
+        items += [(now, value_event(key, content, bodies)) for key, content in keep.items()]
         return items, bodies
 
     def replace(self, values: Sequence[Any], *, expected: int | None = None, wait: float = 0.0) -> list[int]:

@@ -33,7 +33,7 @@ _HOLDING: tuple[type[ev.Base], ...] = (
     ev.ToolsSet,
     ev.ForeignKept,
 )
-"""Ends of records, rollbacks, and the events that texts and values move to (`remainder.py`)."""
+"""Ends of records, rollbacks, and the events that texts and values move to."""
 
 
 class _Run(msgspec.Struct, array_like=True, gc=False, tag=DeltaRun.__struct_config__.tag):

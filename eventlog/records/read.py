@@ -47,13 +47,14 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, list[Any], int]
-"""The session that a record is in, its number, its end, the entries of its append, and the index of
-its first event there.
+"""Session, number and end of a record, the entries of its append, and the index of its first.
+
+The index is that of the first event of the record among these entries.
 """
 
 
 def events_of(record: StoredRecord) -> list[Any]:
-    """Return the events of a record; some hold nothing of it, and may be empty ones of their kind."""
+    """Return the events of a record; those that hold nothing of it may be empty ones."""
     _, _, kept, entries, first = record
     return [entry.event for entry in entries[first : first + kept.events]]
 
@@ -192,6 +193,9 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
             except _LackingError:
                 lacking.append(record)
             except UNFIT as error:
+                if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
+                    values[number] = Forgotten(number)
+                    continue
                 message = "what was kept of a record does not fit its events"
                 raise DamagedError(message, session=record[0], version=number) from error
         if not lacking:

@@ -1,4 +1,4 @@
-"""A conversation while records are told to it live: its state has the open answers and calls.
+"""A conversation while records are told to it: open answers and calls are in its state.
 
 `importers/common/conversation.py` has the vocabulary. A file's conversation is in the memory of its
 reader; that of a feed is in the session's command state, right after the record that the new ones

@@ -20,30 +20,36 @@ __all__ = ["ContextCommands"]
 class ContextCommands:
     """Commands that change what the model sees of a session; reached as `session.context`.
 
-    Each takes the lease if the caller does not hold it, except `start_compaction`,
-    `complete_compaction` and `fail_compaction` of a started one: those need one `with
-    session.lease():` around all of them.
+    Each takes the lease if the caller does not hold it, within `wait` seconds. Not so
+    `start_compaction`, `complete_compaction` and `fail_compaction` of a started one: those need one
+    `with session.lease():` around all of them.
     """
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def promote(self, message: str) -> None:
+    def promote(self, message: str, *, wait: float = 0.0) -> None:
         """Let a queued user message take its place in the conversation, now."""
-        self._executor.run([ev.MessagePromoted(message)])
+        self._executor.run([ev.MessagePromoted(message)], wait=wait)
 
-    def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0) -> None:
+    def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0, wait: float = 0.0) -> None:
         """Clear the results of these tool parts from the view; `freed` counts tokens."""
-        self._executor.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)])
+        self._executor.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)], wait=wait)
 
-    def unprune(self, parts: Sequence[str]) -> None:
+    def unprune(self, parts: Sequence[str], *, wait: float = 0.0) -> None:
         """Bring pruned results back into the view."""
-        self._executor.run([ev.Restored(each(parts, "parts are a list of ids"))])
+        self._executor.run([ev.Restored(each(parts, "parts are a list of ids"))], wait=wait)
 
     # -- compaction ----------------------------------------------------------------------------
 
     def request_compaction(
-        self, *, auto: bool = False, overflow: bool | None = None, agent: str = "", model: Model | None = None
+        self,
+        *,
+        auto: bool = False,
+        overflow: bool | None = None,
+        agent: str = "",
+        model: Model | None = None,
+        wait: float = 0.0,
     ) -> str:
         """Ask for a compaction, in a user message of its own; returns the compaction's part.
 
@@ -55,7 +61,8 @@ class ContextCommands:
             [
                 ev.UserMessageAdded(message, agent, model, synthetic=True),
                 ev.CompactionRequested(message, part, auto, overflow),
-            ]
+            ],
+            wait=wait,
         )
         return part
 
@@ -106,7 +113,7 @@ class ContextCommands:
         """
         self._executor.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
 
-    def fail_compaction(self, part: str, reason: str, *, summary: str | None = None) -> None:
+    def fail_compaction(self, part: str, reason: str, *, summary: str | None = None, wait: float = 0.0) -> None:
         """Record that the compaction failed: it hides nothing.
 
         A compaction that is only requested takes the lease for this call; a started one needs the
@@ -118,14 +125,14 @@ class ContextCommands:
         if running:  # to take the lease here would settle it as interrupted
             self._executor.command(failed)
         else:
-            self._executor.run(failed)
+            self._executor.run(failed, wait=wait)
 
-    def undo_compaction(self) -> str:
+    def undo_compaction(self, *, wait: float = 0.0) -> str:
         """Undo the latest compaction in force; returns its part, `NotFoundError` if there is none.
 
         Messages that it added are removed too, unless they were answered.
         """
-        with self._executor.lease():
+        with self._executor.lease(wait=wait):
             with self._executor.reader.deciding() as state:
                 compaction = state.compaction_in_force()
             if compaction is None:

@@ -22,7 +22,7 @@ from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
-from eventlog.validation import each, require_or_none, require_version
+from eventlog.validation import each, require_or_none, require_version, require_wait
 
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
@@ -155,21 +155,39 @@ class Executor:
         elif pipeline is None and not writer.buffer.awake:
             writer.wake()
 
+    @property
+    def in_pipeline(self) -> bool:
+        """Whether the commands of this thread are collected."""
+        return self._pipelines.innermost is not None and self._pipelines.current() is not None
+
     def commit(
-        self, events: Sequence[ev.Event], then: Callable[[State], Sequence[ev.Event]] | None = None
+        self,
+        events: Sequence[ev.Event],
+        then: Callable[[State], Sequence[ev.Event]] | None = None,
+        *,
+        bodies: Mapping[bytes, bytes] | None = None,
+        expected: int | None = None,
     ) -> Committed:
         """Commit events in an append of their own; durable when it returns.
 
         `then` gets the state after them, and returns more events for the same append.
+        `ConflictError` unless the session is at version `expected`.
         """
         self.host.require_open(writing=True)
         now = self.host.clock()
         lease = self.leases.held
         epoch = 0 if lease is None else lease.epoch
-        return self.writer.commit([(now, event) for event in events], epoch=epoch, then=then)
+        items = [(now, event) for event in events]
+        return self.writer.commit(items, bodies, epoch=epoch, expected=expected, then=then)
 
-    def run(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None) -> None:
-        """Append events that need the lease, taken for this append if the caller has none."""
+    def run(
+        self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None = None, *, wait: float = 0.0
+    ) -> None:
+        """Append events that need the lease, taken for this append if the caller has none.
+
+        `LeaseHeldError` if another owner or task holds it after `wait` seconds.
+        """
+        require_wait(wait)
         lease = self.leases.held
         if lease is not None:
             self.command(events, bodies, lease=lease)
@@ -179,7 +197,7 @@ class Executor:
         try:
             self._run_alone(events, bodies, lazily=True)
         except LeaseHeldError:
-            self._run_alone(events, bodies, lazily=False)
+            self._run_alone(events, bodies, lazily=False, wait=wait)
 
     @contextmanager
     def writing(self, *, wait: float = 0.0) -> Generator[Lease]:
@@ -204,9 +222,11 @@ class Executor:
         finally:
             self.leases.release(lease)
 
-    def _run_alone(self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool) -> None:
+    def _run_alone(
+        self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool, wait: float = 0.0
+    ) -> None:
         block = Block()
-        lease = self.leases.acquire(lazily=lazily, block=block)
+        lease = self.leases.acquire(wait, lazily=lazily, block=block)
         try:
             self.command(events, bodies, lease=lease, last=True)
         finally:

@@ -9,14 +9,14 @@ from threading import RLock
 from eventlog import ids
 from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import unpack, unpack_data
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
 from eventlog.history.catalog import SessionInfo, info_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
 from eventlog.session.owner import Owner
 from eventlog.validation import a_kind, require, require_call
-from eventlog.values import Body, Content
+from eventlog.values import Body, Content, Model, Price, Tokens, Usage
 
 __all__ = ["Host"]
 
@@ -37,11 +37,13 @@ class Host:
         checkpoint_events: int,
         clock: Callable[[], int] | None,
         new_id: Callable[[str], str] | None,
+        prices: Callable[[Model | None, Tokens], Price | None] | None,
     ) -> None:
         for number in (flush_interval, lease_ttl, checkpoint_events):
             require((int, float), number, "flush_interval, lease_ttl and checkpoint_events are numbers")
         require_call(clock, "a clock is a function that gives UTC milliseconds")
         require_call(new_id, "new_id is a function that gives an id for a prefix")
+        require_call(prices, "prices are a function that gives the Price of a model's tokens, or None")
         if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
             raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
@@ -52,6 +54,7 @@ class Host:
         """The clock in nanoseconds, for deltas: one call less."""
         self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
         """A new id for a prefix."""
+        self._prices = prices
         self.lease_ttl = lease_ttl
         """Milliseconds a lease lasts without renewal."""
         self.checkpoint_events = checkpoint_events
@@ -97,12 +100,31 @@ class Host:
         require((str, Body), content, "a content is a str or a Body")
         return content if isinstance(content, str) else unpack(content, self.packed(content, session))
 
+    def data(self, data: bytes | Body, session: str | None = None) -> bytes:
+        """The bytes of data, or of a body of any kind, found as `text` finds it."""
+        require((bytes, Body), data, "data is bytes or a Body")
+        return data if isinstance(data, bytes) else unpack_data(data, self.packed(data, session))
+
     def packed(self, body: Body, session: str | None) -> bytes:
         """The stored bytes of a large text; `DamagedError` if they are missing."""
         packed = (self.log if session is None else self.log.of(session)).body(body.digest)
         if packed is None:
             raise DamagedError(f"body {body.digest.hex()} is missing")
         return packed
+
+    def priced(self, usage: Usage, model: Model | None, catalogue: str = "") -> tuple[Usage, str]:
+        """Return a usage with its cost, and the date of the price catalogue that gave the cost.
+
+        A cost that the caller gives stands; else the store's prices are asked.
+        """
+        require(Usage, usage, "UsageRecorded.usage is of type Usage")
+        if usage.cost is not None or self._prices is None:
+            return usage, catalogue
+        price = self._prices(model, usage.tokens)
+        if price is None:
+            return usage, catalogue
+        require(Price, price, "prices are a function that gives a Price, or None")
+        return Usage(usage.tokens, price.cost), price.catalogue
 
     def fork_off(self) -> None:
         """Close in a forked child process: the store belongs to the parent."""

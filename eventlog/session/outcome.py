@@ -25,10 +25,12 @@ __all__ = [
     "CRASHED",
     "GOES_ON",
     "Outcome",
+    "failure_of",
     "has_earlier_question",
     "has_open_work",
     "is_crash",
     "outcome_of",
+    "provider_error",
     "questions",
 ]
 
@@ -130,6 +132,26 @@ def questions(state: State, before: int = END) -> Iterator[str]:
 def is_crash(error: MessageError | None) -> bool:
     """Whether a reply with this error broke off, so that its turn goes on."""
     return error is not None and (error.name, error.message) == (CRASHED.name, CRASHED.message)
+
+
+def failure_of(error: BaseException) -> MessageError:
+    """Return how a reply is closed that this error ended.
+
+    A stop of the program and a broken connection leave its turn to go on. Of a provider's answer
+    the status and the text are kept, of any other error the name of its class alone.
+    """
+    if isinstance(error, ConnectionError) or not isinstance(error, Exception):
+        return CRASHED
+    if isinstance(getattr(error, "status_code", None), int):
+        return provider_error(error)
+    return MessageError("unknown", type(error).__name__)
+
+
+def provider_error(error: Exception) -> MessageError:
+    """Return an error of a model call as it is recorded: its text, and its status."""
+    status = getattr(error, "status_code", None)
+    data = f'{{"status":{status:d}}}' if isinstance(status, int) else None
+    return MessageError("api", f"{type(error).__name__}: {error}", data)
 
 
 class _Reading:

@@ -137,6 +137,10 @@ class SessionReader:
         require((str, Body), content, "a content is a str or a Body")
         return content if isinstance(content, str) else self._host.text(content, self.id)
 
+    def data(self, data: bytes | Body) -> bytes:
+        """The bytes of a value of this session, or of a body of any kind; errors as for `text`."""
+        return self._host.data(data, self.id)
+
     def texts(self, bodies: Iterable[Body]) -> Iterator[str]:
         """The texts of many bodies, in their order; errors as for `Store.text`.
 

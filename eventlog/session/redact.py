@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import msgspec
 
 from eventlog import events as ev
+from eventlog.codec.bodies import BYTES
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
@@ -26,6 +27,7 @@ from eventlog.values import Body, Content
 if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
     from eventlog.session.executor import Executor
+    from eventlog.session.host import Host
 
 __all__ = ["Occurrence", "RedactionResult", "redact"]
 
@@ -69,6 +71,7 @@ class _Handle(Protocol):
 class Neighbours(Protocol):
     """A store, as far as a redaction looks into other sessions."""
 
+    host: Host
     log: Log
 
     def session(self, id: str) -> _Handle:
@@ -154,7 +157,8 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
             about: str | None = part_of(span.item) or getattr(span.item, "part", None)
             if about == part and head.session in family:
                 continue
-            if any(_has_needle(store, head.session, needles, content, searched) for content in contents(span.item)):
+            found = [*contents(span.item), *_inline_data(span.item)]
+            if any(_has_needle(store, head.session, needles, content, searched) for content in found):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
 
 
@@ -219,8 +223,17 @@ def _has_needle(
     return searched[content.digest]
 
 
+def _inline_data(event: ev.Event) -> list[str]:
+    """The bytes of a value that are inside its event, as far as they are text."""
+    if isinstance(event, ev.ValuePut) and isinstance(event.data, bytes):
+        return [event.data.decode(errors="replace")]
+    return []
+
+
 def _text(store: Neighbours, session: str, content: str | Body) -> str:
     try:
+        if isinstance(content, Body) and content.characters == BYTES:
+            return store.host.data(content, session).decode(errors="replace")
         return store.text(content, session)
     except DataError:  # damaged, or scrubbed
         return ""

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog import ids
 from eventlog.append.writer import SessionWriter
-from eventlog.errors import AlreadyExistsError
+from eventlog.errors import AlreadyExistsError, CallError
+from eventlog.history.catalog import SHELF, is_shelf_id
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import head_of
 from eventlog.integrity.fork_anchor import prefix_head
@@ -35,7 +36,7 @@ class SessionRegistry:
         """One per session: a reply may outlive the handle it came from."""
 
     def get(self, store: Sessions, id: str) -> Session:
-        """Return the handle of a session.
+        """Return the handle of a session, or of the stream of a shelf.
 
         `NotFoundError` if there is no such session, `ErasedError` if it was erased. The log is read
         each time, because another process may have erased the session.
@@ -56,9 +57,13 @@ class SessionRegistry:
             return session
 
     def begin(
-        self, store: Sessions, first: ev.SessionStarted | ev.SessionForked, id: str | None, time: int | None
+        self,
+        store: Sessions,
+        first: ev.SessionStarted | ev.SessionForked | ev.ShelfStarted,
+        id: str | None,
+        time: int | None,
     ) -> Session:
-        """Begin a session with its first event.
+        """Begin a session or a shelf with its first event.
 
         The first event of a fork records the parent's head.
         """
@@ -66,6 +71,8 @@ class SessionRegistry:
         if id is not None:
             require(str, id, "an id is a str")
         session = ids.check_id("session", id or host.new_id("ses_"))
+        if is_shelf_id(session) and not isinstance(first, ev.ShelfStarted):
+            raise CallError(f"an id that begins with {SHELF}: or {SHELF}~ is that of a shelf, not of a session")
         streams: list[StreamRange] = []
         state = State()
         if isinstance(first, ev.SessionForked):

@@ -18,7 +18,7 @@ from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
-from eventlog.session.outcome import CRASHED
+from eventlog.session.outcome import failure_of
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import require, require_json, require_or_none
@@ -42,7 +42,8 @@ __all__ = ["Reply"]
 class Reply:
     """An assistant message, open inside its `with` block.
 
-    Left without `finish`, it is finished as aborted; left by an exception, as failed. A stop of the
+    Left without `finish`, it is finished as aborted; left by an exception, as failed, with the
+    status and the text of a provider's answer (an exception with `status_code`). A stop of the
     program (Ctrl-C, `SystemExit`, a cancelled task) or a `ConnectionError` leaves it as a crash
     would: its turn can be resumed.
     """
@@ -83,7 +84,7 @@ class Reply:
         block, self._block = self._block, None  # held by this call alone: should it break off, the lease is over
         with giving_way_to(error, "reply"):
             try:
-                self.close(kind)
+                self.close(error)
             finally:
                 self._executor.release(self.lease)
                 del block
@@ -108,19 +109,16 @@ class Reply:
         self._failed = retry.attempt
         return [ev.PartStarted(self.id, self._executor.host.new_id("prt_"), retry)]
 
-    def close(self, kind: type[BaseException] | None) -> None:
+    def close(self, error: BaseException | None) -> None:
         """Abort the message unless it is finished.
 
-        `kind` is the class of the exception that left the block, if one did.
+        `error` is the exception that left the block, if one did.
         """
         if not self.is_open:
             return
-        reason = None
-        if kind is not None:
-            broke_off = issubclass(kind, ConnectionError) or not issubclass(kind, Exception)
-            reason = CRASHED if broke_off else MessageError("unknown", kind.__name__)
+        reason = None if error is None else failure_of(error)
         try:
-            if kind is not None:
+            if error is not None:
                 self._executor.writer.flush()  # a `finish` that was interrupted may be on its way
             self._abort(reason)
         except StopError:
@@ -269,18 +267,25 @@ class Reply:
         self._purpose = purpose
         return part
 
-    def end_step(self, reason: str = "", *, usage: Usage | None = None, snapshot: str | None = None) -> str:
-        """Record that the model call ended, and what it cost; returns the step-finish part's id."""
+    def end_step(
+        self, reason: str = "", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
+    ) -> str:
+        """Record that the model call ended, and what it cost; returns the step-finish part's id.
+
+        `catalogue` is that of `Session.record_usage`.
+        """
         self._require_open()
         part = self._executor.host.new_id("prt_")
-        self._executor.command(self._step_ended(part, reason, usage, snapshot), wait=False, lease=self.lease)
+        used = self._used(usage, part, self._purpose, catalogue)
+        self._executor.command([ev.StepFinished(self.id, part, reason, snapshot), *used], wait=False, lease=self.lease)
         return part
 
-    def _step_ended(self, part: str, reason: str, usage: Usage | None, snapshot: str | None) -> list[ev.Event]:
-        ended: list[ev.Event] = [ev.StepFinished(self.id, part, reason, snapshot)]
-        if usage is not None:
-            ended.append(ev.UsageRecorded(usage, self.id, part, self._started.model, self._purpose))
-        return ended
+    def _used(self, usage: Usage | None, step: str | None, purpose: str, catalogue: str) -> list[ev.Event]:
+        if usage is None:
+            return []
+        model = self._started.model
+        usage, catalogue = self._executor.host.priced(usage, model, catalogue)
+        return [ev.UsageRecorded(usage, self.id, step, model, purpose, catalogue=catalogue)]
 
     def retry(self, error: MessageError) -> str:
         """Begin the model call again after it failed; returns the id of the retry part.
@@ -308,11 +313,13 @@ class Reply:
 
     # -- the end -------------------------------------------------------------------------------
 
-    def finish(self, reason: str = "stop", *, usage: Usage | None = None, snapshot: str | None = None) -> None:
+    def finish(
+        self, reason: str = "stop", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
+    ) -> None:
         """Close the message; durable when it returns.
 
         Ends open texts and the open step. Tool calls without a result are refused: complete or fail
-        them first.
+        them first. `catalogue` is that of `Session.record_usage`.
         """
         self._require_open()
         closing: list[ev.Event] = []
@@ -327,10 +334,10 @@ class Reply:
                     if part is not None and state.status(part) == "open":
                         closing.append(ev.PartEnded(stream.id))
                 in_step = bool(facts.steps) and state.now(facts.steps) == "started"
-        if in_step:
-            closing += self._step_ended(self._executor.host.new_id("prt_"), reason, usage, snapshot)
-        elif usage is not None:
-            closing.append(ev.UsageRecorded(usage, self.id, None, self._started.model))
+        step = self._executor.host.new_id("prt_") if in_step else None
+        if step is not None:
+            closing.append(ev.StepFinished(self.id, step, reason, snapshot))
+        closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
         self._executor.command([*closing, ev.MessageFinished(self.id, reason)], last=self._took_lease, lease=self.lease)
         self._close()
 

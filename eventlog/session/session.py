@@ -4,7 +4,8 @@ A command decides against the session's state, appends its events, and returns w
 durable. Inside `with session.pipeline()` it returns at once, and the wait comes at the end of the
 block. Streamed text is accepted without waiting (`reply.py`). User messages, renames, pins and
 interrupts need no lease; every other command takes the session's lease for as long as it lasts, if
-the caller does not hold it.
+the caller does not hold it. While another owner or task holds it, the command tries for up to
+`wait` seconds, and then raises `LeaseHeldError`.
 
 Commands run in `executor.py`; reading is `reader.py`; commands about what the model sees are
 `context.py`. A `Store` makes one handle per session; it is safe across threads. For asyncio see
@@ -28,6 +29,7 @@ from eventlog.session.lease import unless_held
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
+from eventlog.session.values import Values
 from eventlog.validation import each, require, require_json, require_limits
 from eventlog.values import Attachment, Content, File, Json, Limits, Model, PartKind, Text, Todo, Truncation, Usage
 
@@ -45,6 +47,14 @@ __all__ = ["RollbackResult", "Session", "Sessions"]
 
 class Handles(Protocol):
     """The handles of a store (`registry.py`)."""
+
+    def get(self, store: Sessions, id: str) -> Session:
+        """Return the handle of a session, or of the stream of a shelf."""
+        ...
+
+    def begin(self, store: Sessions, first: ev.ShelfStarted, id: str | None, time: int | None) -> Session:
+        """Begin a shelf with its first event."""
+        ...
 
     def evict(self, session: str) -> None:
         """Drop the handle of an erased session."""
@@ -119,6 +129,8 @@ class Session:
         """Reads events with their places, ancestry, and the state commands are decided against."""
         self.context = ContextCommands(executor)
         """Commands about what the model sees: promote, prune, compact."""
+        self.values = Values(executor)
+        """Texts and bytes under keys: put, get, items, drop."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -348,18 +360,18 @@ class Session:
             truncation=truncation,
         )
 
-    def remove_message(self, message: str) -> None:
+    def remove_message(self, message: str, *, wait: float = 0.0) -> None:
         """Take a finished message out of the conversation; its events stay."""
-        self.executor.run([ev.MessageRemoved(message)])
+        self.executor.run([ev.MessageRemoved(message)], wait=wait)
 
-    def edit_part(self, part: str, text: str) -> None:
+    def edit_part(self, part: str, text: str, *, wait: float = 0.0) -> None:
         """Replace the text of an ended part (text, reasoning, or a completed tool's output)."""
         bodies: dict[bytes, bytes] = {}
-        self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies)
+        self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies, wait=wait)
 
-    def remove_part(self, part: str) -> None:
+    def remove_part(self, part: str, *, wait: float = 0.0) -> None:
         """Take an ended part out of its message; its events stay."""
-        self.executor.run([ev.PartRemoved(part)])
+        self.executor.run([ev.PartRemoved(part)], wait=wait)
 
     def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
         """Hide a part's content in every view of every version, here and in all forks.
@@ -408,36 +420,49 @@ class Session:
         model: Model | str | None = None,
         purpose: str = "turn",
         failed: bool = False,
+        catalogue: str = "",
     ) -> None:
-        """Record the cost of a model call, failed ones included.  Needs no lease."""
-        self.executor.command([ev.UsageRecorded(usage, message, step, model_of(model), purpose, failed)])
+        """Record the cost of a model call, failed ones included.  Needs no lease.
+
+        `catalogue` is the date of the prices from which the caller computed the cost. Without a
+        cost, the store's `prices` are asked.
+        """
+        named = model_of(model)
+        usage, catalogue = self.executor.host.priced(usage, named, catalogue)
+        self.executor.command([ev.UsageRecorded(usage, message, step, named, purpose, failed, catalogue)])
 
     # -- settings ------------------------------------------------------------------------------
 
     def set_settings(
-        self, *, model: Model | str | None = None, limits: Limits | None = None, policy: Json | None = None
+        self,
+        *,
+        model: Model | str | None = None,
+        limits: Limits | None = None,
+        policy: Json | None = None,
+        wait: float = 0.0,
     ) -> None:
         """Set the model's limits and the context policy from here on."""
         if limits is not None:
             require_limits(limits)
         if policy is not None:
             require_json(dict, policy, "a context policy is a JSON object")
-        self.executor.run([ev.SettingsSet(model_of(model), limits, policy)])
+        self.executor.run([ev.SettingsSet(model_of(model), limits, policy)], wait=wait)
 
-    def set_system_prompt(self, header: str, rest: str = "") -> None:
+    def set_system_prompt(self, header: str, rest: str = "", *, wait: float = 0.0) -> None:
         """Set the system prompt from here on, in its two segments."""
         bodies: dict[bytes, bytes] = {}
-        self.executor.run([ev.SystemPromptSet(to_content(header, bodies), to_content(rest, bodies))], bodies)
+        prompt = ev.SystemPromptSet(to_content(header, bodies), to_content(rest, bodies))
+        self.executor.run([prompt], bodies, wait=wait)
 
-    def set_tools(self, schemas: Json) -> None:
+    def set_tools(self, schemas: Json, *, wait: float = 0.0) -> None:
         """Set the tool schemas (a JSON array) offered from here on."""
         require_json(list, schemas, "tool schemas are a JSON array, as a str")
         bodies: dict[bytes, bytes] = {}
-        self.executor.run([ev.ToolsSet(to_content(schemas, bodies))], bodies)
+        self.executor.run([ev.ToolsSet(to_content(schemas, bodies))], bodies, wait=wait)
 
-    def set_todos(self, todos: Sequence[Todo]) -> None:
+    def set_todos(self, todos: Sequence[Todo], *, wait: float = 0.0) -> None:
         """Replace the list of things to do."""
-        self.executor.run([ev.TodosSet(each(todos, "todos are a list of todos"))])
+        self.executor.run([ev.TodosSet(each(todos, "todos are a list of todos"))], wait=wait)
 
     def pin(self, text: str | None = None, *, part: str | None = None) -> str:
         """Carry a fact or a part over every compaction; returns the pin's id.  Needs no lease."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, NotFoundError, RefusedError, brief
-from eventlog.ids import MAX_ID_BYTES, check_id
+from eventlog.ids import MAX_ID_BYTES, check_id, check_key
 from eventlog.state.facts import MessageFacts, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import require
@@ -214,6 +214,8 @@ def _usage(state: State, event: ev.UsageRecorded) -> None:
         require(Decimal, cost, "UsageRecorded.usage.cost is of type Decimal or None")
         if cost and cost.adjusted() > _COST_DIGITS:  # the sum of some has to be a number, too
             raise CallError(f"UsageRecorded.usage.cost has {cost.adjusted() + 1} digits, at most {_COST_DIGITS + 1}")
+    elif event.catalogue:
+        raise CallError("UsageRecorded.catalogue is given without a cost; it is the date of the prices of a cost")
     if event.message is not None and not state.has_message(event.message):
         raise NotFoundError("message", event.message)
 
@@ -292,8 +294,14 @@ def _unpinned(state: State, event: ev.Unpinned) -> None:
 
 def _value_put(state: State, event: ev.ValuePut) -> None:
     del state
-    if (event.text is None) == (event.data is None):
-        raise RefusedError("a value of neither or both", expected="a text or data")
+    check_key(event.key)
+    if event.text is not None and event.data is not None:
+        raise RefusedError("a value of text and data", expected="one of them, or neither for a freed value")
+
+
+def _value_dropped(state: State, event: ev.ValueDropped) -> None:
+    del state
+    check_key(event.key)
 
 
 def _record_kept(state: State, event: ev.RecordKept) -> None:
@@ -347,6 +355,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.Unpinned: _unpinned,
     ev.PartRedacted: _redacted,
     ev.ValuePut: _value_put,
+    ev.ValueDropped: _value_dropped,
     ev.RecordKept: _record_kept,
     ev.RecordForgotten: _record_forgotten,
 }

@@ -46,7 +46,8 @@ def _cost(totals: UsageTotals) -> str:
     if totals.unpriced == totals.calls:
         return "unknown"
     unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost" if totals.unpriced else ""
-    return f"${totals.cost}{unpriced}"
+    dates = f" at prices of {', '.join(totals.catalogues)}" if totals.catalogues else ""
+    return f"${totals.cost}{dates}{unpriced}"
 
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from eventlog.codec.bodies import BYTES
 from eventlog.codec.decoded import events_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank_all
@@ -26,7 +27,7 @@ __all__ = ["jsonl_lines"]
 LINE_EVENTS = 1_000
 """Events in a line, at most; a larger append continues on the next line."""
 LINE_CHARACTERS = 1 << 20
-"""Characters of a body in a line, at most."""
+"""Characters of a body, or bytes of one that is no text, in a line, at most."""
 
 
 def jsonl_lines(session: Session, *, tree: bool = False) -> Iterator[bytes]:
@@ -86,9 +87,21 @@ def _append(session: Session, commit: Commit, base: int, upto: int, written: set
 
 
 def _body(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
+    if body.characters == BYTES:
+        yield from _data(store, session, body)
+        return
     text = store.text(body, session)
     for start in range(0, len(text), LINE_CHARACTERS) or (0,):
         line: dict[str, Any] = {"body": body.digest.hex(), "text": text[start : start + LINE_CHARACTERS]}
         if start + LINE_CHARACTERS < len(text):
+            line["more"] = True
+        yield line_of(line)
+
+
+def _data(store: Sessions, session: str, body: Body) -> Iterator[bytes]:
+    data = store.host.data(body, session)
+    for start in range(0, len(data), LINE_CHARACTERS):
+        line: dict[str, Any] = {"body": body.digest.hex(), "data": data[start : start + LINE_CHARACTERS]}
+        if start + LINE_CHARACTERS < len(data):
             line["more"] = True
         yield line_of(line)

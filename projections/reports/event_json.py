@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from eventlog.codec.bodies import BYTES
 from eventlog.codec.decoded import Recorded
 from eventlog.events import Base, Event
 from eventlog.validation import require
@@ -73,7 +74,8 @@ def _fields(struct: msgspec.Struct) -> dict[str, Any]:
 
 def _json_value(value: Any) -> Any:
     if isinstance(value, Body):
-        return {"body": value.digest.hex(), "bytes": value.size, "characters": value.characters}
+        stored: dict[str, Any] = {"body": value.digest.hex(), "bytes": value.size}
+        return stored if value.characters == BYTES else {**stored, "characters": value.characters}
     if isinstance(value, msgspec.Struct):
         tag = value.__struct_config__.tag
         return {"type": tag, **_fields(value)} if tag else _fields(value)

@@ -43,6 +43,8 @@ class UsageTotals(msgspec.Struct):
     """How many calls have no recorded cost."""
     total: int = 0
     """All tokens as the provider counts them, else the sum of input, output and cache."""
+    catalogues: tuple[str, ...] = ()
+    """Dates of the price catalogues that gave costs; the other costs were reported."""
 
     def add(self, event: UsageRecorded) -> None:
         """Add one record."""
@@ -58,8 +60,29 @@ class UsageTotals(msgspec.Struct):
             self.unpriced += 1
         else:
             self.cost = _EXACT.add(self.cost, event.usage.cost)
+            self._name((event.catalogue,))
         counted = tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
         self.total += counted if tokens.total is None else tokens.total
+
+    def include(self, other: UsageTotals) -> None:
+        """Add another sum."""
+        for field in (
+            "calls",
+            "failed",
+            "input",
+            "output",
+            "reasoning",
+            "cache_read",
+            "cache_write",
+            "unpriced",
+            "total",
+        ):
+            setattr(self, field, getattr(self, field) + getattr(other, field))
+        self.cost = _EXACT.add(self.cost, other.cost)
+        self._name(other.catalogues)
+
+    def _name(self, catalogues: tuple[str, ...]) -> None:
+        self.catalogues = tuple(sorted({*self.catalogues, *filter(None, catalogues)}))
 
     @property
     def tokens(self) -> Tokens:
@@ -94,10 +117,7 @@ def total(sums: Iterable[UsageTotals]) -> UsageTotals:
     """Return the sum of all, without a model."""
     whole = UsageTotals()
     for totals in sums:
-        for field in UsageTotals.__struct_fields__[1:]:
-            if field != "cost":
-                setattr(whole, field, getattr(whole, field) + getattr(totals, field))
-        whole.cost = _EXACT.add(whole.cost, totals.cost)
+        whole.include(totals)
     return whole
 
 

@@ -1,9 +1,10 @@
-"""Scrubbed appends: check that a recorded redaction explains each of them.
+"""Check that a recorded redaction, or a newer value, explains each scrubbed append.
 
 A scrub removes content from an append and keeps its hash. The append cannot be hashed again, so a
 forger could pass off any change as a scrub. Therefore a redaction of one of its parts must be
 recorded, in its session or in an ancestor, and nothing of that part may be left. The redaction
-itself is in a hash tree. `eventlog/integrity/scrub_ledger.py` covers what else the append says.
+itself is in a hash tree. Or the append has a freed value, and its stream has a later one of the
+same key, or dropped it. `eventlog/integrity/scrub_ledger.py` covers what else the append says.
 """
 
 from __future__ import annotations
@@ -13,11 +14,19 @@ from typing import TYPE_CHECKING
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
-from eventlog.codec.redaction import NO_DIGEST, blank, blank_all, part_of
-from eventlog.events import CompactionStarted, PartRedacted, PartStarted, RecordForgotten, StepStarted
+from eventlog.codec.redaction import NO_DIGEST, blank, blank_all, is_freed, part_of
+from eventlog.events import (
+    CompactionStarted,
+    PartRedacted,
+    PartStarted,
+    RecordForgotten,
+    StepStarted,
+    ValueDropped,
+    ValuePut,
+)
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import Range, clipped, covers, merged
-from eventlog.history.streams import forked_from
+from eventlog.history.streams import forked_from, stream_spans
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,19 +39,37 @@ __all__ = ["unexplained"]
 
 
 def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit | None:
-    """Return the first scrubbed append that no redaction explains, or None.
+    """Return the first scrubbed append that no redaction or newer value explains, or None.
 
     The session is not erased.
     """
     hidden: tuple[set[str], tuple[Range, ...]] | None = None
+    newest: dict[str, int] | None = None
     for commit in commits:
         if is_encrypted(commit.payload):
             continue  # without the key its parts are not known
+        spans = spans_of(commit)
+        freed = [
+            (span.first, span.item.key) for span in spans if isinstance(span.item, ValuePut) and is_freed(span.item)
+        ]
+        if freed and newest is None:
+            newest = _newest_changes(store, session)
+        if newest is not None and any(newest.get(key, 0) > version for version, key in freed):
+            continue
         if hidden is None:
             hidden = _hidden(store, session)
-        if not _explained(spans_of(commit), *hidden):
+        if not _explained(spans, *hidden):
             return commit
     return None
+
+
+def _newest_changes(store: Store, session: str) -> dict[str, int]:
+    """Return the newest version that put or dropped each key in a session's own stream."""
+    return {
+        span.item.key: span.first
+        for span in stream_spans(store.log, session)
+        if isinstance(span.item, (ValuePut, ValueDropped))
+    }
 
 
 def _explained(spans: list[Span], redacted: set[str], forgotten: Sequence[Range]) -> bool:

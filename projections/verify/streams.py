@@ -104,7 +104,7 @@ class StreamCheck:
             if body.digest not in self._seen:
                 self._seen.add(body.digest)
                 try:
-                    self._store.text(body, span.session)
+                    self._store.host.data(body, span.session)
                 except DataError as error:
                     self._problems.append((span.first, Problem(error.message, span.first)))
 

@@ -68,4 +68,4 @@ def tombstone_fault(store: Store, head: Head) -> Mismatch | None:
 
 def _clear_fields(entry: CatalogEntry) -> CatalogEntry:
     """Return the fields of a catalog entry that are never encrypted."""
-    return CatalogEntry(parent=entry.parent, fork_of=entry.fork_of, forked_at=entry.forked_at)
+    return CatalogEntry(parent=entry.parent, fork_of=entry.fork_of, forked_at=entry.forked_at, shelf=entry.shelf)

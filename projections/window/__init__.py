@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from projections.window.aio import AsyncContextWindow, afill
+    from projections.window.aio import AsyncContextWindow, afill, afill_retrying
     from projections.window.compact import CompactionResult
     from projections.window.compaction.http_summarizer import HttpSummarizer
     from projections.window.compaction.offline import summarize_offline
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
+    from projections.window.titles import give_title
     from projections.window.window import ContextWindow, RunningCall
     from projections.window.window_state import ModelRequest
 
@@ -94,10 +95,12 @@ __all__ = [
     "Wait",
     "WindowReport",
     "afill",
+    "afill_retrying",
     "apply_patch",
     "covered_by",
     "fill",
     "fill_retrying",
+    "give_title",
     "policy_named",
     "recall",
     "recall_tool",
@@ -107,7 +110,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "aio": ("AsyncContextWindow", "afill"),
+    "aio": ("AsyncContextWindow", "afill", "afill_retrying"),
     "compact": ("CompactionResult",),
     "compaction.http_summarizer": ("HttpSummarizer",),
     "compaction.offline": ("summarize_offline",),
@@ -147,6 +150,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
+    "titles": ("give_title",),
     "window": ("ContextWindow", "RunningCall"),
     "window_state": ("ModelRequest",),
 }

@@ -17,7 +17,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.validation import require, require_function
+from projections.window.backoff import Backoff
 from projections.window.fill_loop import ABORTED, LOOKS, ReplyFiller
+from projections.window.retrying import Attempts
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
     from projections.window.window_state import ModelRequest
 
-__all__ = ["AsyncContextWindow", "afill"]
+__all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
 
 T = TypeVar("T")
 
@@ -149,3 +151,33 @@ async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
             await asyncio.to_thread(reply.abort)
             return ABORTED
     return await asyncio.to_thread(filling.end)
+
+
+async def afill_retrying(
+    reply: Reply,
+    ask: Callable[[], AsyncIterable[Any] | Awaitable[AsyncIterable[Any]]],
+    *,
+    transient: tuple[type[Exception], ...] = (),
+    attempts: int = 4,
+    first_wait: float = 0.5,
+    longest_wait: float = 30.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> str:
+    """Ask a model and fill the reply as `afill` does; see `fill_retrying`.
+
+    `ask` returns the chunks, or is a coroutine function that does.
+    """
+    require_function(sleep, "sleep is a coroutine function that is given seconds")
+    again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
+    while True:
+        try:
+            answer = ask()
+            return await afill(reply, await answer if isawaitable(answer) else answer)
+        except Exception as error:
+            if not again.may_follow(error):
+                raise
+            waits = await asyncio.to_thread(again.retry, error)
+        for seconds in waits:
+            await sleep(seconds)
+            if await asyncio.to_thread(again.is_stopped):
+                return ABORTED

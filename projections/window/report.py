@@ -19,13 +19,13 @@ from projections.conversation.parts import ToolPart
 from projections.view.selection import visible_messages
 from projections.window.next_step import next_step
 from projections.window.sizing.breakdown import MessageSize, PartSize, TokensByKind, ToolSize, break_down
+from projections.window.steps import Blocked, Step, Stop
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
     from projections.window.loop_state import LoopState, UndoableChange
     from projections.window.prune.planner import PrunePlan
     from projections.window.situation import Situation
-    from projections.window.steps import Step
 
 __all__ = [
     "ChangeInForce",
@@ -48,6 +48,7 @@ class StepPreview(msgspec.Struct, frozen=True):
 
     step: str
     reason: str = ""
+    """A word; where the loop is blocked or the answer failed, a sentence with what helps."""
 
 
 class PrunePreview(msgspec.Struct, frozen=True):
@@ -270,7 +271,8 @@ def _results(now: Situation, plan: PrunePlan) -> Iterator[PartSize]:
 
 def _step_preview(step: Step) -> StepPreview:
     name = "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in type(step).__name__)[1:]
-    return StepPreview(name, getattr(step, "sentence", "") or getattr(step, "reason", ""))
+    tells = isinstance(step, Blocked) or (isinstance(step, Stop) and step.reason == "failed")
+    return StepPreview(name, getattr(step, "sentence" if tells else "reason", ""))
 
 
 def _change_in_force(window: ContextWindow, change: UndoableChange) -> ChangeInForce:

@@ -9,18 +9,19 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
-from eventlog.values import MessageError
 from projections.window.backoff import Backoff, is_transient, seconds_asked
 from projections.window.fill_loop import ABORTED, fill
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["fill_retrying"]
+__all__ = ["Attempts", "fill_retrying"]
+
+LOOK_EVERY = 1.0
+"""Seconds of waiting between two looks for an interrupt."""
 
 
 def fill_retrying(
@@ -41,30 +42,53 @@ def fill_retrying(
     `Retry-After` asks for, and is never longer than `longest_wait`. Other errors, and the last one,
     are raised. An interrupt ends it early.
     """
-    require(Reply, reply, "what is filled is a Reply")
-    require_function(ask, "`ask` is a function that returns the chunks")
     require_function(sleep, "sleep is a function that is given seconds")
-    require(tuple, transient, "transient errors are a tuple of exception classes")
-    backoff = Backoff(attempts=attempts, first=first_wait, longest=longest_wait)
-    for attempt in range(1, attempts):
+    again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
+    while True:
         try:
             return fill(reply, ask())
         except Exception as error:
-            if not (is_transient(error) or isinstance(error, transient)):
+            if not again.may_follow(error):
                 raise
-            reply.retry(_recorded(error))
-            seconds = backoff.seconds(attempt, _asked(error))
-        sleep(seconds)
-        if reply.interrupt_requested:
-            reply.abort()
-            return ABORTED
-    return fill(reply, ask())
+            waits = again.retry(error)
+        for seconds in waits:
+            sleep(seconds)
+            if again.is_stopped():
+                return ABORTED
 
 
-def _recorded(error: Exception) -> MessageError:
-    status = getattr(error, "status_code", None)
-    data = None if not isinstance(status, int) else msgspec.json.encode({"status": status}).decode()
-    return MessageError("api", f"{type(error).__name__}: {error}", data)
+class Attempts:
+    """The attempts of one model call: which error another one may follow, and when."""
+
+    def __init__(self, reply: Reply, ask: object, transient: tuple[type[Exception], ...], backoff: Backoff) -> None:
+        require(Reply, reply, "what is filled is a Reply")
+        require_function(ask, "`ask` is a function that returns the chunks")
+        require(tuple, transient, "transient errors are a tuple of exception classes")
+        self._reply = reply
+        self._transient = transient
+        self._backoff = backoff
+        self._made = 1
+
+    def may_follow(self, error: Exception) -> bool:
+        """Whether the call is made again after this error."""
+        return self._made < self._backoff.attempts and (is_transient(error) or isinstance(error, self._transient))
+
+    def retry(self, error: Exception) -> list[float]:
+        """Record the failed attempt; return the waits, in seconds, before the next one.
+
+        Behind each of them the program looks whether the user asked for a stop.
+        """
+        self._reply.retry(provider_error(error))
+        seconds = self._backoff.seconds(self._made, _asked(error))
+        self._made += 1
+        return [LOOK_EVERY] * int(seconds // LOOK_EVERY) + [seconds % LOOK_EVERY]
+
+    def is_stopped(self) -> bool:
+        """Whether the user asked for a stop meanwhile; the reply is aborted then."""
+        if not self._reply.interrupt_requested:
+            return False
+        self._reply.abort()
+        return True
 
 
 def _asked(error: Exception) -> float | None:

@@ -5,11 +5,12 @@ A step that ends the loop is false, so that a loop is `while step := …`.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
 from eventlog.errors import BlockedError, WindowTooSmallError
+from eventlog.validation import json_value
 from eventlog.values import Json, MessageError, Subtask
 from projections.window.prune.case import PrunePlan
 
@@ -99,6 +100,12 @@ class Wait(msgspec.Struct, frozen=True):
     def __bool__(self) -> bool:
         return False
 
+    @property
+    def sentence(self) -> str:
+        """Why the loop ends."""
+        who = "this loop's own reply" if self.reason == "streaming" else "a reply of another loop"
+        return f"{who} is open: {self.message}"
+
 
 class Blocked(msgspec.Struct, frozen=True):
     """The loop cannot go on by itself; `sentence` says why, and what would help."""
@@ -116,13 +123,52 @@ class Blocked(msgspec.Struct, frozen=True):
 
 
 class Stop(msgspec.Struct, frozen=True):
-    """There is nothing to do, or a stop was requested."""
+    """There is nothing to do, a stop was requested, or the answer failed."""
 
     reason: Literal["finished", "nothing-asked", "interrupted", "aborted", "failed"]
     error: MessageError | None = None
+    """The error that ended an aborted or failed answer."""
 
     def __bool__(self) -> bool:
         return False
+
+    @property
+    def goes_on(self) -> str:
+        """The call that goes on: the failed turn's own, or the next question's."""
+        return "turn.retry()" if self.reason == "failed" else "session.turn(text, request_id)"
+
+    @property
+    def sentence(self) -> str:
+        """Why the loop ends, the provider's status and text, and the call that goes on."""
+        then = "begins it again" if self.reason == "failed" else "asks the next question"
+        return f"{_WHY[self.reason]}{_told(self.error)}; `{self.goes_on}` {then}"
+
+
+_WHY = {
+    "finished": "the newest question is answered",
+    "nothing-asked": "no question is asked",
+    "interrupted": "a stop was requested",
+    "aborted": "the answer was aborted",
+    "failed": "the answer failed",
+}
+
+
+def _told(error: MessageError | None) -> str:
+    """The status and the text of an error, as the end of a clause."""
+    if error is None or (error.name == "aborted" and not error.message):
+        return ""
+    status = _status(error.data)
+    return f" ({error.name}{'' if status is None else f', status {status}'}): {error.message}".removesuffix(": ")
+
+
+def _status(data: Json | None) -> int | None:
+    """The status in what the provider sent, if it has one."""
+    try:
+        found = json_value(data or "{}")
+    except ValueError:  # of an earlier program, or another one
+        return None
+    status = cast("dict[str, Any]", found).get("status") if isinstance(found, dict) else None
+    return status if isinstance(status, int) else None
 
 
 Step: TypeAlias = (

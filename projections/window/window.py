@@ -128,7 +128,7 @@ class ContextWindow:
     ) -> None:
         try:
             if self.state.open_reply is not None:
-                self.state.open_reply.close(kind)
+                self.state.open_reply.close(error)
             self.state.save_counts()
         finally:
             self.state.open_reply = None

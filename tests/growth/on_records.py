@@ -1,4 +1,4 @@
-"""Operations of a feed of records, on a session that has as many as the long one has messages."""
+"""Operations of a feed, on a session with as many records as the long one has messages."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ RECORDS: Table = {
     "Feed.add, behind an old one": constant(
         lambda at, feed: feed.add([_record(at.name("r"))], after=feed.path()[50]), _fed, copied=True
     ),
-    "Feed.at": constant(lambda at, feed: feed.at(feed.path(at=500)[-1]), _fed),
-    "Feed.forget": constant(lambda at, told: told[0].forget(told[1]), _told),
-    "Feed.path": output(lambda at, feed: len(feed.path()), _fed),
-    "Feed.path, cold": output(lambda at, feed: len(feed.path()), _cold),
-    "Feed.path, of an early version": constant(lambda at, feed: feed.path(at=500), _fed),
-    "Feed.read, 50 old ones": constant(lambda at, feed: feed.read(feed.path(at=500)[:50]), _fed),
-    "Feed.read, all": output(lambda at, feed: len(feed.read(feed.path())), _fed),
+    "Feed.at": constant(lambda _, feed: feed.at(feed.path(at=500)[-1]), _fed),
+    "Feed.forget": constant(lambda _, told: told[0].forget(told[1]), _told),
+    "Feed.path": output(lambda _, feed: len(feed.path()), _fed),
+    "Feed.path, cold": output(lambda _, feed: len(feed.path()), _cold),
+    "Feed.path, of an early version": constant(lambda _, feed: feed.path(at=500), _fed),
+    "Feed.read, 50 old ones": constant(lambda _, feed: feed.read(feed.path(at=500)[:50]), _fed),
+    "Feed.read, all": output(lambda _, feed: len(feed.read(feed.path())), _fed),
     "Feed.replace, the last one": history(
         lambda at, found: found[0].replace([*found[1][:-1], _record(at.name("r"))]),
         "compares every record of the list",
         _list,
     ),
-    "Session.late_result": constant(lambda at, call: at.long.late_result(*call, "done"), _interrupted),
+    "Session.late_result": constant(lambda at, call: at.long.late_result(call[0], call[1], "done"), _interrupted),
 }
 """Operations on the feed, and on calls that were settled."""

@@ -209,6 +209,7 @@ SESSION: Table = {
     "SessionReader.info": constant(lambda at, _: at.long.reader.info),
     "SessionReader.resolve": constant(lambda at, _: at.long.reader.resolve(None)),
     "SessionReader.text": constant(lambda at, _: at.long.reader.text("a text")),
+    "SessionReader.data": constant(lambda at, _: at.long.reader.data(b"data")),
     "SessionReader.version": constant(lambda at, _: at.long.reader.version),
     # -- messages
     "Session.assistant": constant(_reply),
@@ -273,6 +274,7 @@ SESSION: Table = {
     "Executor.run": constant(lambda at, _: at.long.executor.run([ev.TodosSet(())])),
     "Executor.append": constant(lambda at, _: at.long.executor.append([(1, ev.SessionRenamed("a title"))])),
     "Executor.bulk": constant(lambda at, _: at.long.executor.bulk()),
+    "Executor.in_pipeline": constant(lambda at, _: at.long.executor.in_pipeline),
     "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
     "Executor.lease": constant(_lease),
     "Executor.writing": constant(_writing),

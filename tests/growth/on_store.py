@@ -73,6 +73,9 @@ STORE: Table = {
     "repair": history(
         lambda at, _: eventlog.repair(at.directory / "store", at.directory / "repaired"), _TOUCHED, copied=True
     ),
+    "Store.backup, with keys": history(
+        lambda at, _: at.store.backup(at.directory / "encrypted", keys=True), _TOUCHED, copied=True
+    ),
     "Store.backup": history(lambda at, _: at.store.backup(at.directory / "backup"), _TOUCHED, copied=True),
     "Store.close": constant(lambda _, store: store.close(), _opened),
     "Store.closed": constant(lambda at, _: at.store.closed),

@@ -23,10 +23,12 @@ from projections.window import (
     RunSubtask,
     SummaryRequest,
     afill,
+    afill_retrying,
     apply_patch,
     covered_by,
     fill,
     fill_retrying,
+    give_title,
     policy_named,
     recall,
     recall_tool,
@@ -196,6 +198,12 @@ def _subtask(_: Place, held: tuple[ContextWindow, RunSubtask]) -> None:
         window.succeed(call, "done")
 
 
+@contextmanager
+def _untitled(at: Place) -> Generator[None]:
+    at.long.rename("")
+    yield
+
+
 def _finish(_: Place, held: tuple[ContextWindow, PendingCall]) -> None:
     window, call = held
     window.run(call, _done)
@@ -240,10 +248,12 @@ WINDOW: Table = {
     "PruneCase.room": constant(lambda _, case: case.room, _case),
     "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.results(), 1))), _case),
     "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
+    "afill_retrying": constant(lambda at, reply: at.awaited(afill_retrying(reply, _chunks)), _begun),
     "apply_patch": constant(lambda _at, _: apply_patch([], (), '{"start":0,"stop":0}')),
     "covered_by": history(lambda at, _: covered_by(at.long, at.compaction), _COVERED),
     "fill": constant(lambda _, reply: fill(reply, CHUNKS), _begun),
     "fill_retrying": constant(lambda _, reply: fill_retrying(reply, lambda: CHUNKS), _begun),
+    "give_title": constant(lambda at, _: give_title(at.long, lambda _: "A title"), _untitled),
     "policy_named": constant(lambda _at, _: policy_named("opencode-1.18")),
     "recall": constant(lambda at, part: recall(at.long, part), _part),
     "recall, a message": constant(lambda at, message: recall(at.long, message), _message),

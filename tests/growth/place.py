@@ -1,8 +1,8 @@
 """A store of a given size on disk: built once, opened once, copied if spoilt.
 
 `long` is a session whose view is small, because a compaction covers all but its end; `wide` has as
-long a history, and all of it is in the view. Beside them there are many small sessions, and forks
-of `long`.
+long a history, and all of it is in the view. `valued` and the shelf `shelf` have as many values.
+Beside them there are many small sessions, and forks of `long`.
 """
 
 from __future__ import annotations
@@ -109,6 +109,13 @@ def _fill(path: Path, shape: Shape) -> None:
         for number in range(shape.forks):
             parent = parent.fork(id=f"fork{number:06}")
             parent.user("on another branch")
+        for executor in (
+            store.create_session(id="valued").executor,
+            store.registry.get(store, store.shelf("shelf").id).executor,
+        ):
+            for first in range(0, shape.messages, _TOGETHER):
+                keys = [f"key {number:06}" for number in range(first, min(first + _TOGETHER, shape.messages))]
+                executor.append([(START, ev.ValuePut(key, "a value")) for key in keys])
         for ticket in [store.log.submit(_small(number)) for number in range(shape.sessions)]:
             ticket.wait()
         for name in ("long", "wide"):  # the newest events are in the long sessions

@@ -11,6 +11,7 @@ from tests.growth.on_reply import REPLY
 from tests.growth.on_session import COLD, SESSION
 from tests.growth.on_store import STORE
 from tests.growth.on_turn import TURN
+from tests.growth.on_values import VALUES
 from tests.growth.on_views import COLD_VIEWS, FORMATS, VIEWS
 from tests.growth.on_window import WINDOW
 from tests.growth.operation import Table
@@ -26,6 +27,7 @@ TABLES: dict[str, Table] = {
     "replies": REPLY,
     "records": RECORDS,
     "turns": TURN,
+    "values": VALUES,
     "asyncio": ASYNCIO,
     "views": VIEWS,
     "cold views": COLD_VIEWS,

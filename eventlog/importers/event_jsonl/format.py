@@ -16,7 +16,8 @@ Format version 1:
 * An event is the array `[TAG, FIELD, …]` of its canonical encoding; bytes are base64, decimals
   text.  Runs of deltas are told delta by delta.
 * `{"body": SHA-256 IN HEX, "text": TEXT}` is a large text, before the first append of its session
-  that refers to it; with `"more": true` it goes on in the next line.
+  that refers to it; with `"more": true` it goes on in the next line. One that is no text has
+  `"data"` instead, in base64.
 * Last line: `{"end": {"sessions": N, "events": N}}`.  A file without it was cut off.
 
 A line with `"escaped": true` holds lone surrogates, which two JSON escapes in a row cannot tell

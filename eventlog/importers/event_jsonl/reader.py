@@ -7,6 +7,7 @@ go on behind lines that are known (`receipt.py`).  `format.py` describes the lin
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from hashlib import blake2b, sha256
 from typing import Any, BinaryIO
@@ -92,6 +93,14 @@ def _schema(line: bytes) -> int:
     return schema
 
 
+def _decoded(data: object) -> bytes | None:
+    """Decode base64; None if it is none."""
+    try:
+        return b64decode(data, validate=True) if isinstance(data, str) else None
+    except ValueError:
+        return None
+
+
 def _object(raw: bytes) -> dict[str, Any]:
     value, _ = parse(raw)
     if not is_object(value):
@@ -147,7 +156,7 @@ class EventReader:
         self.events = 0
         self.ended = False
         self.digest: str | None = None
-        self.text: list[str] = []
+        self.text: list[str | bytes] = []
         self.waiting: dict[bytes, bytes] = {}
         """Packed bodies that no append has referred to yet."""
         self.known: set[bytes] = set()
@@ -247,13 +256,16 @@ class EventReader:
         digest, text = value["body"], value.get("text")
         if self.session is None:
             return
-        if not isinstance(digest, str) or not isinstance(text, str) or self.digest not in {None, digest}:
+        piece = _decoded(value.get("data")) if text is None else text
+        if not isinstance(digest, str) or not isinstance(piece, (str, bytes)) or self.digest not in {None, digest}:
             raise DamagedLineError("a body without digest or text, or in the middle of another")
         self.digest = digest
-        self.text.append(text)
+        self.text.append(piece)
         if value.get("more") is True:
             return
-        data = "".join(self.text).encode("utf-8", "surrogatepass")
+        data = b"".join(
+            [each.encode("utf-8", "surrogatepass") if isinstance(each, str) else each for each in self.text]
+        )
         self.digest, self.text = None, []
         if sha256(data).hexdigest() != digest:
             raise DamagedLineError("a body that is not what was written")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from eventlog.log.contract import is_outgrown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -65,7 +67,10 @@ class DerivedBuffer:
     def put(self, items: Mapping[bytes, bytes | None]) -> None:
         """Store values, all at once."""
         with self._guard:
-            self._recent.update(items)
+            for key, value in items.items():
+                stored = self._recent[key] if key in self._recent else self._leaving.get(key)
+                if not is_outgrown(key, value, stored):
+                    self._recent[key] = value
             self._size += sum(len(key) + len(value or b"") for key, value in items.items())
 
     def drain(self) -> Mapping[bytes, bytes | None]:

@@ -140,7 +140,7 @@ class Lookup:
     def _forward(self, session: str, first: int, last: int, tail: list[Commit]) -> Iterator[Commit]:
         while first <= last:
             in_tail = tail and tail[0].first <= first <= tail[-1].last
-            commits = tail if in_tail else self._chunk(session, first, whole=False)
+            commits = tail if in_tail else self._chunk(session, first, last, whole=False)
             before = first
             for commit in commits:
                 following = commit.first + commit.count
@@ -170,9 +170,9 @@ class Lookup:
             if last == before:
                 raise DamagedError("a committed version is missing", session=session, version=last)
 
-    def _chunk(self, session: str, version: int, *, whole: bool = True) -> list[Commit]:
+    def _chunk(self, session: str, version: int, upto: int | None = None, *, whole: bool = True) -> list[Commit]:
         self._require_open()
-        return self._segments.chunk(session, version, whole=whole)
+        return self._segments.chunk(session, version, upto, whole=whole)
 
     def commits_after(self, after: int, limit: int) -> list[Commit]:
         """Return at most `limit` commits whose last position is greater than `after`, in order."""

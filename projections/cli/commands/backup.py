@@ -19,13 +19,16 @@ def run(
     context: typer.Context,
     to: Annotated[Path, typer.Argument(metavar="TO", help="Directory of the backup; made if it does not exist.")],
     *,
+    keys: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Encrypt the copy, with its keys in this file.")
+    ] = None,
     json: JSON = False,
 ) -> None:
     """Copy the store to a directory while programs write to it.
 
     A second backup into the same directory adds only what is new. If a backup is interrupted, run
-    it again.
+    it again. With --keys a plain store becomes an encrypted one, in a new directory.
     """
     with reading(context) as store, output.progress("backup", unit="events") as on_progress:
-        result = store.backup(to, on_progress=on_progress)
+        result = store.backup(to, keys=keys, on_progress=on_progress)
     print_copy(result, to, json=json)

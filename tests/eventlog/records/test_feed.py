@@ -264,13 +264,15 @@ def test_values_are_put_in_the_same_append(store: Store) -> None:
     """`keep` puts values of the session in the append of the records."""
     feed = feed_of(store)
     before = store.log.head(feed.session.id)
-    feed.add([ASK], keep={"thread": "text", "blob": b"\x00\xff"})
+    feed.add([ASK], keep={"thread": "text", "blob": b"\x00\xff" * 5000})
     after = store.log.head(feed.session.id)
     assert before is not None
     assert after is not None
     assert after.appends == before.appends + 1
-    puts = [recorded.event for recorded in feed.session.events() if isinstance(recorded.event, ev.ValuePut)]
-    assert [(put.key, put.text, put.data) for put in puts] == [("thread", "text", None), ("blob", None, b"\x00\xff")]
+    found = {stored.key: stored.value for stored in feed.session.values.items()}
+    assert found == {"thread": "text", "blob": b"\x00\xff" * 5000}
+    with pytest.raises(CallError):
+        feed.add([ASK], keep={"": "no key"})
 
 
 def test_many_writers_each_get_in(engine: Engine) -> None:

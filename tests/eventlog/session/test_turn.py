@@ -425,6 +425,37 @@ def test_a_task_that_is_cancelled_while_it_asks_leaves_no_lease(store: Store) ->
     assert not chat.sync.holds_lease
 
 
+def test_a_task_that_is_cancelled_in_mid_answer_leaves_its_turn_to_be_resumed(engine: Engine) -> None:
+    """After a task is cancelled its text is there, the lease is free, and the turn goes on."""
+    chat = AsyncSession(engine.open().create_session(id="s"))
+    streaming = asyncio.Event()
+    replies: list[str] = []
+
+    async def answering() -> None:
+        async with chat.turn("hi", "r"), chat.assistant() as reply:
+            replies.append(reply.id)
+            reply.stream_text().append("half")
+            streaming.set()
+            await asyncio.sleep(60.0)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(answering())
+        await streaming.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    assert not chat.sync.holds_lease
+    assert [event.text for event in events(chat.sync, ev.PartDelta) if isinstance(event, ev.PartDelta)] == ["half"]
+    other = engine.open().session("s")
+    with other.turn("hi", "r") as turn:
+        assert seen(turn) == ("resumed", True, ())
+        answer(other)
+    assert turn.state == "done"
+    assert events(other, ev.MessageRemoved) == [ev.MessageRemoved(name) for name in replies]
+
+
 def test_a_failed_call_is_made_again_in_the_same_reply(store: Store) -> None:
     """The parts of a failed attempt are removed, and a retry part stands for it."""
     session = store.create_session()

@@ -35,6 +35,22 @@ def test_import_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path,
         assert cli("import", stream, "--json").json["files"]
 
 
+def test_a_backup_with_keys_makes_an_encrypted_store(cli: Cli, tmp_path: Path, stream: Path, keys: Path) -> None:
+    """`backup --keys` makes an encrypted store of a plain one, with the same sessions."""
+    assert cli("import", stream).code == 0
+    shown = cli("sessions", "--json").json
+    made = cli("backup", tmp_path / "e", "--keys", keys, "--json")
+    assert (made.code, made.json["whole"]) == (0, True)
+    assert not files_with(tmp_path / "e", "Hello there")
+    where = ("--store", tmp_path / "e", "--key-file", keys)
+    assert cli(*where, "sessions", "--json").json == shown
+    assert cli(*where, "verify", "--deep").code == 0
+    again = cli("backup", tmp_path / "e", "--keys", keys)
+    assert again.code != 0
+    assert "Traceback" not in again.err
+    assert cli(*where, "backup", tmp_path / "b", "--keys", keys).code == Exit.USAGE
+
+
 def test_without_the_key_file_it_says_what_to_name(cli: Cli, stream: Path, keys: Path, tmp_path: Path) -> None:
     """Without keys lists, hashes and backups work; content exits with 3 and the option's name."""
     assert cli("--key-file", keys, "import", stream).code == 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import decimal
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +15,10 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
+from eventlog.errors import CallError
 from eventlog.importers.opencode.importer import events_of_export
 from eventlog.store import begin_session
-from eventlog.values import Tokens, Usage
+from eventlog.values import Model, Price, Tokens, Usage
 from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total
 from tests.support.export_sessions import put
@@ -54,6 +57,79 @@ def test_every_kind_of_token_is_counted(store: Store) -> None:
     whole = total([one, two])
     assert whole.tokens == Tokens(12, 24, 36, 48, 60, 999 + 24)
     assert (whole.calls, whole.failed, whole.unpriced, whole.cost) == (3, 1, 1, Decimal("0.3"))
+
+
+def test_a_price_is_stored_with_its_catalogues_date_and_never_computed_again(tmp_path: Path) -> None:
+    """A cost from a catalogue keeps its date and its amount when the prices change."""
+    asked: list[tuple[Model | None, Tokens]] = []
+    prices = {"p/m": Price(Decimal("0.5"), "2026-01-01")}
+
+    def price(model: Model | None, tokens: Tokens) -> Price | None:
+        asked.append((model, tokens))
+        return prices.get(str(model))
+
+    with eventlog.open(tmp_path / "s", prices=price) as store:
+        session = store.create_session(id="s")
+        session.user("hi")
+        for model in ("p/m", "p/unknown"):
+            with session.assistant(model) as reply:
+                reply.step()
+                reply.end_step(usage=Usage(Tokens(1)))
+                reply.finish(usage=Usage(Tokens(2)))
+        session.record_usage(Usage(Tokens(3)), model="p/m", purpose="title")
+        session.record_usage(Usage(Tokens(4), Decimal(1)), model="p/m")
+        session.record_usage(Usage(Tokens(5), Decimal(2)), model="p/m", catalogue="2025-12-31")
+    assert asked == [(Model("p", name), Tokens(tokens)) for name in ("m", "unknown") for tokens in (1, 2)] + [
+        (Model("p", "m"), Tokens(3))
+    ]
+    prices["p/m"] = Price(Decimal(9), "2026-02-02")
+    with eventlog.open(tmp_path / "s", prices=price) as store:
+        known, unknown = session_usage(store.session("s")).own
+        used = [
+            (event.usage.cost, event.catalogue, event.purpose)
+            for event in (recorded.event for recorded in store.session("s").events())
+            if isinstance(event, ev.UsageRecorded) and event.model == Model("p", "m")
+        ]
+    half = Decimal("0.5")
+    assert used == [
+        (half, "2026-01-01", "turn"),
+        (half, "2026-01-01", "turn"),
+        (half, "2026-01-01", "title"),
+        (Decimal(1), "", "turn"),
+        (Decimal(2), "2025-12-31", "turn"),
+    ]
+    assert (known.cost, known.unpriced, known.catalogues) == (Decimal("4.5"), 0, ("2025-12-31", "2026-01-01"))
+    assert (unknown.unpriced, unknown.catalogues) == (2, ())
+    assert total([known, unknown]).catalogues == known.catalogues
+    assert len(asked) == 5
+
+
+def half_a_dollar(*_: object) -> float:
+    """Return what is no `Price`."""
+    return 0.5
+
+
+def test_prices_and_catalogues_of_another_type_are_refused() -> None:
+    """A catalogue without a cost, and prices that give no `Price`, are told and not recorded."""
+    with pytest.raises(CallError):
+        eventlog.open("memory:", prices=cast("Any", 5))
+    with eventlog.open("memory:", prices=cast("Any", half_a_dollar)) as store:
+        session = store.create_session()
+        version = session.version
+        for usage, catalogue in ((Usage(Tokens(), None), ""), (cast("Any", 5), "")):
+            with pytest.raises(CallError):
+                session.record_usage(usage, catalogue=catalogue)
+        assert session.version == version
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        with pytest.raises(CallError):
+            session.record_usage(Usage(Tokens(), None), catalogue="2026-01-01")
+        with pytest.raises(CallError):
+            session.record_usage(Usage(Tokens(), Decimal(1)), catalogue=cast("Any", 5))
+        with session.assistant("p/m") as reply:
+            reply.finish(usage=Usage(Tokens(1), Decimal(1)), catalogue="2026-01-01")
+        (totals,) = session_usage(session).own
+        assert totals.catalogues == ("2026-01-01",)
 
 
 def test_money_is_exact(store: Store) -> None:

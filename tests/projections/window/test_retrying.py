@@ -1,22 +1,25 @@
-"""`fill_retrying` asks a model again after failures that pass, and no others."""
+"""`fill_retrying` and `afill_retrying` ask again after failures that pass, and no others."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from eventlog import events as ev
+from eventlog.aio import AsyncSession
 from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.values import Model, Retry
 from projections import ModelView
 from projections.view.neutral import Text as ViewText
-from projections.window import fill_retrying
+from projections.window import afill_retrying, fill_retrying
 from projections.window.backoff import Backoff, seconds_asked
+from projections.window.retrying import LOOK_EVERY
 
 MODEL = Model("openai", "gpt-5")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,12 +51,45 @@ class Provider:
         yield {"choices": [{"delta": {}, "finish_reason": "stop"}]}
 
 
-def fill(session: Session, provider: Provider, waits: list[float], **options: Any) -> str:
-    """Answer with the provider; the waits are recorded."""
-    sleep: Callable[[float], None] = waits.append
+Fill = Callable[..., str]
+
+
+def filled(session: Session, provider: Provider, waited: Callable[[float], None], **options: Any) -> str:
+    """Answer with the provider; each wait is told."""
     with session.assistant(MODEL) as reply:
         reply.step()
-        return fill_retrying(reply, provider, sleep=sleep, **options)
+        return fill_retrying(reply, provider, sleep=waited, **options)
+
+
+def filled_in_a_task(session: Session, provider: Provider, waited: Callable[[float], None], **options: Any) -> str:
+    """Answer in a task, with a provider whose calls are awaited; each wait is told."""
+
+    async def chunks() -> AsyncIterator[dict[str, Any]]:
+        for chunk in provider():
+            yield chunk
+
+    async def ask() -> AsyncIterator[dict[str, Any]]:
+        return chunks()
+
+    async def sleep(seconds: float) -> None:
+        waited(seconds)
+
+    async def answer() -> str:
+        async with AsyncSession(session).assistant(str(MODEL)) as reply:
+            reply.sync.step()
+            return await afill_retrying(reply.sync, ask, sleep=sleep, **options)
+
+    return asyncio.run(answer())
+
+
+def _no_wait(seconds: float) -> None:
+    raise AssertionError(f"waited {seconds} s")
+
+
+@pytest.fixture(params=[filled, filled_in_a_task])
+def fill(request: pytest.FixtureRequest) -> Fill:
+    """Each form of the function."""
+    return cast("Fill", request.param)
 
 
 def attempts(session: Session) -> list[Retry]:
@@ -62,16 +98,17 @@ def attempts(session: Session) -> list[Retry]:
     return [kind for kind in kinds if isinstance(kind, Retry)]
 
 
-def test_failures_that_pass_are_asked_again(session: Session) -> None:
+def test_failures_that_pass_are_asked_again(session: Session, fill: Fill) -> None:
     """The model never sees the text of an attempt that failed; the log has it."""
     session.user("hi")
     provider = Provider(ConnectionResetError("gone"), StatusError(429, "7"), StatusError(503))
     waits: list[float] = []
-    assert fill(session, provider, waits) == "stop"
+    assert fill(session, provider, waits.append) == "stop"
     assert provider.calls == 4
     assert 0.25 <= waits[0] <= 0.5
-    assert waits[1] == 7.0
-    assert 1.0 <= waits[2] <= 2.0
+    assert sum(waits[1:9]) == 7.0
+    assert 1.0 <= sum(waits[9:]) <= 2.0
+    assert max(waits) <= LOOK_EVERY
     found = attempts(session)
     assert [retry.attempt for retry in found] == [1, 2, 3]
     assert [retry.error.data for retry in found] == [None, '{"status":429}', '{"status":503}']
@@ -82,36 +119,38 @@ def test_failures_that_pass_are_asked_again(session: Session) -> None:
 
 
 @pytest.mark.parametrize("error", [StatusError(400), KeyError("x")])
-def test_other_failures_are_raised_at_once(session: Session, error: Exception) -> None:
+def test_other_failures_are_raised_at_once(session: Session, fill: Fill, error: Exception) -> None:
     """A request that cannot succeed is not sent again."""
     session.user("hi")
     provider = Provider(error)
     with pytest.raises(type(error)):
-        fill(session, provider, [])
+        fill(session, provider, _no_wait)
     assert (provider.calls, attempts(session)) == (1, [])
 
 
-def test_a_program_names_the_errors_of_its_provider(session: Session) -> None:
+def test_a_program_names_the_errors_of_its_provider(session: Session, fill: Fill) -> None:
     """Errors in `transient` are tried again; the last one is raised."""
     session.user("hi")
     provider = Provider(*[KeyError("x")] * 3)
     waits: list[float] = []
     with pytest.raises(KeyError):
-        fill(session, provider, waits, transient=(KeyError,), attempts=3)
+        fill(session, provider, waits.append, transient=(KeyError,), attempts=3)
     assert (provider.calls, len(waits), len(attempts(session))) == (3, 2, 2)
 
 
-def test_an_interrupt_ends_the_waiting(session: Session) -> None:
+def test_an_interrupt_ends_the_waiting(session: Session, fill: Fill) -> None:
     """A user who stops while the program waits is heard."""
     session.user("hi")
-    provider = Provider(ConnectionError("gone"))
+    provider = Provider(StatusError(429, "20"))
+    waits: list[float] = []
 
-    def stopped(_seconds: float) -> None:
-        session.interrupt()
+    def stopped(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            session.interrupt()
 
-    with session.assistant(MODEL) as reply:
-        assert fill_retrying(reply, provider, sleep=stopped) == "aborted"
-    assert provider.calls == 1
+    assert fill(session, provider, stopped) == "aborted"
+    assert (provider.calls, waits) == (1, [LOOK_EVERY] * 3)
 
 
 def test_waits_are_bounded_and_jittered() -> None:

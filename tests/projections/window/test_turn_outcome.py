@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +14,7 @@ from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Model
-from projections.window import ContextWindow, Stop
+from projections.window import CallModel, ContextWindow, Stop, Wait, window_report
 from tests.faults.tally import SLOW
 
 MODEL = Model("openai", "gpt-5")
@@ -155,6 +157,58 @@ def test_an_interrupt_stops_a_question_after_an_aborted_one() -> None:
         for work in (WORKS[0], aborted("aborted"), WORKS[0], WORKS[-1]):
             work(session)
         assert ContextWindow(session, environment={}).next_step() == Stop("interrupted")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, "the answer failed;"),
+        (MessageError("unknown", "KeyError"), "the answer failed (unknown): KeyError;"),
+        (
+            MessageError("api", "RateLimitError: slow down", '{"status":429}'),
+            "the answer failed (api, status 429): RateLimitError: slow down;",
+        ),
+        (MessageError("auth", "no key", '"a text"'), "the answer failed (auth): no key;"),
+        (MessageError("auth", "no key", "no JSON"), "the answer failed (auth): no key;"),
+    ],
+)
+def test_a_stop_says_what_the_provider_said_and_how_to_go_on(error: MessageError | None, said: str) -> None:
+    """The sentence of a stop has the provider's status and text, and the call that goes on."""
+    assert Stop("failed", error).sentence == f"{said} `turn.retry()` begins it again"
+    for reason in ("finished", "nothing-asked", "interrupted", "aborted"):
+        stop = Stop(cast("Any", reason), None if reason != "aborted" else MessageError("aborted"))
+        assert stop.sentence.endswith("; `session.turn(text, request_id)` asks the next question")
+        assert "aborted)" not in stop.sentence
+
+
+def test_the_call_that_a_stop_names_goes_on(store: Store) -> None:
+    """After a failure of the provider its text is in the stop, and `turn.retry()` goes on."""
+
+    class RefusedByProviderError(Exception):
+        status_code = 401
+
+    session = store.create_session()
+    with suppress(RefusedByProviderError), session.turn("hi", "r"), session.assistant(MODEL):
+        raise RefusedByProviderError("wrong key")
+    step = ContextWindow(session, environment={}).next_step()
+    assert isinstance(step, Stop)
+    assert step.error == MessageError("api", "RefusedByProviderError: wrong key", '{"status":401}')
+    assert "status 401" in step.sentence
+    assert window_report(ContextWindow(session, environment={})).next_step.reason == step.sentence
+    with session.turn("hi", "r") as turn:
+        assert (turn.state, turn.error) == ("failed", step.error)
+        turn.retry()
+        assert isinstance(ContextWindow(session, environment={}).next_step(), CallModel)
+
+
+def test_a_wait_says_who_is_at_work(store: Store) -> None:
+    """A loop that waits says whose reply is open."""
+    session = store.create_session()
+    session.user("hi")
+    with session.assistant(MODEL) as reply:
+        step = ContextWindow(session, environment={}).next_step()
+        assert isinstance(step, Wait)
+        assert step.sentence.endswith(f"is open: {reply.id}")
 
 
 @settings(max_examples=3_000 if SLOW else 150)

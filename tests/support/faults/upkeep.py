@@ -32,7 +32,7 @@ from tests.support.faults.whole_stores import GONE, LAST, SECRET, SIZES, kept_he
 from tests.support.file_search import files_with
 from tests.support.sample_sessions import exchange
 
-__all__ = ["WORKS", "Work"]
+__all__ = ["OF_PLAIN_STORES", "WORKS", "Work"]
 
 _STORE = {"edition", "format", "journal", "lmdb", "lock", "mark", "open", "turn"}
 _JOURNAL = re.compile(r"\d{10}\.log|spare-[^.]*")
@@ -158,6 +158,34 @@ def _done_backup(place: Path) -> None:
         _without(place / "b", GONE)
 
 
+def _encrypt(place: Path) -> None:
+    with Store(open_log(place / "s", read_only=True, **SIZES)) as store:
+        store.backup(place / "e", keys=place / "e.keys")
+
+
+def _look_encrypted(place: Path) -> None:
+    _same(place / "s", kept_head(place))
+    with (
+        suppress(UnfinishedError, CallError),
+        Store(open_log(place / "e", keys=place / "e.keys", read_only=True)) as store,
+    ):
+        assert verify(store).sound  # it opens only as a whole
+        assert {info.id for info in store.sessions()} >= {"a", "b", "f"}
+
+
+def _done_encrypted(place: Path) -> None:
+    _look_encrypted(place)
+    _without(place / "e", GONE, LAST, SECRET)
+    with reading(place / "s") as plain, Store(open_log(place / "e", keys=place / "e.keys", **SIZES)) as store:
+        assert list(store.sessions()) == list(plain.sessions())
+        for info in store.sessions():
+            assert ModelView.of(store.session(info.id)).digest == ModelView.of(plain.session(info.id)).digest
+        report = verify(store, deep=True)
+        assert report.sound, report
+        exchange(store.create_session(id="new"))
+    _clean(place / "e")
+
+
 def _restore(place: Path) -> None:
     backups.restore(place / "b", place / "r", options=Options(**SIZES))
 
@@ -279,6 +307,7 @@ WORKS = {
     "backup": Work("plain", _backup, _look_backup, _done_backup),
     "backup of what is new": Work("more", _backup, _look_backup, _done_backup),
     "backup in place of another": Work("anew", _backup, _look_backup, _done_backup),
+    "encryption": Work("plain", _encrypt, _look_encrypted, _done_encrypted, (AlreadyExistsError,)),
     "restore": Work("copied", _restore, _look_copied("b"), _done_copied, (AlreadyExistsError,)),
     "repair": Work("left", _repair, _look_copied("s"), _done_copied, (CallError,)),
     "vacuum": Work("plain", _vacuum, _look_rewritten(0), _done_rewritten(0, GONE)),
@@ -287,3 +316,6 @@ WORKS = {
     "expire": Work("plain", _expire, _look_erased, _done_erased(set(), 4)),
     "an agent's turns": Work("agent", _turns, _look_turns, _done_turns),
 }
+
+OF_PLAIN_STORES = {"encryption"}
+"""Works that an encrypted store refuses."""

@@ -113,39 +113,63 @@ def encode_chunk(session: str, commits: Sequence[Commit]) -> list[bytes]:
     return [len(head).to_bytes(_HEAD, "little") + head + columns[0], *columns[1:]]
 
 
-def decode_chunk(plain: bytes, session: str | None, first: int, since: int = 0) -> list[Commit]:
-    """Return the commits of a chunk from the one that holds version `since` on, at least one.
+def decode_chunk(
+    plain: bytes, session: str | None, first: int, since: int = 0, upto: int | None = None
+) -> list[Commit]:
+    """Return the commits of a chunk with versions `since .. upto`, at least one.
 
     `DamagedError`, of this session and version, if it is no chunk.
     """
     try:
         begin = _HEAD + int.from_bytes(plain[:_HEAD], "little")
         table = _decode(memoryview(plain)[_HEAD:begin])
-        return _commits(table, plain, begin, since)
+        return _commits(table, plain, begin, since, upto)
     except (msgspec.DecodeError, ValueError, IndexError, RecursionError) as error:
         raise DamagedError("a chunk cannot be decoded", session=session, version=first) from error
 
 
-def _commits(table: _Table, plain: bytes, begin: int, since: int) -> list[Commit]:
+def _commits(table: _Table, plain: bytes, begin: int, since: int, upto: int | None) -> list[Commit]:
     ends = list(accumulate(table.columns, initial=begin))
     bounds = list(accumulate(table.sizes, initial=begin))
     if not table.counts:
         raise ValueError("a chunk of nothing")
     if ends[-1] != len(plain) or bounds[-1] != ends[1] or min(table.sizes) < 0 or min(table.columns) < 0:
         raise ValueError("the columns do not add up")
-    payloads = list(map(plain.__getitem__, map(slice, bounds, bounds[1:])))
     counts = table.counts
-    firsts = list(accumulate(counts[:-1], initial=table.first))
-    skipped = max(bisect_right(firsts, since) - 1, 0)
-    if table.cuts:
-        _put_back(table, plain, payloads, ends, skipped)
     columns = (
-        firsts, counts, list(accumulate(table.positions)), table.epochs, list(accumulate(table.times)),
-        payloads, table.requests, table.salts, table.leaves,
-    )  # fmt: skip
+        counts,
+        table.sizes,
+        table.positions,
+        table.epochs,
+        table.times,
+        table.requests,
+        table.salts,
+        table.leaves,
+    )
     if len({len(column) for column in columns}) != 1:
         raise ValueError("the columns are not of one length")
-    return list(map(Commit, repeat(table.session), *(column[skipped:] for column in columns)))
+    firsts = list(accumulate(counts[:-1], initial=table.first))
+    skipped = max(bisect_right(firsts, since) - 1, 0)
+    end = len(firsts) if upto is None else max(bisect_right(firsts, upto), skipped + 1)
+    if table.cuts:
+        payloads = list(map(plain.__getitem__, map(slice, bounds, bounds[1:])))
+        _put_back(table, plain, payloads, ends, skipped)
+        payloads = payloads[skipped:end]
+    else:
+        payloads = list(map(plain.__getitem__, map(slice, bounds[skipped:end], bounds[skipped + 1 : end + 1])))
+    wanted = slice(skipped, end)
+    return list(
+        map(
+            Commit, repeat(table.session), firsts[wanted], counts[wanted], _sums(table.positions, skipped, end),
+            table.epochs[wanted], _sums(table.times, skipped, end), payloads,
+            table.requests[wanted], table.salts[wanted], table.leaves[wanted],
+        )
+    )  # fmt: skip
+
+
+def _sums(steps: list[int], first: int, end: int) -> list[int]:
+    """Return the values number `first .. end - 1`, of which each is the one before and a step."""
+    return list(accumulate(steps[first + 1 : end], initial=sum(steps[: first + 1])))
 
 
 def _put_back(table: _Table, plain: bytes, payloads: list[bytes], ends: list[int], skipped: int) -> None:

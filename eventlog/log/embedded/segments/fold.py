@@ -8,12 +8,14 @@ done before the transaction begins. `FORMAT.md` describes the tables.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
 from eventlog.compression import plain_body
 from eventlog.errors import DamagedError
+from eventlog.log.contract import GROWING, is_outgrown
 from eventlog.log.embedded.segments import layout
 from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BODY_APART, BlockBuilder, lay
 from eventlog.log.embedded.segments.chunk import encode_chunk
@@ -169,8 +171,16 @@ def _put_derived(txn: lmdb.Transaction[bytes], segments: Segments, rows: Sequenc
     for key, row in rows:
         if row is None:
             txn.delete(key, db=tree)
-        else:
+        elif not (key.startswith(GROWING) and is_outgrown(key, _value(key, row), _value(key, txn.get(key, db=tree)))):
             txn.put(key, row, db=tree)
+
+
+def _value(key: bytes, row: bytes | None) -> bytes | None:
+    """Return the derived value in a stored row; None if there is none, or it is damaged."""
+    content = None if row is None else layout.unprotect(key, row)
+    with suppress(DamagedError):
+        return None if content is None else layout.unpack_value(content)
+    return None
 
 
 def _fill(segments: Segments, parts: Sequence[MemtablePart], folded: FoldState) -> _Ready:

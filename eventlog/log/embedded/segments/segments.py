@@ -155,8 +155,8 @@ class Segments:
                     raise DamagedError(f"body {digest.hex()} is damaged") from error
         return bodies
 
-    def chunk(self, session: str, version: int, *, whole: bool = True) -> list[Commit]:
-        """Return the commits of the chunk that holds a version, or those from that version on.
+    def chunk(self, session: str, version: int, upto: int | None = None, *, whole: bool = True) -> list[Commit]:
+        """Return the commits of the chunk that holds a version, or those from it on, up to `upto`.
 
         `DamagedError` if there is none.
         """
@@ -175,7 +175,9 @@ class Segments:
                         if number == row.number and first <= version:
                             chunk = self._chunk_row(bytes(cursor.key()), cursor.value(), session, first)
                             if version <= chunk.last:
-                                return self._commits(txn, chunk, first, session, 0 if whole else version)
+                                return self._commits(
+                                    txn, chunk, first, session, since=0 if whole else version, upto=upto
+                                )
         raise DamagedError("a committed version is missing", session=session, version=version)
 
     def chunk_at(self, number: int, first: int) -> list[Commit]:
@@ -304,14 +306,21 @@ class Segments:
         return self._chunk_row(row_key, value, None, PAIR.unpack(row_key)[1])
 
     def _commits(
-        self, txn: lmdb.Transaction[memoryview], chunk: ChunkRow, first: int, session: str | None, since: int = 0
+        self,
+        txn: lmdb.Transaction[memoryview],
+        chunk: ChunkRow,
+        first: int,
+        session: str | None,
+        *,
+        since: int = 0,
+        upto: int | None = None,
     ) -> list[Commit]:
         try:
             plain = self._blocks.piece(txn, chunk.where)
         except ValueError as error:
             position = chunk.first_position
             raise DamagedError("a chunk is damaged", session=session, version=first, position=position) from error
-        commits = decode_chunk(plain, session, first, since)
+        commits = decode_chunk(plain, session, first, since, upto)
         if session is not None and commits[0].session != session:
             raise DamagedError(f"a chunk belongs to session {commits[0].session}", session=session, version=first)
         return commits

@@ -61,6 +61,16 @@ def test_every_commit_comes_back(known: list[Commit]) -> None:
     assert decode_chunk(b"".join(encode_chunk("session", known)), "session", known[0].first) == known
 
 
+@QUICK
+@given(commits(), st.data())
+def test_some_commits_come_back_as_all_of_them_do(known: list[Commit], data: st.DataObject) -> None:
+    """Commits of a range of versions are those that the whole chunk has there."""
+    since = data.draw(st.integers(known[0].first, known[-1].last))
+    upto = data.draw(st.integers(since, known[-1].last + 9))
+    found = decode_chunk(b"".join(encode_chunk("session", known)), "session", known[0].first, since, upto)
+    assert found == [commit for commit in known if commit.last >= since and commit.first <= upto]
+
+
 @pytest.mark.parametrize(
     "head", [b"\x94\x03\x00\xc2\x91", b"\x94\x03\x00\xc2\x91\x98\x01\x00\x01", b"\x94\x03\x00\xc2\xdd\xff\xff\xff\xff"]
 )

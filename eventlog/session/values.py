@@ -1,0 +1,189 @@
+"""Values of a session or a shelf: texts and bytes under keys, the newest of which counts.
+
+A value is an event like any other, so it is durable and in the hash tree, but no activity: it moves
+no session in a list, a rollback does not undo it, and the model sees nothing of it. Equal large
+values are stored once. What was replaced or dropped cannot be read any more, and `Store.scrub`
+removes its bytes.
+
+A fork begins with the values as of its version. Which version is a key's newest is asked of an
+index for each stream (`history/value_index.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.append.contention import Contention
+from eventlog.codec.bodies import to_content, to_data
+from eventlog.errors import ConflictError, DamagedError, brief
+from eventlog.history.streams import stream_spans
+from eventlog.history.value_index import ValueIndex
+from eventlog.ids import check_key
+from eventlog.validation import require, require_or_none
+
+if TYPE_CHECKING:
+    from eventlog.history.lineage import StreamRange
+    from eventlog.history.value_tree import Change
+    from eventlog.session.executor import Executor
+
+__all__ = ["StoredValue", "Values", "value_event"]
+
+
+class StoredValue(msgspec.Struct, frozen=True):
+    """A value with its key, and its revision: the version of the event that put it."""
+
+    key: str
+    value: str | bytes
+    revision: int
+
+
+def value_event(key: str, value: str | bytes, bodies: dict[bytes, bytes]) -> ev.ValuePut:
+    """Return the event that puts a value; what is large of it is added to `bodies`."""
+    require(str, key, "a value's key is a str")
+    require((str, bytes), value, "a value is a str or bytes")
+    if isinstance(value, str):
+        return ev.ValuePut(check_key(key), text=to_content(value, bodies))
+    return ev.ValuePut(check_key(key), data=to_data(value, bodies))
+
+
+class Values:
+    """Texts and bytes under keys of 1 to 256 bytes; reached as `session.values`.
+
+    No command needs the lease. Inside `with session.pipeline()` a command without `expected`
+    returns at once, and is committed with the others.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._indexes: dict[str, ValueIndex] = {}
+
+    def __repr__(self) -> str:
+        return f"<Values of {self._executor.id}>"
+
+    def put(self, key: str, value: str | bytes, *, expected: int | None = None) -> int:
+        """Store a value under a key; returns its revision, 0 inside a pipeline.
+
+        With `expected` the key must have this revision (0: no value) when the value is committed:
+        otherwise `ConflictError`, and nothing is written.
+        """
+        bodies: dict[bytes, bytes] = {}
+        return self._append(value_event(key, value, bodies), bodies, expected)
+
+    def drop(self, key: str, *, expected: int | None = None) -> None:
+        """Remove the value of a key, if it has one; `expected` as for `put`."""
+        require(str, key, "a value's key is a str")
+        self._append(ev.ValueDropped(check_key(key)), {}, expected)
+
+    def get(self, key: str) -> StoredValue | None:
+        """Return the value of a key, None if it has none.
+
+        `DamagedError` if its content cannot be read.
+        """
+        found = self._find(key, self._streams())
+        if found is None:
+            return None
+        value = self._content(*found)
+        if value is None:
+            raise DamagedError(
+                f"the value of {brief(key)} was freed after the state that this store was restored to: put another one",
+                session=found[0].session,
+                version=found[1].version,
+            )
+        return StoredValue(key, value, found[1].version)
+
+    def revision(self, key: str) -> int:
+        """Return the revision of a key's value, 0 if it has none; the value is not read."""
+        found = self._find(key, self._streams())
+        return 0 if found is None else found[1].version
+
+    def items(self, prefix: str = "") -> Iterator[StoredValue]:
+        """Yield the values whose keys begin with a prefix, in the order of their keys.
+
+        The keys are those of now; each value is read when it is yielded.
+        """
+        require(str, prefix, "a prefix is a str")
+        newest: dict[bytes, tuple[StreamRange, Change]] = {}
+        for stream in self._streams():
+            for change in self._index(stream).newest_of_all(prefix, stream.last):
+                newest[change.key] = (stream, change)
+        return self._read(sorted((key, found) for key, found in newest.items() if not found[1].dropped))
+
+    def _read(self, found: Sequence[tuple[bytes, tuple[StreamRange, Change]]]) -> Iterator[StoredValue]:
+        for name, (stream, change) in found:
+            key = name.decode("utf-8", "surrogatepass")
+            value = self._content(stream, change)
+            stored = StoredValue(key, value, change.version) if value is not None else self.get(key)
+            if stored is not None:  # freed meanwhile: another one took its place
+                yield stored
+
+    # -- looking up --------------------------------------------------------------------------------
+
+    def _streams(self) -> Sequence[StreamRange]:
+        """Return the streams that the values lie in, once all that was accepted is in them."""
+        reader = self._executor.reader
+        self._executor.host.require_open()
+        _ = reader.version  # commits what this handle has accepted
+        return reader.ancestry()
+
+    def _index(self, stream: StreamRange) -> ValueIndex:
+        index = self._indexes.get(stream.session)
+        if index is None:
+            index = self._indexes[stream.session] = ValueIndex(self._executor.host.log, stream.session)
+        return index
+
+    def _find(
+        self, key: str, streams: Sequence[StreamRange], upto: int | None = None
+    ) -> tuple[StreamRange, Change] | None:
+        """Return the event that put a key's value, and its stream."""
+        require(str, key, "a value's key is a str")
+        for stream in reversed(streams):
+            found = self._index(stream).newest(key, stream.last if upto is None else min(stream.last, upto))
+            if found is not None:
+                return None if found.dropped else (stream, found)
+        return None
+
+    def _content(self, stream: StreamRange, change: Change) -> str | bytes | None:
+        """Read a value; None if it was freed."""
+        host, version = self._executor.host, change.version
+        for span in stream_spans(host.log, stream.session, version - 1, version):
+            event = span.item
+            if isinstance(event, ev.ValuePut):
+                if event.text is not None:
+                    return host.text(event.text, stream.session)
+                return None if event.data is None else host.data(event.data, stream.session)
+        raise DamagedError("the value is missing", session=stream.session, version=version)
+
+    # -- appending ---------------------------------------------------------------------------------
+
+    def _append(self, event: ev.ValuePut | ev.ValueDropped, bodies: dict[bytes, bytes], expected: int | None) -> int:
+        executor = self._executor
+        require_or_none(int, expected, "an expected revision is a whole number")
+        if expected is None and executor.in_pipeline:
+            executor.command([event], bodies)
+            return 0
+        if expected is None:
+            return executor.commit([event], bodies=bodies).first
+        contention = Contention()
+        while True:
+            version = self._version_with(event.key, expected)
+            try:
+                return executor.commit([event], bodies=bodies, expected=version).first
+            except ConflictError:  # something else was appended: perhaps the key has its revision all the same
+                if not contention.note():
+                    raise
+                if contention.asks_for_pause:
+                    contention.wait()
+
+    def _version_with(self, key: str, expected: int) -> int:
+        """Return the version of now, at which the key has the expected revision."""
+        reader = self._executor.reader
+        version = reader.version
+        found = self._find(key, reader.ancestry(), version)
+        revision = 0 if found is None else found[1].version
+        if revision != expected:
+            raise ConflictError(self._executor.id, expected, revision, key)
+        return version

@@ -1,0 +1,284 @@
+"""After a scrub superseded and dropped values are in no file, unless a session has them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+import eventlog
+from eventlog import events as ev
+from eventlog.codec.redaction import is_freed
+from eventlog.errors import DamagedError
+from eventlog.history.streams import stream_spans
+from eventlog.history.value_index import PREFIX
+from eventlog.log.embedded.engine import open_log
+from eventlog.session.session import Session
+from eventlog.store import Store
+from projections.verify.scrubbed import unexplained
+from projections.verify.verify import verify
+from tests.support.dying_io import DyingIO, survives
+from tests.support.engines import Engine
+from tests.support.export_sessions import canonical, jsonl, read
+from tests.support.file_search import files_with
+
+OLD, OLDER, NEW = "the old plan of attack", "the oldest plan of all", "the new plan of peace"
+LARGE = 200
+
+
+@pytest.fixture(params=["plain", "encrypted"])
+def options(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """How the store is opened."""
+    return {"keys": True} if request.param == "encrypted" else {}
+
+
+@pytest.fixture(params=["short", "large", "bytes", "large bytes"])
+def form(request: pytest.FixtureRequest) -> str:
+    """The form of the values: inside their events, or bodies."""
+    return str(request.param)
+
+
+def made(form: str, text: str) -> str | bytes:
+    """A value with a text inside."""
+    value = f"{text} " * LARGE if "large" in form else text
+    return value.encode() if "bytes" in form else value
+
+
+def freed(store: Store, session: str) -> list[int]:
+    """The versions of a stream whose values are freed."""
+    return [
+        span.first
+        for span in stream_spans(store.log, session)
+        if isinstance(span.item, ev.ValuePut) and is_freed(span.item)
+    ]
+
+
+@pytest.mark.promise(10)
+def test_superseded_and_dropped_bytes_are_in_no_file(tmp_path: Path, options: dict[str, Any], form: str) -> None:
+    """After a scrub no file has a superseded or dropped value; the newest stays, all is sound."""
+    with eventlog.open(tmp_path / "s", **options) as store:
+        session = store.create_session(id="a")
+        gone = [session.values.put("plan", made(form, OLDER)), session.values.put("plan", made(form, OLD))]
+        last = session.values.put("plan", made(form, NEW))
+        gone.append(session.values.put("other", made(form, OLD)))
+        session.values.drop("other")
+        session.user("question")
+        head = store.head()
+    if not options:
+        assert files_with(tmp_path / "s", OLD)
+    with eventlog.open(tmp_path / "s", **options) as store:
+        assert store.scrub().emptied == 3
+        session = store.session("a")
+        assert freed(store, "a") == gone
+        found = session.values.get("plan")
+        assert found == eventlog.StoredValue("plan", made(form, NEW), last)
+        assert [each.key for each in session.values.items()] == ["plan"]
+        report = verify(store, against=head, deep=True)
+        assert report.sound, report
+        assert len(list(store.log.bodies())) == ("large" in form)
+        assert store.scrub().emptied == 0
+    assert not files_with(tmp_path / "s", OLD)
+    assert not files_with(tmp_path / "s", OLDER)
+    if not options:
+        assert files_with(tmp_path / "s", NEW)
+
+
+@pytest.mark.promise(13)
+def test_a_value_stays_as_long_as_a_fork_has_it(tmp_path: Path, options: dict[str, Any]) -> None:
+    """A value is freed once no living session, however it is related, has it as its newest."""
+    with eventlog.open(tmp_path / "s", **options) as store:
+        parent = store.create_session(id="p")
+        first = parent.values.put("plan", OLD)
+        child = parent.fork(id="c")
+        grandchild = child.fork(id="g")
+        parent.values.put("plan", NEW)
+        child.values.drop("plan")
+
+        def kept() -> list[int]:
+            store.scrub()
+            assert verify(store, deep=True).sound
+            return freed(store, "p")
+
+        assert kept() == []
+        found = store.session("g").values.get("plan")
+        assert found == eventlog.StoredValue("plan", OLD, first)
+        store.erase("c", forks="keep")
+        assert kept() == []
+        grandchild = store.session("g")
+        grandchild.values.put("plan", NEW)
+        assert kept() == [first]
+        store.erase("p", forks="keep")
+        assert kept() == [first]
+        found = store.session("g").values.get("plan")
+        assert found is not None
+        assert found.value == NEW
+    assert not files_with(tmp_path / "s", OLD)
+
+
+def test_an_append_with_other_values_keeps_them(tmp_path: Path, options: dict[str, Any]) -> None:
+    """A scrub leaves the rest of an append: other values, messages, redactions."""
+    with eventlog.open(tmp_path / "s", **options) as store:
+        session = store.create_session(id="a")
+        message = session.user("a secret")
+        with session.reader.deciding() as state:
+            part = next(iter(state.messages[message].parts))
+        with session.pipeline():
+            session.values.put("a", OLD)
+            session.values.put("b", NEW)
+            session.user("question")
+            session.redact(part)
+        with session.pipeline():
+            session.values.put("a", NEW)
+            session.values.put("c", OLD)
+        session.values.put("c", NEW)
+        store.scrub()
+        session = store.session("a")
+        assert {found.key: found.value for found in session.values.items()} == dict.fromkeys("abc", NEW)
+        assert sum(isinstance(found.event, ev.UserMessageAdded) for found in session.events()) == 2
+        report = verify(store, deep=True)
+        assert report.sound, report
+    assert not files_with(tmp_path / "s", OLD)
+    assert not files_with(tmp_path / "s", "a secret")
+
+
+def test_shelves_are_freed_too(tmp_path: Path, options: dict[str, Any]) -> None:
+    """A superseded value of a shelf, and all of a dropped shelf, are in no file after a scrub."""
+    with eventlog.open(tmp_path / "s", **options) as store:
+        shelf = store.shelf("plans")
+        shelf.values.put("plan", OLD)
+        shelf.values.put("plan", NEW)
+        store.shelf("dropped").values.put("plan", OLDER)
+        store.drop_shelf("dropped")
+        store.scrub()
+        found = store.shelf("plans").values.get("plan")
+        assert found is not None
+        assert found.value == NEW
+        assert verify(store, deep=True).sound
+    assert not files_with(tmp_path / "s", OLD)
+    assert not files_with(tmp_path / "s", OLDER)
+
+
+@pytest.mark.promise(11)
+def test_a_value_that_is_still_the_newest_is_not_passed_off_as_freed(tmp_path: Path) -> None:
+    """`verify` finds an emptied append whose value nothing has replaced."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        session.values.put("plan", OLD)
+        session.values.put("plan", NEW)
+        store.scrub()
+        assert verify(store).sound
+        log = store.log
+        commit = list(log.read("a"))[1]
+        assert unexplained(store, "a", [commit]) is None
+        renamed = commit.payload.replace(b"plan", b"plot")
+        assert unexplained(store, "a", [replace(commit, payload=renamed)]) is not None
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_a_restored_state_has_no_empty_values(tmp_path: Path, encrypted: bool) -> None:
+    """Promise 12: a value freed after the restored position is dropped or an error, not empty."""
+    options: dict[str, Any] = {"keys": tmp_path / "keys"} if encrypted else {}
+    with eventlog.open(tmp_path / "s", **options) as store:
+        session = store.create_session(id="a")
+        session.values.put("plan", OLD)
+        session.values.put("stays", NEW)
+        session.fork(id="f")
+        position = store.log.last_position()
+        for name in ("a", "f"):
+            store.session(name).values.put("plan", NEW)
+        store.scrub()
+        store.backup(tmp_path / "b")
+    eventlog.restore(tmp_path / "b", tmp_path / "r", position=position)
+    with eventlog.open(tmp_path / "r", **options) as store:
+        for name in ("a", "f"):
+            values = store.session(name).values
+            stays = values.get("stays")
+            assert stays is not None
+            assert stays.value == NEW
+            if encrypted:
+                with pytest.raises(DamagedError, match="freed"):
+                    values.get("plan")
+                with pytest.raises(DamagedError, match="freed"):
+                    list(values.items())
+                values.put("plan", "again")
+            assert [found.key for found in values.items()] == (["plan", "stays"] if encrypted else ["stays"])
+        assert verify(store).sound
+
+
+def test_freed_values_are_exported_and_imported(tmp_path: Path) -> None:
+    """Event JSONL of a scrubbed session imports as it is."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="a")
+        session.values.put("plan", OLD)
+        session.values.put("plan", NEW)
+        store.scrub()
+        session = store.session("a")
+        lines, events = jsonl(session), canonical(session)
+    place = Engine("memory")
+    copy = place.open()
+    assert read(copy, lines).skipped == []
+    assert canonical(copy.session("a")) == events
+    place.close()
+
+
+def test_a_scrub_keeps_the_index_of_others(tmp_path: Path) -> None:
+    """A scrub drops what is derived from the sessions that it changed, and of no others."""
+    with eventlog.open(tmp_path / "s") as store:
+        changed, same = store.create_session(id="a"), store.create_session(id="b")
+        for session in (changed, same):
+            session.values.put("plan", OLD)
+        changed.values.put("plan", NEW)
+        before = store.log.derived_keys(PREFIX)
+        store.scrub()
+        assert 0 < len(store.log.derived_keys(PREFIX)) < len(before)
+        for name, value in (("a", NEW), ("b", OLD)):
+            found = store.session(name).values.get("plan")
+            assert found is not None
+            assert found.value == value
+
+
+def plans(path: Path) -> None:
+    """A store with values to be freed, and one that a fork has."""
+    with eventlog.open(path) as store:
+        session = store.create_session(id="a")
+        session.values.put("plan", f"{OLD} " * LARGE)
+        session.values.put("kept", OLDER)
+        session.fork(id="f").values.put("plan", NEW)
+        session.values.put("plan", NEW)
+        session.values.put("kept", NEW)
+
+
+def contents(session: Session) -> dict[str, str | bytes]:
+    """The values of a session."""
+    return {found.key: found.value for found in session.values.items()}
+
+
+@pytest.mark.promise(1)
+def test_a_killed_scrub_loses_no_value(tmp_path: Path) -> None:
+    """A scrub that is killed at any of its steps leaves all newest values; the next one frees."""
+    template = tmp_path / "t"
+    plans(template)
+    at = 1
+    survived = False
+    while not survived:
+        path = tmp_path / f"{at}"
+        shutil.copytree(template, path)
+
+        def work(io: DyingIO, path: Path = path) -> None:
+            with Store(open_log(path, io=io)) as store:
+                store.scrub()
+
+        survived = survives(at, work)
+        with eventlog.open(path) as store:
+            assert contents(store.session("a")) == {"plan": NEW, "kept": NEW}
+            assert contents(store.session("f")) == {"plan": NEW, "kept": OLDER}
+            assert verify(store).sound
+            store.scrub()
+            assert contents(store.session("f")) == {"plan": NEW, "kept": OLDER}
+        assert not files_with(path, OLD)
+        shutil.rmtree(path)
+        at += 1
+    assert at > 10

@@ -1,0 +1,421 @@
+"""Values of a session: texts and bytes under keys, of which the newest counts."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import StoredValue
+from eventlog import events as ev
+from eventlog.codec.bodies import INLINE
+from eventlog.errors import (
+    CallError,
+    ClosedError,
+    ConflictError,
+    DamagedError,
+    ErasedError,
+    KeyMissingError,
+    LimitError,
+    ReadOnlyError,
+    RefusedError,
+)
+from eventlog.history.value_tree import CHUNK, LEAF_KEYS
+from eventlog.log.contract import GROWING
+from eventlog.session.session import Session
+from eventlog.store import Store
+from projections.transcript.transcript import Transcript
+from projections.view.model_view import ModelView
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.export_sessions import canonical, jsonl, read
+
+ROOT = Path(__file__).resolve().parents[3]
+LONG = "many words, " * 200
+
+
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """Places for stores, on every engine and encrypted."""
+    place = Engine(str(request.param), tmp_path)
+    yield place
+    place.close()
+
+
+def content(session: Session) -> dict[str, str | bytes]:
+    """All values of a session by key."""
+    return {found.key: found.value for found in session.values.items()}
+
+
+@pytest.mark.parametrize("value", ["", "text", LONG, "\ud800", b"", b"\xff\x00", LONG.encode(), bytes(100_000)])
+def test_a_value_comes_back_as_it_was_put(engine: Engine, value: str | bytes) -> None:
+    """A text or bytes of any size come back as they were put, with their revision."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+        assert session.values.get("key") is None
+        revision = session.values.put("key", value)
+        assert revision == session.version
+        assert session.values.get("key") == StoredValue("key", value, revision)
+    with engine.open() as store:
+        assert store.session("s").values.get("key") == StoredValue("key", value, revision)
+
+
+@pytest.mark.promise(14)
+def test_equal_contents_are_stored_once(store: Store) -> None:
+    """A large content lies in the store once, whether as text or bytes, and under many keys."""
+    session = store.create_session()
+    for key in ("a", "b"):
+        session.values.put(key, LONG)
+        session.values.put(f"{key} bytes", LONG.encode())
+    session.user(LONG)
+    assert len(list(store.log.bodies())) == 1
+    assert content(session) == {"a": LONG, "a bytes": LONG.encode(), "b": LONG, "b bytes": LONG.encode()}
+
+
+def test_data_is_no_text(store: Store) -> None:
+    """A body of bytes is read as data; read as text it is an error that says so."""
+    session = store.create_session()
+    session.values.put("key", bytes(INLINE + 1))
+    body = next(found.event.data for found in session.events() if isinstance(found.event, ev.ValuePut))
+    assert isinstance(body, eventlog.Body)
+    assert session.reader.data(body) == bytes(INLINE + 1)
+    for read_text in (session.text, store.text):
+        with pytest.raises(CallError, match="data"):
+            read_text(body)
+    with pytest.raises(CallError, match="data"):
+        list(session.reader.texts([body]))
+
+
+def test_items_are_in_the_order_of_keys(engine: Engine) -> None:
+    """Values with a prefix are listed in the order of code points, the dropped ones left out."""
+    store = engine.open()
+    session = store.create_session()
+    keys = [f"{user}/{number}" for user in ("a", "ab", "é", "\U0001f600", "\uffff") for number in range(3 * LEAF_KEYS)]
+    for key in reversed(keys):
+        session.values.put(key, key)
+    session.values.drop("a/0")
+    assert [found.key for found in session.values.items()] == sorted(set(keys) - {"a/0"})
+    for prefix in ("a", "a/", "a/1", "é/4", "nothing", "\U0001f600", keys[-1], keys[-1] + "x"):
+        wanted = sorted(key for key in keys if key.startswith(prefix) and key != "a/0")
+        assert [found.key for found in session.values.items(prefix)] == wanted
+
+
+@pytest.mark.promise(13)
+def test_a_fork_has_the_values_as_of_its_version(engine: Engine) -> None:
+    """A fork finds what was newest at its version, among any number of later and earlier ones."""
+    store = engine.open()
+    session = store.create_session()
+    revisions = [session.values.put("key", f"{number}") for number in range(3 * CHUNK + 2)]
+    for number in (0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 1, 3 * CHUNK + 1):
+        fork = session.fork(revisions[number])
+        assert fork.values.get("key") == StoredValue("key", f"{number}", revisions[number])
+        fork.values.drop("key")
+        assert fork.values.get("key") is None
+    assert session.fork(revisions[0] - 1).values.get("key") is None
+    assert content(session) == {"key": f"{3 * CHUNK + 1}"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        ("", "v", LimitError),
+        ("é" * 129, "v", LimitError),
+        (1, "v", CallError),
+        (None, "v", CallError),
+        ("k", None, CallError),
+        ("k", 1, CallError),
+        ("k", bytearray(b"v"), CallError),
+    ],
+)
+def test_wrong_arguments_are_refused(store: Store, key: Any, value: Any, error: type[Exception]) -> None:
+    """A key of a wrong type or size, or a value of a wrong type, is refused."""
+    session = store.create_session()
+    with pytest.raises(error):
+        session.values.put(key, value)
+    if value == "v":
+        with pytest.raises(error):
+            session.values.drop(key)
+    for expected in ("1", 1.0):
+        with pytest.raises(CallError):
+            session.values.put("k", "v", expected=expected)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    for look in (session.values.get, session.values.items, session.values.revision):
+        with pytest.raises(CallError):
+            look(1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert session.version == 1
+
+
+def test_a_raw_event_is_checked(store: Store) -> None:
+    """An appended value event with a key of no allowed size, or with two contents, is refused."""
+    session = store.create_session()
+    for event in (ev.ValuePut("", "t"), ev.ValueDropped("x" * 257)):
+        with pytest.raises(LimitError):
+            session.append([(1, event)])
+    with pytest.raises(RefusedError):
+        session.append([(1, ev.ValuePut("k", "t", b"d"))])
+    assert session.version == 1
+
+
+@pytest.mark.promise(4)
+def test_an_expected_revision_is_compared_in_the_commit(store: Store) -> None:
+    """With another revision than the expected one nothing is written, and the error has both."""
+    session = store.create_session()
+    first = session.values.put("key", "1", expected=0)
+    session.user("something else")
+    for wrong in (0, first + 1, -1):
+        version = session.version
+        with pytest.raises(ConflictError, match="'key'") as refused:
+            session.values.put("key", "2", expected=wrong)
+        assert (refused.value.expected, refused.value.actual, refused.value.key) == (wrong, first, "key")
+        with pytest.raises(ConflictError, match="'key'"):
+            session.values.drop("key", expected=wrong)
+        assert session.version == version
+    session.values.drop("key", expected=first)
+    assert session.values.put("key", "3", expected=0) == session.values.revision("key")
+
+
+def count(path: Path, times: int) -> None:
+    """Count up a value, each time from what it is."""
+    with eventlog.open(path) as store:
+        values = store.session("s").values
+        for _ in range(times):
+            while True:
+                now = values.get("count")
+                number, revision = (0, 0) if now is None else (int(now.value), now.revision)
+                with suppress(ConflictError):
+                    values.put("count", str(number + 1), expected=revision)
+                    break
+
+
+@pytest.mark.promise(4)
+def test_processes_that_count_lose_no_step(tmp_path: Path) -> None:
+    """Of processes that replace one revision exactly one wins: no step of 180 is lost."""
+    with eventlog.open(tmp_path / "store") as store:
+        store.create_session(id="s")
+        context = multiprocessing.get_context("spawn")
+        others = [context.Process(target=count, args=(tmp_path / "store", 60)) for _ in range(3)]
+        for other in others:
+            other.start()
+        for other in others:
+            other.join(120)
+            assert other.exitcode == 0
+        found = store.session("s").values.get("count")
+        assert found is not None
+        assert found.value == "180"
+
+
+def test_a_pipeline_commits_values_with_the_rest(store: Store) -> None:
+    """Values in a pipeline are one append with its other commands, and none without them."""
+    session = store.create_session()
+    with session.pipeline():
+        session.user("question")
+        assert session.values.put("a", "1") == 0
+        session.values.drop("b")
+    assert len(list(store.log.read(session.id))) == 2
+    with session.pipeline():
+        session.values.put("a", "2")
+        with pytest.raises(ConflictError):
+            session.values.put("c", "3", expected=7)
+    assert content(session) == {"a": "2"}
+    with session.pipeline():
+        session.values.put("d", LONG)
+        assert content(session) == {"a": "2", "d": LONG}
+
+
+def test_values_need_no_lease(engine: Engine) -> None:
+    """Another owner's handle puts values while a reply is streamed, and both go on."""
+    first, second = engine.open(), engine.open()
+    session = first.create_session(id="s")
+    with session.assistant() as reply:
+        text = reply.stream_text()
+        text.append("a")
+        second.session("s").values.put("key", "of another owner")
+        text.append("b")
+        session.values.put("own", "1", expected=0)
+        reply.finish()
+    assert content(session) == {"key": "of another owner", "own": "1"}
+
+
+@pytest.mark.promise(9)
+def test_values_are_no_activity_and_outlast_rollbacks(store: Store) -> None:
+    """Values move no session in a list, change no view or transcript, and are not rolled back."""
+    session = store.create_session()
+    session.user("question")
+    before = session.version
+    shown = ModelView.of(session).messages, list(Transcript(session).newest_first()), session.info.updated
+    revision = session.values.put("key", "value")
+    assert (ModelView.of(session).messages, list(Transcript(session).newest_first()), session.info.updated) == shown
+    session.rollback(before)
+    assert session.values.get("key") == StoredValue("key", "value", revision)
+    session.rollback(1)
+    session.redo()
+    assert session.values.revision("key") == revision
+
+
+def test_an_erased_or_closed_session_has_no_values(engine: Engine) -> None:
+    """Values of an erased session or a closed store raise; a fork keeps what it inherited."""
+    store = engine.open()
+    session = store.create_session()
+    session.values.put("key", "value")
+    fork = session.fork()
+    grandchild = fork.fork()
+    store.erase(session.id, forks="keep")
+    store.erase(fork.id, forks="keep")
+    for command in (lambda: session.values.get("key"), lambda: session.values.put("key", "x"), session.values.items):
+        with pytest.raises(ErasedError):
+            command()
+    assert content(grandchild) == {"key": "value"}
+    store.close()
+    for command in (lambda: grandchild.values.get("key"), grandchild.values.items, lambda: grandchild.values.drop("k")):
+        with pytest.raises(ClosedError):
+            command()
+
+
+def test_a_read_only_store_has_an_index_of_its_own(tmp_path: Path) -> None:
+    """A reader that may not write finds all values though nothing derived is stored."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        for number in range(100):
+            session.values.put(f"{number}", f"{number}")
+        for key in store.log.derived_keys(b""):
+            store.log.put_derived([(key, None)])
+    with eventlog.open(tmp_path / "store", read_only=True) as store:
+        session = store.session("s")
+        assert content(session) == {f"{number}": f"{number}" for number in range(100)}
+        assert session.values.get("x") is None
+        with pytest.raises(ReadOnlyError):
+            session.values.put("a", "b")
+
+
+def test_without_the_key_values_are_no_empty_list(tmp_path: Path) -> None:
+    """Promise 12: values whose key is missing are a `KeyMissingError`, never missing values."""
+    keys = tmp_path / "keys"
+    with eventlog.open(tmp_path / "store", keys=keys) as store:
+        store.create_session(id="s").values.put("key", "value")
+    keys.unlink()
+    with eventlog.open(tmp_path / "store", read_only=True, keys=None) as store:
+        values = store.session("s").values
+        for look in (values.get, values.revision, values.items):
+            with pytest.raises(KeyMissingError):
+                look("key")
+
+
+@pytest.mark.parametrize("kind", ["mark", "root", "any"])
+def test_a_damaged_row_of_the_index_hides_no_value(engine: Engine, kind: str) -> None:
+    """Promise 12: if any row of the index is lost or wrong, all values are found."""
+    store = engine.open()
+    session = store.create_session()
+    for number in range(200):
+        session.values.put(f"{number:03}", f"{number}")
+    for _ in range(2 * CHUNK):
+        session.values.put("often", "v")
+    wanted = content(session)
+    log = store.log
+    keys = log.derived_keys(GROWING)
+    chosen = {"mark": keys[-1:], "root": keys[:1], "any": keys[:: len(keys) // 12]}[kind]
+    for key in chosen:
+        for wrong in (None, b"\xff" * 20):
+            log.engine.put_derived([(key, wrong)])
+            assert content(session) == wanted, key
+            assert session.values.revision("often") == session.version
+            assert session.values.get("100") is not None
+    assert len(keys) > 20
+
+
+STALE = """
+import sys, eventlog
+with eventlog.open(sys.argv[1]) as store:
+    values = store.session("s").values
+    for number in range(20):
+        values.put(f"{number}", "of the other process")
+    print("ready", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_an_index_that_another_process_stores_late_hides_no_value(tmp_path: Path) -> None:
+    """A process that stores its older rows over newer ones does not take values back."""
+    path = tmp_path / "store"
+    with eventlog.open(path) as store:
+        store.create_session(id="s")
+    other = subprocess.Popen(
+        [sys.executable, "-c", STALE, str(path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    assert other.stdout.readline() == "ready\n"
+    with eventlog.open(path) as store:
+        for number in range(40):
+            store.session("s").values.put(f"{number}", "newest")
+    with eventlog.open(path) as store:  # has stored its rows, and adds to them
+        values = store.session("s").values
+        values.put("more", "newest")
+        other.communicate("\n", timeout=60)  # stores its rows now
+        assert {found.value for found in values.items()} == {"newest"}
+        assert len(list(values.items())) == 41
+        found = values.get("3")
+        assert found is not None
+        assert found.value == "newest"
+
+
+def test_event_jsonl_has_all_of_values(store: Store) -> None:
+    """Event JSONL is lossless for texts, bytes, large bytes and drops, and imports as it was."""
+    session = store.create_session()
+    given: dict[str, str | bytes] = {
+        "text": LONG,
+        "bytes": b"\xff\x00",
+        "large": bytes(range(256)) * 8_000,
+        "empty": b"",
+    }
+    for key, value in given.items():
+        session.values.put(key, value)
+    session.values.put("gone", "x")
+    session.values.drop("gone")
+    lines = jsonl(session)
+    place = Engine("memory")
+    copy = place.open()
+    assert read(copy, lines).sessions == [session.id]
+    imported = copy.session(session.id)
+    assert canonical(imported) == canonical(session)
+    assert content(imported) == content(session) == given
+    assert jsonl(imported) == lines
+    place.close()
+
+
+def test_redaction_names_values_with_the_text(store: Store) -> None:
+    """Redacting a part names the values, texts or bytes, that have its text, in shelves too."""
+    session = store.create_session()
+    secret = "the pass phrase is hunter2"
+    message = session.user(secret)
+    places = [
+        (session.id, session.values.put("a", f"noted: {secret}")),
+        (session.id, session.values.put("b", f"noted: {secret}".encode())),
+        (session.id, session.values.put("c", f"{LONG} {secret}".encode())),
+    ]
+    shelf = store.shelf("notes")
+    places.append((shelf.id, shelf.values.put("d", secret)))
+    session.values.put("other", b"\xff" * 5_000)
+    with session.reader.deciding() as state:
+        part = next(iter(state.messages[message].parts))
+    found = session.redact(part).occurrences
+    assert [(place.session, place.version) for place in found if place.kind == "ValuePut"] == places
+
+
+def test_a_value_whose_body_is_lost_is_an_error(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promise 12: a value whose content cannot be read is a `DamagedError`."""
+    session = store.create_session()
+    session.values.put("key", LONG)
+
+    def lost(_: bytes) -> None:
+        """Find no body."""
+
+    monkeypatch.setattr(store.log.engine, "body", lost)
+    with pytest.raises(DamagedError):
+        session.values.get("key")
+    with pytest.raises(DamagedError):
+        list(session.values.items())

@@ -47,7 +47,7 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, list[Any], int]
-"""Session, number and end of a record, the entries of its append, and the index of its first.
+"""Session, number and end of a record, its append's entries, and the index of its first.
 
 The index is that of the first event of the record among these entries.
 """

@@ -170,7 +170,7 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
             _, number, kept, entries, first = record
             try:
                 rest, moved = kept.rest, kept.moved
-                value = parsed(rest if type(rest) is str else text(rest))
+                value: Any = parsed(rest if type(rest) is str else text(rest))
                 if moved:
                     for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
                         event = entries[first + index].event

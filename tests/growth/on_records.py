@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from eventlog import Feed, NotFoundError, OpenAIChatMapping
@@ -64,15 +64,13 @@ def _list(at: Place) -> Generator[tuple[Feed, list[Any]]]:
 def _interrupted(at: Place) -> Generator[tuple[str, str]]:
     """A call that was settled: its message and id."""
     call = at.name("late")
-    try:
-        with at.long.assistant() as reply:
-            reply.tool("bash", call_id=call, input={})
-            raise ConnectionError  # noqa: TRY301 - as when a worker dies
-    except ConnectionError:
-        pass
+    message = at.name("m")
+    with suppress(ConnectionError), at.long.assistant(id=message) as reply:
+        reply.tool("bash", call_id=call, input={})
+        raise ConnectionError  # as when a worker dies
     with at.long.lease():
         pass
-    yield reply.id, call
+    yield message, call
 
 
 RECORDS: Table = {

@@ -355,7 +355,7 @@ class AsyncSubscription:
     def __init__(
         self,
         store: Store,
-        after: int = 0,
+        after: str | int | None = None,
         *,
         session: str | None = None,
         kinds: Sequence[type[Base]] | None = None,

@@ -326,7 +326,7 @@ class RequestTooLargeError(SummarizerRefusedError):
 
 
 class CursorError(CallError):
-    """A cursor that this list does not go on from: begin again without one."""
+    """A cursor from which this store does not go on: begin again without one."""
 
 
 class ReadOnlyError(CallError):

@@ -28,6 +28,7 @@ from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
 from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError, giving_way_to
 from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
+from eventlog.history.cursor import cursor_at
 from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
@@ -124,7 +125,7 @@ class Store:
         """The handles of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)
-        self._origins: tuple[int, dict[tuple[str, str], list[str]]] = (-1, {})
+        self._origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]] = ((), {})
         self._at_exit = liveness.begin(self)
         weakref.finalize(self, self.host.flusher.stop)
 
@@ -263,10 +264,9 @@ class Store:
         """A page of sessions, newest activity first, of one `scope` or of all.
 
         `archived` and `subsessions` choose those that are, or those that are not; None is no
-        filter. The next page begins at the `cursor` of this one, with the same filters. The order
-        is (`updated`, position); names, archiving, metadata and redactions are no activity. A page
-        costs what it has, however many sessions there are; the first request in a store of an
-        earlier program makes an index.
+        filter. The next page begins at the `cursor` of this one, with the same filters. Names,
+        archiving, metadata and redactions are no activity. A page costs what it has, however many
+        sessions there are; the first request in a store of an earlier program makes an index.
 
         Each page is as of its own request: a session with new activity moves to the front, and is
         not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another
@@ -316,8 +316,8 @@ class Store:
         self.host.require_open()
         for name in (format, foreign_id):
             require(str, name, "a format and a foreign id are str")
-        position = self.log.last_position()
-        if self._origins[0] != position:
+        positions = self.log.last_positions()
+        if self._origins[0] != positions:
             imports: dict[tuple[str, str], list[tuple[int, str]]] = {}
             for head in self.log.heads():
                 if is_foreign(head):
@@ -325,7 +325,7 @@ class Store:
                 origin = entry_of(head).origin
                 if origin is not None:
                     imports.setdefault((origin.format, origin.foreign_id), []).append((head.base, head.session))
-            self._origins = (position, {key: [name for _, name in sorted(names)] for key, names in imports.items()})
+            self._origins = (positions, {key: [name for _, name in sorted(names)] for key, names in imports.items()})
         return list(self._origins[1].get((format, foreign_id), ()))
 
     def text(self, content: Content, session: str | None = None) -> str:
@@ -346,27 +346,35 @@ class Store:
         else:
             to_file(content, self.host.packed(content, session), file)
 
+    def cursor(self) -> str:
+        """The cursor behind everything that is committed now, for `subscribe`."""
+        self.host.require_open()
+        return cursor_at(self.log, self.log.last_positions())
+
     def subscribe(
         self,
-        after: int = 0,
+        after: str | int | None = None,
         *,
         session: str | None = None,
         kinds: Sequence[type[ev.Base]] | None = None,
         timeout: float | None = None,
         provisional: bool = False,
     ) -> Iterator[Recorded]:
-        """Every event after the position `after`, first from history, then live.
+        """Every event behind the cursor `after`, first from history, then live.
 
-        Without a gap or a duplicate. `session` and `kinds` choose among the events. To go on later,
-        pass the `position` of the last event. Ends when nothing new came for `timeout` seconds
+        Each comes once, and those of a session in their order. `session` and `kinds` choose among
+        the events. `after` is the `cursor` of the last event that was taken in, `cursor()` for
+        what comes from now on, a version of the `session`, or None (or "") for the beginning.
+        `CursorError` for a cursor of another store, or from before the store was rewritten or
+        restored to an earlier state. Ends when nothing new came for `timeout` seconds
         (None: never), and with `ClosedError` when the store is closed. Deltas arrive with their
         flush. A session that does not exist yet is waited for. Blocks: for asyncio see `aio.py`.
 
         With `provisional` also events that handles of this store have accepted and not committed
-        yet, within hundredths of a second, with the position 0 and the version they will have if no
-        other event comes between. They come again when they are committed; events lost in a crash,
-        or refused, do not. A caller that shows provisional events drops those of a session at the
-        session's next event with a position.
+        yet, within hundredths of a second, without a cursor and with the version they will have if
+        no other event comes between. They come again when they are committed; events lost in a
+        crash, or refused, do not. A caller that shows provisional events drops those of a session
+        at the session's next event with a cursor.
         """
         self.host.require_open()
         ahead = self.registry.writers if provisional else None
@@ -533,10 +541,10 @@ def restore(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    position: int | None = None,
+    cursor: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> BackupResult:
-    """Make a store at `into` from a backup, up to the event at `position` (by default all)."""
+    """Make a store at `into` from a backup, up to the event of a `cursor` (by default all)."""
     from eventlog.maintenance.backup import restore
 
-    return restore(source, into, position=position, on_progress=on_progress)
+    return restore(source, into, cursor=cursor, on_progress=on_progress)

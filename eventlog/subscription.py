@@ -1,24 +1,27 @@
-"""Read a log from a position on: history first, then live, without a gap or a duplicate.
+"""Read a log from a cursor on: history first, then live, without a gap or a duplicate.
 
-The cursor is a position. The log is asked for a bounded number of commits at a time, so a slow
-reader slows no writer and holds little. Works across threads and processes. With `provisional`,
-events that handles of this store have accepted come before they are committed, and again
-afterwards.
+Each event comes once, and those of one partition in their order; so do those of one session. The
+log is asked for a bounded number of commits at a time, so a slow reader slows no writer and holds
+little; a subscription of one session reads no other. Works across threads and processes. With
+`provisional`, events that handles of this store have accepted come before they are committed, and
+again afterwards.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from sys import maxsize
 from typing import TYPE_CHECKING, cast
 
 from eventlog.append.own_appends import uncommitted
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import CallError, brief
+from eventlog.errors import CallError, CursorError, brief
 from eventlog.events import Base, SessionErased
 from eventlog.history.catalog import entry_of
-from eventlog.log.contract import Log
+from eventlog.history.cursor import StreamMark, reached_by, tag_of
+from eventlog.log.contract import Commit, Head, Log
 from eventlog.validation import require_or_none, require_wait
 
 if TYPE_CHECKING:
@@ -35,20 +38,30 @@ LOOK_AHEAD = 0.01
 
 
 class Subscription:
-    """The position of a reader, and the events there are for it now.  Waiting is the caller's."""
+    """Where a reader stands, and the events there are for it now.  Waiting is the caller's."""
 
     def __init__(
         self,
         log: Log,
-        after: int,
+        after: str | int | None,
         *,
         session: str | None,
         kinds: Sequence[type[Base]] | None,
         ahead: Callable[[], Iterable[SessionWriter]] | None = None,
     ) -> None:
+        require_or_none(str, session, "a session is named by its id, a str")
+        if session is None and isinstance(after, int):
+            raise CallError(f"an event is followed from a cursor, or from a version of a `session`, not from {after}")
         self.log = log
-        self.position = after
-        """Events up to this position are delivered."""
+        begins = after is None or after == "" or isinstance(after, int)
+        self._reached = [(0, b"")] * log.partitions if begins else reached_by(cast("str", after), log)
+        """Where it stands in each partition."""
+        self._own = 0 if session is None else log.partition_of(session)
+        self._version = 0 if session is None else _version_behind(log, session, after, self._reached[self._own][0])
+        """Where it stands in its session, of which alone it then reads the stream."""
+        self._seen: Sequence[int] = [0] * log.partitions
+        """Where the partitions were before the last look."""
+        self._store = b""
         self.behind = True
         """Whether the last look found commits: the next may find more."""
         self.stirred = False
@@ -57,9 +70,6 @@ class Subscription:
         self._kinds = kinds_of(kinds)
         self._ahead = ahead
         self._delivered: dict[str, int] = {}
-        require_or_none(str, session, "a session is named by its id, a str")
-        if type(after) is not int:
-            raise CallError(f"a position is a whole number, not a {type(after).__name__}")
 
     @property
     def longest(self) -> float:
@@ -67,35 +77,81 @@ class Subscription:
         return LOOK if self._ahead is None else LOOK_AHEAD
 
     def look(self) -> Iterator[Recorded]:
-        """Events there are now: of at most `BATCH` commits, then accepted ones."""
-        commits = self.log.commits_after(self.position, BATCH)
-        self.behind = self.stirred = bool(commits)
+        """Events there are now: of at most `BATCH` commits of a partition, then accepted ones."""
+        self._store = self.log.identity
+        self._seen = self.log.last_positions()
+        self.behind = self.stirred = False
         session = self._session
-        erased = _erased(self.log, {commit.session for commit in commits if session in {None, commit.session}})
-        for commit in commits:
-            # A reader of all sessions skips commits whose key is gone.
-            readable = not is_encrypted(commit.payload) if session is None else commit.session == session
-            if readable and not is_foreign(commit):
-                start = commit.first + max(self.position - commit.position + 1, 0)
-                for recorded in events_of(commit, start - 1):
-                    if commit.session in erased and not isinstance(recorded.event, SessionErased):
-                        continue
-                    if self._kinds is None or isinstance(recorded.event, self._kinds):
-                        yield recorded
-            self.position = commit.last_position
-        if self._ahead is not None and len(commits) < BATCH:
+        is_full = yield from self._everything() if session is None else self._stream(session)
+        if self._ahead is not None and not is_full:
             for recorded in _provisional(self._ahead(), session, self._delivered):
                 self.stirred = True
                 if self._kinds is None or isinstance(recorded.event, self._kinds):
                     yield recorded
 
+    def _everything(self) -> Generator[Recorded, None, bool]:
+        """Yield the next events of all partitions; return whether there may be more already."""
+        is_full = False
+        for partition, (position, _) in enumerate(self._reached):
+            commits = self.log.commits_after(position, BATCH, partition=partition)
+            if commits:
+                self.behind = self.stirred = True
+                is_full = is_full or len(commits) == BATCH
+            heads = (self.log.head(name) for name in {commit.session for commit in commits})
+            erased = {head.session for head in heads if head is not None and _is_erased(head)}
+            for commit in commits:
+                done = self._reached[partition][0]
+                if not is_encrypted(commit.payload):  # a commit whose key is gone is left out
+                    after = commit.first - 1 + max(done - commit.position + 1, 0)
+                    yield from self._events(partition, commit, after, erased=commit.session in erased)
+                self._reached[partition] = commit.last_position, tag_of(commit)
+        return is_full
+
+    def _stream(self, session: str) -> Generator[Recorded, None, bool]:
+        """Yield the next events of a session, from its own stream."""
+        head = self.log.head(session)
+        if head is None or head.version <= self._version:
+            return False
+        erased = _is_erased(head)
+        for commit in self.log.read(session, self._version):
+            self.behind = self.stirred = True
+            yield from self._events(self._own, commit, self._version, erased=erased)
+            self._version = commit.last
+            self._reached[self._own] = commit.last_position, tag_of(commit)
+        self._version = max(self._version, head.version)  # an erased session may have no events left
+        return False
+
+    def _events(self, partition: int, commit: Commit, after: int, *, erased: bool) -> Iterator[Recorded]:
+        """Yield the events of a commit behind a version; of an erased session the erasure only."""
+        if is_foreign(commit):
+            return
+        mark = StreamMark(self._store, tuple(self._reached), partition, tag_of(commit))
+        for recorded in events_of(commit, after, mark=mark):
+            if erased and not isinstance(recorded.event, SessionErased):
+                continue
+            if self._kinds is None or isinstance(recorded.event, self._kinds):
+                yield recorded
+
     def may_find(self) -> bool:
         """Whether a look may find an event.  Takes microseconds, so an event loop may ask."""
-        if self.log.wait_after(self.position, 0.0):
+        if self._session is None:
+            found = self.wait(0.0)
+        else:
+            head = self.log.head(self._session)
+            found = head is not None and head.version > self._version
+        if found:
             return True
         return self._ahead is not None and any(
             writer.is_ahead for writer in self._ahead() if self._session in {None, writer.session}
         )
+
+    def wait(self, timeout: float) -> bool:
+        """Block until there may be an event; return False after `timeout` seconds."""
+        if self._session is None:
+            return self.log.wait_after([position for position, _ in self._reached], timeout)
+        positions = [maxsize] * len(self._seen)
+        positions[self._own] = self._seen[self._own]
+        return self.log.wait_after(positions, timeout)
 
 
 def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Recorded]:
@@ -113,7 +169,31 @@ def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Rec
         wait = longest if deadline is None else min(longest, deadline - time.monotonic())
         if wait <= 0:
             return
-        subscription.log.wait_after(subscription.position, wait)
+        subscription.wait(wait)
+
+
+def _version_behind(log: Log, session: str, after: object, position: int) -> int:
+    """Return the version of a session that a subscription begins behind."""
+    head = log.head(session)
+    if isinstance(after, int):
+        if isinstance(after, bool) or after < 0:
+            raise CallError(f"a version is a whole number from 0, not {after}")
+        if after > (0 if head is None else head.version):
+            raise CursorError(f"the session has no version {after} yet: pass one that was read, or no version")
+        return after
+    if head is None or not position:
+        return 0
+    if head.position <= position:
+        return head.version
+    low, high = head.base, head.version
+    while low < high:  # the versions of a session are in the order of their positions
+        middle = (low + high + 1) // 2
+        commit = next(log.read(session, middle - 1, middle), None)
+        if commit is not None and commit.position + middle - commit.first > position:
+            high = middle - 1
+        else:
+            low = middle
+    return low
 
 
 def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
@@ -143,7 +223,6 @@ def _provisional(
                 yield Recorded(name, recorded.version, 0, recorded.time, recorded.epoch, recorded.event)
 
 
-def _erased(log: Log, sessions: Iterable[str]) -> set[str]:
-    """The erased sessions among these: only their erasure is delivered."""
-    heads = [head for name in sessions if (head := log.head(name)) is not None]
-    return {head.session for head in heads if head.entry and not is_foreign(head) and entry_of(head).erased}
+def _is_erased(head: Head) -> bool:
+    """Whether a session is erased: then only its erasure is delivered."""
+    return bool(head.entry) and not is_foreign(head) and entry_of(head).erased

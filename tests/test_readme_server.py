@@ -25,15 +25,15 @@ def server() -> SimpleNamespace:
     return SimpleNamespace(**names)
 
 
-def fields(text: str) -> tuple[int, dict[str, Any]]:
-    """Return cursor (0: not committed) and event of one message of the page's stream."""
+def fields(text: str) -> tuple[str, dict[str, Any]]:
+    """Return cursor ("": not committed) and event of one message of the page's stream."""
     lines = dict(line.split(": ", 1) for line in text.strip().splitlines())
-    return int(lines.get("id", 0)), json.loads(lines["data"])
+    return lines.get("id", ""), json.loads(lines["data"])
 
 
-async def read(page: AsyncGenerator[str], until: str) -> list[tuple[int, dict[str, Any]]]:
+async def read(page: AsyncGenerator[str], until: str) -> list[tuple[str, dict[str, Any]]]:
     """Read events with their cursors, up to the first committed event of a kind."""
-    found: list[tuple[int, dict[str, Any]]] = []
+    found: list[tuple[str, dict[str, Any]]] = []
     async for text in page:
         found.append(fields(text))
         if found[-1][0] and found[-1][1]["kind"] == until:
@@ -42,9 +42,9 @@ async def read(page: AsyncGenerator[str], until: str) -> list[tuple[int, dict[st
     return found
 
 
-def kept(seen: list[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
+def kept(seen: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return what a page shows that drops uncommitted events at each committed one."""
-    shown: list[tuple[int, dict[str, Any]]] = []
+    shown: list[tuple[str, dict[str, Any]]] = []
     for cursor, event in seen:
         if cursor:
             shown = [one for one in shown if one[0]]

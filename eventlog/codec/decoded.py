@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count, repeat
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -14,19 +14,38 @@ from eventlog.errors import DamagedError, DataError
 from eventlog.events import Event
 from eventlog.log.contract import Commit
 
-__all__ = ["DecodedCommit", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
+__all__ = ["DecodedCommit", "Mark", "Recorded", "Span", "decode_commit", "events_of", "spans_of"]
+
+
+class Mark(Protocol):
+    """Where the reader of an event stands."""
+
+    def cursor(self, position: int) -> str:
+        """Return the cursor behind the event at a position."""
+        ...
 
 
 class Recorded(msgspec.Struct, frozen=True, gc=False):
-    """An event with its version and position: what `Session.events()` yields to projections."""
+    """An event with its place in the log: what `Session.events()` yields to projections."""
 
     session: str
     version: int
     position: int
+    """Number in its partition, in commit order; 0 of an event that is not committed yet."""
     time: int
     """UTC milliseconds."""
     epoch: int
     event: Event
+    mark: Mark | None = None
+    """Where the subscription stands that delivered it; see `cursor`."""
+
+    @property
+    def cursor(self) -> str | None:
+        """Opaque text with which a subscription goes on behind this event.
+
+        None of an event that is not committed yet, and of one that no subscription delivered.
+        """
+        return None if self.mark is None else self.mark.cursor(self.position)
 
 
 class Span(NamedTuple):
@@ -51,13 +70,15 @@ class Span(NamedTuple):
         """Version of the last event."""
         return self.first + self.item.count - 1 if isinstance(self.item, DeltaRun) else self.first
 
-    def events(self) -> list[Recorded]:
-        """Return the events one by one."""
+    def events(self, mark: Mark | None = None) -> list[Recorded]:
+        """Return the events one by one, with the mark of their reader."""
         session, first, position, time, epoch, item = self
         if not isinstance(item, DeltaRun):
-            return [Recorded(session, first, position, time, epoch, item)]
+            return [Recorded(session, first, position, time, epoch, item, mark)]
         times, deltas = item.times(time - item.start), item.deltas()
-        return list(map(Recorded, repeat(session), count(first), count(position), times, repeat(epoch), deltas))
+        return list(
+            map(Recorded, repeat(session), count(first), count(position), times, repeat(epoch), deltas, repeat(mark))
+        )
 
     def cut(self, after: int, upto: int | None) -> Span | None:
         """Return the part of the span in versions `after + 1 .. upto`, or None."""
@@ -153,7 +174,7 @@ def spans_of(commit: Commit, after: int = 0, upto: int | None = None) -> list[Sp
     return [] if decoded is None else decoded.spans()
 
 
-def events_of(commit: Commit, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
-    """Yield the events of a commit one by one."""
+def events_of(commit: Commit, after: int = 0, upto: int | None = None, mark: Mark | None = None) -> Iterator[Recorded]:
+    """Yield the events of a commit one by one, with the mark of their reader."""
     for span in spans_of(commit, after, upto):
-        yield from span.events()
+        yield from span.events(mark)

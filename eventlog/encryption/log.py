@@ -106,6 +106,11 @@ class EncryptedLog(Log):
         return self._engine.read_only
 
     @property
+    def partitions(self) -> int:
+        """See `contract.Log`."""
+        return self._engine.partitions
+
+    @property
     def identity(self) -> bytes:
         """See `contract.Log`."""
         return self._engine.identity
@@ -189,9 +194,9 @@ class EncryptedLog(Log):
         """Yield the decrypted commits of a session; see `contract.Log`."""
         return map(self.decrypt, self._engine.read(session, after, upto, reverse=reverse))
 
-    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         """Return the decrypted commits after a position; see `contract.Log`."""
-        return [self.decrypt(commit) for commit in self._engine.commits_after(after, limit)]
+        return [self.decrypt(commit) for commit in self._engine.commits_after(after, limit, partition=partition)]
 
     def head(self, session: str) -> Head | None:
         """Return the session's head; its catalog entry is decrypted once and cached."""
@@ -233,13 +238,13 @@ class EncryptedLog(Log):
         """Yield the stored heads without that of the scrub ledger, which is never encrypted."""
         return (head for head in self._engine.heads() if not is_record(head.session, head.entry))
 
-    def last_position(self) -> int:
+    def last_positions(self) -> tuple[int, ...]:
         """See `contract.Log`."""
-        return self._engine.last_position()
+        return self._engine.last_positions()
 
-    def wait_after(self, position: int, timeout: float) -> bool:
+    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
         """See `contract.Log`."""
-        return self._engine.wait_after(position, timeout)
+        return self._engine.wait_after(positions, timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """See `contract.Log`."""

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog.history.catalog import SessionInfo, entry_of, info_of
-from eventlog.history.list_cursor import cursor_at, place_in
+from eventlog.history.cursor import list_cursor, place_in
 from eventlog.history.session_lists import lists_named
-from eventlog.log.lists import place_of
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Head, Log
@@ -62,7 +61,7 @@ def page_of(
         found += [(head, info) for head, info in infos if belongs(head, info)]
         if len(heads) < piece:
             break
-        before = place_of(heads[-1])
+        before = log.place_of(heads[-1])
     shown = found[:limit]
-    following = cursor_at(log, lists, place_of(shown[-1][0])) if len(found) > limit else None
+    following = list_cursor(log, lists, log.place_of(shown[-1][0])) if len(found) > limit else None
     return SessionPage(tuple(info for _, info in shown), following)

@@ -3,8 +3,9 @@
 A log stores *commits*.  A commit is one append of one session, written whole or not at all.  The
 log does not look inside: a payload is the canonical bytes of the append's events
 (`codec/batch.py`), a body is a packed large value (`codec/bodies.py`), a catalog entry is what a
-list of sessions shows. Versions count a session's events from 1 without gaps.  Positions count the
-events of the partition in commit order.
+list of sessions shows. Versions count a session's events from 1 without gaps.  A log has one
+*partition* or more, and a session's id says in which it is; positions grow in the commit order of a
+partition. The commits of two partitions have no order, and nothing above the log assumes one.
 
 Every engine promises this, and `tests/eventlog/log/test_contract.py` checks it:
 
@@ -15,7 +16,7 @@ Every engine promises this, and `tests/eventlog/log/test_contract.py` checks it:
   where the append it is `behind` was not committed).  A rejected append is rejected alone; the
   others of its batch are committed.  Nothing else is decided inside the commit: a writer that was
   too late reads on, decides anew and submits again.
-* Appends submitted by one thread are committed in the order of submission.
+* Appends to one partition that one thread submits are committed in the order of submission.
 * A queued append is committed when a caller waits: for its ticket or a later one, in `sync`, in
   `close`, or in `submit` when the queue is full.  Nothing happens to it before.  (The memory engine
   commits at once.)
@@ -42,6 +43,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
+from zlib import crc32
 
 import msgspec
 
@@ -70,7 +72,7 @@ STAMP_BYTES = 8
 """Bytes of the stamp that such a value begins with."""
 
 Place: TypeAlias = tuple[int, int]
-"""A session's place in a list: time and position of its newest append."""
+"""A session's place in a list: time of its activity, number of its newest append."""
 
 
 def is_outgrown(key: bytes, value: bytes | None, stored: bytes | None) -> bool:
@@ -149,7 +151,7 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     """Version of the first event."""
     count: int
     position: int
-    """Position of the first event; the others follow without a gap."""
+    """Position of the first event in its partition; the others follow without a gap."""
     epoch: int
     time: int
     payload: bytes
@@ -198,7 +200,7 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     session: str
     version: int
     position: int
-    """Position of the newest event."""
+    """Position of the newest event in its partition."""
     base: int
     """Version before the session's own first event: 0, or the fork point."""
     created: int
@@ -287,7 +289,7 @@ class BodyStore(ABC):
 
 
 class Log(BodyStore):
-    """One partition of events.  Every method may be called from any thread.
+    """Events in one partition or more.  Every method may be called from any thread.
 
     The methods with a body say what holds for a log that stores all sessions alike. A log in front
     of another one, which encrypts, overrides them.
@@ -332,6 +334,20 @@ class Log(BodyStore):
         return changes
 
     @property
+    def partitions(self) -> int:
+        """Number of partitions, which never changes."""
+        return 1
+
+    def partition_of(self, session: str) -> int:
+        """Return the partition of a session, from 0: a hash of its id, equal in every process."""
+        count = self.partitions
+        return crc32(session.encode(errors="surrogatepass")) % count if count > 1 else 0
+
+    def place_of(self, head: Head) -> Place:
+        """Return the place of a session in its lists; no two sessions have the same."""
+        return head.updated, head.position * self.partitions + self.partition_of(head.session)
+
+    @property
     @abstractmethod
     def identity(self) -> bytes:
         """16 bytes that name the store and its edition: others once it was rewritten."""
@@ -369,22 +385,22 @@ class Log(BodyStore):
     def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
         """Return heads of the sessions in any of the named lists, newest activity first.
 
-        At most `limit`, of places less than `before` (`log/lists.py`). The order is (`updated`,
-        position), so no two are alike. The function `lists_of` with which the log was opened says
-        in which lists a session is; `CallError` if there is none.
+        At most `limit`, of places less than `before` (`place_of`). The order is (`updated`,
+        position, partition), so no two are alike. The function `lists_of` with which the log was
+        opened says in which lists a session is; `CallError` if there is none.
         """
 
     @abstractmethod
-    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
-        """Return at most `limit` commits whose last position is greater than `after`, in order."""
+    def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
+        """Return at most `limit` commits of a partition, in order, that reach beyond `after`."""
 
     @abstractmethod
-    def last_position(self) -> int:
-        """Return the position of the partition's newest committed event, 0 if there is none."""
+    def last_positions(self) -> tuple[int, ...]:
+        """Return the position of each partition's newest committed event, 0 where there is none."""
 
     @abstractmethod
-    def wait_after(self, position: int, timeout: float) -> bool:
-        """Block until any writer commits an event after `position`.
+    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
+        """Block until any writer commits an event after the position of its partition.
 
         Returns False after `timeout` seconds.
         """

@@ -22,12 +22,18 @@ ListsOf: TypeAlias = Callable[[bytes], Sequence[bytes]]
 
 
 def place_of(head: Head) -> Place:
-    """Return the place of a session in its lists."""
+    """Return the place of a session in its lists, of a log of one partition."""
     return head.updated, head.position
 
 
 def newest_of(
-    heads: Iterable[Head], lists_of: ListsOf, lists: Sequence[bytes], before: Place | None, limit: int
+    heads: Iterable[Head],
+    lists_of: ListsOf,
+    lists: Sequence[bytes],
+    before: Place | None,
+    limit: int,
+    *,
+    place_of: Callable[[Head], Place] = place_of,
 ) -> list[Head]:
     """Return `Log.newest` of all heads, each of which is looked at."""
     wanted = frozenset(lists)

@@ -1,7 +1,8 @@
 """The whole contract of a log in memory: for tests, for experiments, and to read first.
 
 Nothing survives the process.  One lock orders everything; an append has its outcome when `submit`
-returns.
+returns. It may have several partitions, as a server's log has: so it shows in tests that nothing
+above the log assumes an order of all events.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
-from operator import attrgetter
+from operator import attrgetter, gt
 from threading import Condition
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from eventlog import os_fork
-from eventlog.errors import ClosedError, DamagedError
+from eventlog.errors import CallError, ClosedError, DamagedError
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, is_outgrown
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
@@ -38,18 +39,20 @@ IDENTITY_BYTES = 16
 class MemoryLog(Log):
     """A log that lives as long as the object."""
 
-    def __init__(self, lists_of: ListsOf | None = None) -> None:
+    def __init__(self, lists_of: ListsOf | None = None, *, partitions: int = 1) -> None:
+        if type(partitions) is not int or partitions < 1:
+            raise CallError(f"a log has one partition or more, not {partitions!r}")
         self._identity = os.urandom(IDENTITY_BYTES)
         self._lists_of = lists_of
         self._changed = Condition()  # over an RLock: a signal handler may read
         self._closed = False
-        self._commits: list[Commit] = []
+        self._partitions: list[list[Commit]] = [[] for _ in range(partitions)]
         self._sessions: dict[str, list[Commit]] = {}
         self._heads: dict[str, Head] = {}
         self._requests: dict[tuple[str, str], RequestResult] = {}
         self._bodies: dict[bytes, bytes] = {}
         self._derived: dict[bytes, bytes] = {}
-        self._position = 0
+        self._positions = [0] * partitions
         self._entering: tuple[Append, Commit, Head] | None = None
         """The append being stored, until every index has it: an interrupt may come between."""
         os_fork.register(self)
@@ -61,6 +64,10 @@ class MemoryLog(Log):
     @property
     def read_only(self) -> bool:
         return False
+
+    @property
+    def partitions(self) -> int:
+        return len(self._partitions)
 
     @property
     def identity(self) -> bytes:
@@ -85,7 +92,8 @@ class MemoryLog(Log):
         head = accept(self, append, self._heads.get(append.session))
         if isinstance(head, Committed):
             return head
-        commit, grown = commit_of(head, append, self._position + 1, os.urandom(SALT_BYTES))
+        last = self._positions[self.partition_of(append.session)]
+        commit, grown = commit_of(head, append, last + 1, os.urandom(SALT_BYTES))
         self._entering = append, commit, grown  # from here on it is committed
         self._enter()
         return Committed(append.session, commit.first, commit.last, commit.position)
@@ -96,7 +104,8 @@ class MemoryLog(Log):
             return
         append, commit, head = self._entering
         session = append.session
-        for commits in (self._commits, self._sessions.setdefault(session, [])):
+        partition = self.partition_of(session)
+        for commits in (self._partitions[partition], self._sessions.setdefault(session, [])):
             if not commits or commits[-1] is not commit:
                 commits.append(commit)
         if append.request is not None:
@@ -104,7 +113,7 @@ class MemoryLog(Log):
             self._requests[session, append.request] = result
         for digest, packed in append.bodies:
             self._bodies.setdefault(digest, packed)
-        self._position = commit.last_position
+        self._positions[partition] = commit.last_position
         self._heads[session] = head
         self._changed.notify_all()
         self._entering = None
@@ -146,25 +155,26 @@ class MemoryLog(Log):
         lists_of = require_lists(self._lists_of)
         with self._changed:
             self._usable()
-            return newest_of(self._heads.values(), lists_of, lists, before, limit)
+            return newest_of(self._heads.values(), lists_of, lists, before, limit, place_of=self.place_of)
 
-    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         with self._changed:
             self._usable()
-            start = bisect_right(self._commits, after, key=attrgetter("last_position"))
-            return self._commits[start : start + limit]
+            commits = self._partitions[partition]
+            start = bisect_right(commits, after, key=attrgetter("last_position"))
+            return commits[start : start + limit]
 
-    def last_position(self) -> int:
+    def last_positions(self) -> tuple[int, ...]:
         with self._changed:
             self._usable()
-            return self._position
+            return tuple(self._positions)
 
-    def wait_after(self, position: int, timeout: float) -> bool:
+    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         with self._changed:
             while True:
                 self._usable()
-                if self._position > position:
+                if any(map(gt, self._positions, positions)):
                     return True
                 if (remaining := deadline - time.monotonic()) <= 0:
                     return False
@@ -240,11 +250,12 @@ class MemoryLog(Log):
         faults: list[str] = []
         with self._changed:
             self._usable()
-            position = 1
-            for commit in self._commits:
-                if commit.position != position:
-                    faults.append(f"session {commit.session}: position {commit.position} where {position} belongs")
-                position = commit.position + commit.count
+            for partition, commits in enumerate(self._partitions):
+                position = 1
+                for commit in commits:
+                    if commit.position != position or self.partition_of(commit.session) != partition:
+                        faults.append(f"session {commit.session}: position {commit.position} where {position} belongs")
+                    position = commit.position + commit.count
             for session, commits in self._sessions.items():
                 mismatch = first_mismatch(self._heads[session], commits)
                 if mismatch is not None:

@@ -7,9 +7,9 @@ to has a history of its own, and is refused.
 
 While a backup is being written, and after its writing broke off, the directory holds the file
 `unfinished` and does not open as a store; the same command continues it.  A restore is the same in
-the other direction, up to a position.
+the other direction, up to a cursor.
 
-A restore to an earlier position records again the redactions of parts that were scrubbed later
+A restore to an earlier state records again the redactions of parts that were scrubbed later
 (`record_later_redactions`), because their content is gone from the backup.  Without such an event a
 view would show an empty text, and `verify` an append without content and without reason.  For the
 same reason it drops the keys of values that were freed later (`freed.py`).  Nothing can be recorded
@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
@@ -34,8 +34,9 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
-from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError
+from eventlog.errors import AlreadyExistsError, BusyError, CallError
 from eventlog.history.catalog import entry_of, evolve_entry
+from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.history.streams import ancestry
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
 from eventlog.log.contract import Append
@@ -70,8 +71,8 @@ _NAMES = frozenset(
 class BackupResult(msgspec.Struct, frozen=True):
     """Result of a backup or a restore."""
 
-    position: int
-    """Position of the last event in the copy."""
+    cursor: str
+    """The cursor behind the last event that was copied, for `restore` and `subscribe`."""
     sessions: int
     """Sessions in the copy, erased ones included."""
     events: int
@@ -100,12 +101,13 @@ def backup(
         if encryption_of(engine.path):
             raise CallError("the store is encrypted, and its backups are as well: back it up without `keys`")
         return _encrypted(engine, place_of(to), keys, on_progress=on_progress)
-    return _copy(engine, place_of(to), log.last_position(), "a backup was being written", on_progress=on_progress)
+    return _copy(engine, place_of(to), engine.last_position(), "a backup was being written", on_progress=on_progress)
 
 
 def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Progress | None) -> BackupResult:
     """Write an encrypted copy into a new place."""
     from eventlog.encryption.key_ring import KeyRing, keys_from
+    from eventlog.log.embedded.engine import open_log
     from eventlog.maintenance.encrypt import copy_encrypted
 
     _refuse_inside(to, log.path)
@@ -125,12 +127,12 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
             copy.begin()
             upto, now = log.last_position(), time_ns() // 1_000_000
             sessions, events = copy_encrypted(log, copy, ring, own, upto, time=now, on_progress=on_progress)
-            position = copy.position
             copy.finish(to, options.io.random(16).hex(), f"1 {own.id.hex()} {own.check()}")
         finally:
             copy.close()
         swap.set_unfinished(to, None)
-        return BackupResult(position, sessions, events, whole=True)
+    with closing(open_log(to, read_only=True, io=options.io)) as made:
+        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
 
 
 def _clear(place: Path) -> None:
@@ -150,16 +152,17 @@ def restore(
     source: str | os.PathLike[str],
     into: str | os.PathLike[str],
     *,
-    position: int | None = None,
+    cursor: str | None = None,
     options: Options | None = None,
     on_progress: Progress | None = None,
 ) -> BackupResult:
-    """Make a store at `into` from the backup or store at `source`, as of `position`.
+    """Make a store at `into` from the backup or store at `source`, as of `cursor`.
 
-    An append that reaches beyond `position` is left out whole; None takes everything.
-    `AlreadyExistsError` if there is a store at `into`; a restore that broke off is continued.
-    Parts that were scrubbed after `position` stay redacted, by one more event in each session that
-    had them, and values that were freed after it are dropped; not in an encrypted store.
+    An append that reaches beyond the cursor is left out whole; None takes everything. `CursorError`
+    if the cursor is of another store or ahead of this one, `AlreadyExistsError` if there is a store
+    at `into`; a restore that broke off is continued. Parts that were scrubbed after the cursor stay
+    redacted, by one more event in each session that had them, and values that were freed after it
+    are dropped; not in an encrypted store.
     """
     from eventlog.log.embedded.engine import open_log
 
@@ -169,9 +172,7 @@ def restore(
     log = open_log(place_of(source), read_only=True)
     try:
         last = log.last_position()
-        if position is not None and not 0 <= position <= last:
-            raise NotFoundError("position", str(position))
-        upto = last if position is None else position
+        upto = last if cursor is None else reached_by(cursor, log)[0][0]
         what = f"a restore to position {upto} was being written"
         return _copy(log, target, upto, what, on_progress=on_progress, options=options, as_store=upto < last)
     finally:
@@ -213,6 +214,7 @@ def _copy(
             if edition:
                 swap.write_file(place / "edition", edition)
             events = copy_commits(log, copy, upto, on_progress=on_progress)
+            cursor = cursor_at(log, (copy.position,))
             if as_store and read_ledger(log):  # the ledger may be behind the position, and its appends before it
                 ledger = ScrubLedger()
                 for commit in commits_behind(copy, 0, upto):
@@ -222,7 +224,7 @@ def _copy(
                 record_later_redactions(log, copy, upto, now, chosen.io.random)
                 drop_freed(copy, commits_behind(copy, 0, upto), now, chosen.io.random)
             sessions = _add_gone(log, copy, upto)
-            copied = BackupResult(copy.position, sessions, events, whole)
+            copied = BackupResult(cursor, sessions, events, whole)
             copy.finish(to if place is to else None, identity_of(path), encryption_of(path))
         finally:
             copy.close()

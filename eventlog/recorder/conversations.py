@@ -39,7 +39,7 @@ from typing_extensions import override
 from eventlog.codec import batch as batch_module
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import DamagedError
+from eventlog.errors import CallError, DamagedError
 from eventlog.events import Event
 from eventlog.history.catalog import entry_of
 from eventlog.history.streams import ancestry, spans
@@ -70,6 +70,10 @@ class ConversationNotifications:
     """Notifications of all conversations of a log."""
 
     def __init__(self, log: Log) -> None:
+        if log.partitions > 1:
+            raise CallError(
+                f"notifications have one order, and the log has {log.partitions} partitions: take a log of one"
+            )
         self.log = log
 
     def page(

@@ -126,7 +126,7 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
         deadline = monotonic() + timeout
         while True:
             with FAULTS:
-                position = self.stream.log.last_position()
+                positions = self.stream.log.last_positions()
             if self.has_tracking_id(application_name, notification_id):
                 return
             if interrupt is not None and interrupt.is_set():
@@ -135,7 +135,7 @@ class LogTrackingRecorder(_LogRecorder, TrackingRecorder):
             if left <= 0:
                 raise TimeoutError(f"{application_name}: {notification_id} was not processed within {timeout:g} s")
             with FAULTS:
-                self.stream.log.wait_after(position, left if interrupt is None else min(left, _PATIENCE))
+                self.stream.log.wait_after(positions, left if interrupt is None else min(left, _PATIENCE))
 
 
 class LogProcessRecorder(LogTrackingRecorder, LogApplicationRecorder, ProcessRecorder):

@@ -88,9 +88,9 @@ class LogSubscription(Subscription[R_co]):
 
     def _next_page(self) -> None:
         log = self._source.log
-        position = log.last_position()
+        positions = log.last_positions()
         self._page, scanned = self._source.page(self._after, _PAGE, None, self._wanted)
         self._next = 0
         if scanned == self._after:
-            log.wait_after(position, _PATIENCE)
+            log.wait_after(positions, _PATIENCE)
         self._after = scanned

@@ -31,7 +31,7 @@ from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide
 from eventlog.state.state import State
-from eventlog.validation import each, require, require_or_none, require_version
+from eventlog.validation import each, require, require_function, require_or_none, require_version
 
 __all__ = ["Feed"]
 
@@ -43,7 +43,10 @@ class Feed:
 
     def __init__(self, session: Session, mapping: RecordMapping) -> None:
         require(Session, session, "a feed is of a session")
-        require(str, mapping.format, "a mapping's format is a str")
+        require_function(
+            getattr(mapping, "read", None), "a mapping has a `read`, which is given a record and a builder"
+        )
+        require(str, getattr(mapping, "format", None), "a mapping's format is a str")
         self.session = session
         self.mapping = mapping
         self._executor = session.executor

@@ -67,13 +67,23 @@ def check_name(name: str) -> str:
 def find_shelf(log: Log, name: str) -> tuple[str, bool]:
     """Return the id of the shelf of a name and True; if there is none, the id for a new one.
 
-    Shelves that were dropped have left their ids behind, so the first free one is searched for.
+    A shelf of an encrypted copy of a plain store has the id that it had there.
     """
     log.require_keys()
-    named = log.scope_name(SHELF + ":" + name).removeprefix(SHELF + ":")
+    keyed = log.scope_name(f"{SHELF}:{name}").removeprefix(f"{SHELF}:")
+    places = [_first_place(log, named) for named in dict.fromkeys((keyed, name))]
+    found = next((place for place in places if log.head(place) is not None), None)
+    return (places[0], False) if found is None else (found, True)
+
+
+def _first_place(log: Log, named: str) -> str:
+    """Return the first id that no dropped shelf has left behind.
+
+    There may be many, one for each shelf of the name that was dropped, so it is searched for.
+    """
 
     def place(number: int) -> str:
-        return f"{SHELF}:{named}" if not number else f"{SHELF}~{number}:{named}"
+        return f"{SHELF}~{number}:{named}" if number else f"{SHELF}:{named}"
 
     def used(number: int) -> bool:
         head = log.head(place(number))
@@ -82,8 +92,7 @@ def find_shelf(log: Log, name: str) -> tuple[str, bool]:
     last = 1
     while used(last - 1):
         last *= 2
-    number = bisect_left(range(last), True, lo=last // 2, key=lambda each: not used(each))
-    return place(number), log.head(place(number)) is not None
+    return place(bisect_left(range(last), True, lo=last // 2, key=lambda number: not used(number)))
 
 
 def open_shelf(store: Sessions, name: str) -> Shelf:

@@ -1,6 +1,6 @@
 """The sessions that a loop was running or should run, and that no task runs now.
 
-What is known of a store is kept as a derived value: the position up to which it was read, and the
+What is known of a store is kept as a derived value: the positions up to which it was read, and the
 sessions with open work then. The next call reads what was committed since, so it costs that and
 what it lists; the first call of a store looks at every session. The value is disposable: without
 it, or if it is damaged, the next call is a first one.
@@ -8,9 +8,10 @@ it, or if it is damaged, the next call is a first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from operator import le
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEY", "unfinished"]
 
-KEY = b"unfinished\0\x01"
+KEY = b"unfinished\0\x02"
 """Key of the derived value; its last byte is the version of its meaning."""
 CHECKSUM = 16
 NEAR = 10_000
@@ -35,9 +36,9 @@ NEAR = 10_000
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True):
-    """The sessions with open work at a position."""
+    """The sessions with open work when the partitions were at these positions."""
 
-    position: int = 0
+    positions: tuple[int, ...] = ()
     sessions: tuple[str, ...] = ()
 
 
@@ -48,10 +49,10 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
     """Return the unfinished sessions in the order of their ids; see `Store.unfinished`."""
     log = store.log
     known = _known(log)
-    position = log.last_position()
-    candidates = sorted({*known.sessions, *_touched(log, known.position, position)})
+    positions = log.last_positions()
+    candidates = sorted({*known.sessions, *_touched(log, known.positions or (0,) * len(positions), positions)})
     open_now = [name for name in candidates if _has_open_work(store, name)]
-    now = Known(position, tuple(open_now))
+    now = Known(positions, tuple(open_now))
     if now != known:
         data = msgspec.msgpack.encode(now)
         with suppress(ReadOnlyError):
@@ -67,21 +68,23 @@ def _known(log: Log) -> Known:
     if _checksum(data) != value[:CHECKSUM]:
         return Known()
     known = _DECODER.decode(data)
-    return known if known.position <= log.last_position() else Known()
+    positions = log.last_positions()
+    return known if len(known.positions) == len(positions) and all(map(le, known.positions, positions)) else Known()
 
 
 def _checksum(data: bytes) -> bytes:
     return blake2b(data, digest_size=CHECKSUM, key=KEY).digest()
 
 
-def _touched(log: Log, after: int, upto: int) -> Iterator[str]:
-    """Yield the sessions with events behind a position, some of them more than once."""
-    if upto - after > NEAR:
-        yield from (head.session for head in log.heads() if head.position > after)
+def _touched(log: Log, after: Sequence[int], upto: Sequence[int]) -> Iterator[str]:
+    """Yield the sessions with events behind these positions, some of them more than once."""
+    if sum(upto) - sum(after) > NEAR:
+        yield from (head.session for head in log.heads() if head.position > after[log.partition_of(head.session)])
         return
-    while commits := log.commits_after(after, 1_000):
-        yield from (commit.session for commit in commits)
-        after = commits[-1].position + commits[-1].count - 1
+    for partition, position in enumerate(after):
+        while commits := log.commits_after(position, 1_000, partition=partition):
+            yield from (commit.session for commit in commits)
+            position = commits[-1].last_position  # noqa: PLW2901 - where it goes on
 
 
 def _has_open_work(store: Sessions, name: str) -> bool:

@@ -22,6 +22,6 @@ def print_copy(result: BackupResult, to: Path, *, json: bool) -> None:
     output.answer(
         {"to": str(to), **asdict(result)},
         f"{to}: {counted(result.events, 'event')} copied ({how}), "
-        f"{counted(result.sessions, 'session')} up to position {result.position}",
+        f"{counted(result.sessions, 'session')} up to the cursor {result.cursor}",
         json=json,
     )

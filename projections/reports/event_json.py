@@ -48,7 +48,7 @@ def event_record(recorded: Recorded) -> dict[str, Any]:
     return {
         "session": recorded.session,
         "version": recorded.version,
-        "position": recorded.position,
+        "cursor": recorded.cursor,
         "time": recorded.time,
         "epoch": recorded.epoch,
         "kind": event_kind(recorded.event),

@@ -42,7 +42,7 @@ class StreamCheck:
     """
 
     def __init__(self, store: Store, head: Head, position: int) -> None:
-        """`position` is that of the version before the stream's first version."""
+        """`position` is that of the version before, 0 where it is in another partition."""
         self._store = store
         self._stream = StreamRange(head.session, head.base + 1, head.base)
         self._position = position
@@ -139,7 +139,8 @@ class StreamChecks:
             check = self.of(above)
             check.read_on(fork.base)
             problems = (*self._above.get(above.session, ()), *check.problems(fork.base))
-            position = 0 if problems else self._position(above.session, fork.base)
+            together = log.partition_of(fork.session) == log.partition_of(above.session)
+            position = self._position(above.session, fork.base) if together and not problems else 0
             self._checks.setdefault(fork.session, StreamCheck(self.store, fork, position))
             self._above[fork.session] = problems
         return self._above.get(head.session, ())

@@ -131,9 +131,12 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Session": session,
     "ContextCommands": lambda store: session(store).context,
     "SessionReader": lambda store: session(store).reader,
+    "Feed": lambda store: eventlog.Feed(session(store), eventlog.OpenAIChatMapping()),
     "Reply": opened,
     "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
     "Turn": lambda store: session(store).turn("hi", "r"),
+    "Values": lambda store: session(store).values,
+    "Shelf": lambda store: store.shelf("shelf"),
     "TextStream": lambda store: opened(store).stream_text(),
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
@@ -148,9 +151,12 @@ KINDS: dict[str, type] = {
     "Session": Session,
     "ContextCommands": ContextCommands,
     "SessionReader": SessionReader,
+    "Feed": eventlog.Feed,
     "Reply": eventlog.Reply,
     "ToolCall": eventlog.ToolCall,
     "Turn": eventlog.Turn,
+    "Values": eventlog.Values,
+    "Shelf": eventlog.Shelf,
     "TextStream": eventlog.TextStream,
     "ModelView": ModelView,
     "LiveView": LiveView,
@@ -161,6 +167,7 @@ KINDS: dict[str, type] = {
     "AsyncContextWindow": projections.AsyncContextWindow,
 }
 MADE: dict[str, type] = {
+    "Feed": eventlog.Feed,
     "AsyncContextWindow": projections.AsyncContextWindow,
     "AsyncSession": eventlog.AsyncSession,
     "AsyncSubscription": eventlog.AsyncSubscription,
@@ -172,6 +179,10 @@ MADE: dict[str, type] = {
 }
 """Classes that a program makes itself."""
 NOT_MADE = {
+    "AnthropicMapping": "called by a feed, with JSON values that it has checked",
+    "OpenAIChatMapping": "called by a feed, with JSON values that it has checked",
+    "OpenAIResponsesMapping": "called by a feed, with JSON values that it has checked",
+    "RecordBuilder": "called by mappings, whose errors reach the feed's caller",
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
     "PruneCase": "given to a planner",

@@ -52,7 +52,7 @@ async def _lease(chat: AsyncSession) -> None:
 
 
 async def _newest(at: Place) -> None:
-    following = AsyncSubscription(at.store, at.store.log.last_position() - 50, timeout=0.0)
+    following = AsyncSubscription(at.store, at.recent, timeout=0.0)
     async for _ in following:
         pass
 

@@ -52,7 +52,7 @@ def _backup(at: Place) -> Generator[Path]:
 
 
 def _newest(at: Place, _: object) -> None:
-    for _recorded in at.store.subscribe(at.store.log.last_position() - 50, timeout=0.0):
+    for _recorded in at.store.subscribe(at.recent, timeout=0.0):
         pass
 
 
@@ -92,6 +92,7 @@ STORE: Table = {
     ),
     "Store.unfinished": constant(lambda at, _: at.store.unfinished(), _looked),
     "Store.flush": constant(lambda at, _: at.store.flush()),
+    "Store.cursor": constant(lambda at, _: at.store.cursor()),
     "Store.fork": constant(lambda at, _: at.store.fork(at.long, at.long.version, id=at.name("fork"))),
     "Store.head": history(lambda at, _: at.store.head(), _EACH),
     "Store.info": constant(lambda at, _: at.store.info("long")),
@@ -104,6 +105,9 @@ STORE: Table = {
     "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),
     "Store.sessions, a page": constant(lambda at, _: [*at.store.sessions("m", limit=50)]),
     "Store.subscribe, the newest 50 events": constant(_newest),
+    "Store.subscribe, the newest 50 of a session": constant(
+        lambda at, _: sum(1 for _ in at.store.subscribe(at.long.version - 50, session="long", timeout=0.0))
+    ),
     "Store.subscribe, all": history(lambda at, _: sum(1 for _ in at.store.subscribe(timeout=0.0)), "gives every event"),
     "Store.text": constant(lambda at, _: at.store.text("a text", "long")),
     "Store.vacuum": history(lambda at, _: at.store.vacuum(), _TOUCHED, copied=True),

@@ -22,6 +22,7 @@ from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.history.catalog import CatalogEntry
+from eventlog.history.cursor import StreamMark, tag_of
 from eventlog.log.contract import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
@@ -198,6 +199,13 @@ class Place:
         return next(
             span.item.part for span in self.long.reader.spans() if isinstance(span.item, ev.CompactionCompleted)
         )
+
+    @cached_property
+    def recent(self) -> str:
+        """A cursor before the newest 50 events."""
+        log = self.store.log
+        (commit,) = log.commits_after(log.last_positions()[0] - 51, 1)
+        return StreamMark(log.identity, ((0, b""),), 0, tag_of(commit)).cursor(commit.last_position)
 
     @cached_property
     def jsonl(self) -> bytes:

@@ -16,11 +16,16 @@ from eventlog.store import Store, open_store
 
 __all__ = ["ENCRYPTED", "ENGINES", "Engine", "LastingLog"]
 
-ENGINES = ("memory", "embedded")
+ENGINES = ("memory", "partitioned", "embedded")
+"""Of them `partitioned` is in memory, in four partitions."""
 ENCRYPTED = "encrypted"
 """The embedded engine with keys: for tests of what encryption might change
 (`tests/eventlog/encryption/test_engine_promises.py`).
 """
+
+
+_IN_MEMORY = {"memory": 1, "partitioned": 4}
+"""Partitions of the engines that have no files."""
 
 
 class LastingLog(MemoryLog):
@@ -35,16 +40,16 @@ class Engine:
 
     def __init__(self, name: str, directory: Path | None = None) -> None:
         self.name = name
-        self._temporary = tempfile.TemporaryDirectory() if directory is None and name != "memory" else None
+        self._temporary = tempfile.TemporaryDirectory() if directory is None and name not in _IN_MEMORY else None
         self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
-        self._log = LastingLog(lists_of)
+        self._log = LastingLog(lists_of, partitions=_IN_MEMORY.get(name, 1))
         self._stores: list[Store] = []
 
     def open(self, **options: Any) -> Store:
         """Open a store; options as in `open_store`, without `read_only`."""
         if self.name == ENCRYPTED:
             options["keys"] = True
-        store = Store(self._log, **options) if self.name == "memory" else open_store(self.path, **options)
+        store = Store(self._log, **options) if self.name in _IN_MEMORY else open_store(self.path, **options)
         self._stores.append(store)
         return store
 

@@ -141,18 +141,23 @@ class EmbeddedLog(Log):
         """Return heads of the sessions in the named lists, newest first; see `contract.Log`."""
         return self._fresh().newest(lists, before, limit)
 
-    def commits_after(self, after: int, limit: int = 1000) -> list[Commit]:
+    def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         """Return at most `limit` commits beyond position `after`, in their order."""
-        partition = self._fresh()
-        return partition.lookup.commits_after(after, limit) if after < partition.tail.position and limit > 0 else []
+        del partition  # there is one
+        fresh = self._fresh()
+        return fresh.lookup.commits_after(after, limit) if after < fresh.tail.position and limit > 0 else []
 
     def last_position(self) -> int:
         """Return the position of the newest committed event, 0 if there is none."""
         return self._fresh().tail.position
 
-    def wait_after(self, position: int, timeout: float) -> bool:
-        """Block until an event beyond `position` is committed; False after `timeout` seconds."""
-        return self._use().tail.wait_after(position, timeout)
+    def last_positions(self) -> tuple[int, ...]:
+        """Return the last position of the one partition; see `contract.Log`."""
+        return (self._fresh().tail.position,)
+
+    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
+        """Block until an event is committed beyond the position; False after `timeout` seconds."""
+        return self._use().tail.wait_after(positions[0], timeout)
 
     def request(self, session: str, request: str) -> Committed | None:
         """Return the result of a request id, or None if it is new."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from itertools import takewhile
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +12,12 @@ from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.reports.wording import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from eventlog.codec.decoded import Recorded
+    from eventlog.session.session import Session
 
 __all__ = ["run"]
 
@@ -38,10 +45,22 @@ def run(
     with reading_session(context, session) as handle:
         if first > handle.version:
             raise NotFoundError("version", str(first), session=handle.id)
-        for recorded in handle.events(after=first - 1, upto=last):
+        for recorded in _with_cursors(handle, first, last) if json else handle.events(after=first - 1, upto=last):
             if json:
                 output.document(event_record(recorded))
                 continue
             event, time = recorded.event, moment(recorded.time)
             summary = f"{event_kind(event):<25} {event_summary(event)}"
             output.line(f"{recorded.version:>7}  {time}  {summary}".rstrip())
+
+
+def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Recorded]:
+    """Yield the events of a session, with cursors where it did not inherit them."""
+    from eventlog.subscription import Subscription, subscribe
+
+    newest = session.version if last is None else min(last, session.version)
+    base = session.version - session.info.events
+    if first <= base:
+        yield from session.events(after=first - 1, upto=min(base, newest))
+    own = Subscription(session.store.log, max(first - 1, base), session=session.id, kinds=None)
+    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, 0))

@@ -18,19 +18,20 @@ def run(
     source: Annotated[Path, typer.Argument(metavar="FROM", help="Directory of a backup, or of a store.")],
     *,
     into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Directory of the new store.")],
-    position: Annotated[
-        int | None,
-        typer.Option("--position", min=0, metavar="P", help="Newest event to restore [default: all events]."),
+    cursor: Annotated[
+        str | None,
+        typer.Option("--cursor", metavar="C", help="Cursor of the newest event to restore [default: all events]."),
     ] = None,
     json: JSON = False,
 ) -> None:
     """Make a new store from a backup.
 
-    With --position the store is as it was when event P was its newest. An append that reaches
-    beyond P is left out; `eventlog events --json` shows positions.
+    With --cursor the store is as it was when the event with that cursor was its newest. An append
+    that reaches beyond it is left out. `eventlog events --json` shows cursors, `backup` and
+    `restore` that of the last event that they copied.
     """
     from eventlog import restore
 
     with output.progress("restore", unit="events") as on_progress:
-        result = restore(source, into, position=position, on_progress=on_progress)
+        result = restore(source, into, cursor=cursor, on_progress=on_progress)
     print_copy(result, into, json=json)

@@ -47,16 +47,16 @@ def test_a_session_that_fails_in_an_unforeseen_way_stops_no_other(
     log = FaultyLog()
     store = Store(log, flush_interval=0.005)
     broken, sound = opened(store, "broken"), opened(store, "sound")
-    position = log.last_position()
+    position = log.last_positions()[0]
     with monkeypatch.context() as patch:
         patch.setattr(broken._writer, "hand_over", unforeseen)
         broken.append("a")
         sound.append("b")
-        assert log.wait_after(position, PATIENCE)
+        assert log.wait_after([position], PATIENCE)
         sound.append("c")
-        assert log.wait_after(position + 1, PATIENCE)
+        assert log.wait_after([position + 1], PATIENCE)
         assert stored(log, "broken") == {}
-    assert log.wait_after(position + 2, PATIENCE)
+    assert log.wait_after([position + 2], PATIENCE)
     assert stored(log, "broken") == {"broken text": "a"}
     store.close()
 
@@ -73,17 +73,17 @@ def test_a_clock_that_fails_does_not_end_the_thread() -> None:
 
     store = Store(log, flush_interval=0.005, clock=clock)
     text = opened(store, "s")
-    position = log.last_position()
+    position = log.last_positions()[0]
     text.append("a")
     ticking[0] = False
-    assert log.wait_after(position, PATIENCE)
+    assert log.wait_after([position], PATIENCE)
     thread = store.host.flusher._thread
     assert thread is not None
     thread.join(0.1)
     assert thread.is_alive()
     ticking[0] = True
     text.append("b")
-    assert log.wait_after(position + 1, PATIENCE)
+    assert log.wait_after([position + 1], PATIENCE)
     store.close()
 
 
@@ -118,12 +118,12 @@ def test_a_thread_that_cannot_be_started_is_started_later(monkeypatch: pytest.Mo
     with monkeypatch.context() as patch:
         patch.setattr(Thread, "start", none_left)
         text = opened(store, "s")
-        position = log.last_position()
+        position = log.last_positions()[0]
         text.append("a")
         text.append("b")
     assert stored(log, "s") == {}
     text.append("c")
-    assert log.wait_after(position, PATIENCE)
+    assert log.wait_after([position], PATIENCE)
     assert stored(log, "s") == {"s text": "abc"}
     store.close()
 
@@ -152,10 +152,10 @@ def test_one_tick_commits_what_all_sessions_accepted_at_once(tmp_path: Path) -> 
         reply.begin()
         texts.append(reply.stream_text())
         session.flush()
-    before, flushes = store.log.last_position(), io.flushes
+    before, flushes = store.log.last_positions()[0], io.flushes
     for text in texts:
         text.append("a delta")
     store.host.flusher.tick()
-    assert store.log.last_position() >= before + 50
+    assert store.log.last_positions()[0] >= before + 50
     assert io.flushes == flushes + 1
     store.close()

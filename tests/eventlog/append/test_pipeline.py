@@ -58,7 +58,7 @@ def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
     """Promise 1: collected commands left by an error are committed within the flush interval."""
     store, other = engine.open(flush_interval=0.01), engine.open(flush_interval=SLOW)
     session = store.create_session()
-    position = other.log.last_position()
+    positions = other.log.last_positions()
 
     def interrupted() -> None:
         with session.executor.collecting():
@@ -67,7 +67,7 @@ def test_what_nobody_waited_for_is_flushed(engine: Engine) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert other.log.wait_after(position, 60.0)
+    assert other.log.wait_after(positions, 60.0)
     assert committed(session) == 3
 
 

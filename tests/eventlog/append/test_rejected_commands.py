@@ -75,7 +75,7 @@ def test_a_cancelled_await_is_not_forgotten(log: FaultyLog) -> None:
         ticket.fail(BusyError("full"))
 
     asyncio.run(give_up())
-    assert log.wait_after(1, 20.0)
+    assert log.wait_after([1], 20.0)
     assert len(users(log)) == 1
 
 

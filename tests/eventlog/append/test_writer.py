@@ -125,7 +125,7 @@ def test_the_background_flush_tries_again(log: FaultyLog) -> None:
         for _ in range(6000):
             if said(watcher):
                 break
-            log.wait_after(log.last_position(), 0.01)
+            log.wait_after(log.last_positions(), 0.01)
         assert said(watcher) == {"p": "kept"}
         reply.finish()
     assert log.fail == 0

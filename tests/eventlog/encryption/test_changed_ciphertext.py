@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
     def change(self, number: int, payload: bytes) -> None:
         """Replace a payload by other bytes."""
-        self.engine._commits[number] = replace(self.engine._commits[number], payload=payload)
+        self.engine._partitions[0][number] = replace(self.engine._partitions[0][number], payload=payload)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def given(log: EncryptedLog, commit: Commit) -> bytes | None:
 
 def test_every_byte_of_an_append_is_authenticated(place: Place) -> None:
     """A payload with any byte changed, cut short or extended yields no content."""
-    commit = place.engine._commits[0]
+    commit = place.engine._partitions[0][0]
     assert given(place.log, commit) == PLAIN
     for changed in (*flips(commit.payload), *(commit.payload[:at] for at in range(len(commit.payload)))):
         assert given(place.log, replace(commit, payload=changed)) is None
@@ -128,7 +128,7 @@ def test_every_byte_of_a_body_and_of_a_derived_value_is_authenticated(place: Pla
 
 def test_nothing_is_opened_in_another_place(place: Place) -> None:
     """Ciphertext of one session, append, body, entry or key decrypts in no other place."""
-    commits, bodies, heads = place.engine._commits, place.engine._bodies, place.engine._heads
+    commits, bodies, heads = place.engine._partitions[0], place.engine._bodies, place.engine._heads
     for number in range(1, len(commits)):
         assert given(place.log, replace(commits[0], payload=commits[number].payload)) is None
     for other in ("epoch", "time", "count"):
@@ -151,7 +151,7 @@ def test_parts_of_an_envelope_cannot_be_exchanged(place: Place) -> None:
 
     Base, messages, catalog entry and names of bodies are authenticated with the ciphertext.
     """
-    commit = place.engine._commits[0]
+    commit = place.engine._partitions[0][0]
     encrypted = decode_encrypted_payload(commit.payload)
     for other in (
         replace(encrypted, base=None),
@@ -172,7 +172,7 @@ def test_plain_content_is_not_taken_in_an_encrypted_log(place: Place) -> None:
     """A plaintext append or entry in an encrypted log is damage, except a tombstone."""
     event = eventlog.events.UserMessageAdded("m")
     tombstone = encode([(1, eventlog.events.SessionErased("why"))], 1)
-    commit = place.engine._commits[0]
+    commit = place.engine._partitions[0][0]
     for payload in (
         PLAIN,
         b"",

@@ -76,7 +76,7 @@ def test_a_backup_goes_on_without_keys(tmp_path: Path) -> None:
 def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
     """A keyless restore to any position gives that position's titles, totals and texts."""
     path = tmp_path / "s"
-    seen: dict[int, tuple[list[Any], list[str]]] = {}
+    seen: dict[str, tuple[list[Any], list[str]]] = {}
     service = Service()
     with eventlog.open(path, keys=service) as store:
         session = store.create_session(id="p", title="first")
@@ -84,10 +84,10 @@ def test_a_restore_to_any_position_lists_what_was_then(tmp_path: Path) -> None:
             exchange(session, f"{SECRET} {number}")
             session.rename(f"title {number}")
             session.record_usage(eventlog.Usage(eventlog.Tokens(number, 1)), model="acme/one")
-            seen[store.log.last_position()] = infos(store), [rendered(session)]
-    for number, (position, expected) in enumerate(seen.items()):
+            seen[store.cursor()] = infos(store), [rendered(session)]
+    for number, (cursor, expected) in enumerate(seen.items()):
         into = tmp_path / f"r{number}"
-        eventlog.restore(path, into, position=position)
+        eventlog.restore(path, into, cursor=cursor)
         with eventlog.open(into, read_only=True) as store:
             assert [(info.locked, info.title) for info in infos(store)] == [(True, "")]
         with eventlog.open(into, read_only=True, keys=service) as store:
@@ -101,10 +101,10 @@ def test_a_restore_before_an_erasure_has_nothing_without_the_key(tmp_path: Path)
     path = tmp_path / "s"
     with eventlog.open(path, keys=service) as store:
         session = confess(store)
-        position, shown, said = store.log.last_position(), infos(store), rendered(session)
+        cursor, shown, said = store.cursor(), infos(store), rendered(session)
         kept = dict(service.keys)
         store.erase("p")
-    eventlog.restore(path, tmp_path / "r", position=position)
+    eventlog.restore(path, tmp_path / "r", cursor=cursor)
     with eventlog.open(tmp_path / "r", read_only=True, keys=service) as store:
         with pytest.raises(KeyMissingError):
             rendered(store.session("p"))

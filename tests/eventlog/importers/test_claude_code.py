@@ -96,10 +96,10 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
             again = import_file(alone, path)
             assert (again.events, again.sessions, again.messages) == (0, report.sessions, report.messages)
         import_file(store, path)
-    position = store.log.last_position()
+    position = store.log.last_positions()
     for path in SESSIONS:
         assert import_file(store, path).events == 0, path.name
-    assert store.log.last_position() == position
+    assert store.log.last_positions() == position
 
 
 def test_each_call_has_at_most_one_result(store: Store) -> None:

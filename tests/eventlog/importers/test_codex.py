@@ -103,10 +103,10 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
         assert counted == codex_counts(path), path.name
         listed = sum(store.info(name).messages for name in report.sessions)
         assert (report.messages, report.parts) == (listed, counted[1])
-    position = store.log.last_position()
+    position = store.log.last_positions()
     for path in ROLLOUTS:
         assert import_file(store, path).events == 0
-    assert store.log.last_position() == position
+    assert store.log.last_positions() == position
 
 
 def test_records_are_given_back() -> None:

@@ -114,10 +114,10 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
         stored = stored_counts(store.session(name) for name in report.sessions)
         assert stored == responses_counts(path), path.name
         assert (report.messages, report.parts, report.skipped) == (*stored[:2], [])
-    position = store.log.last_position()
+    position = store.log.last_positions()
     for path in [*ANTHROPIC, *OPENAI, *RESPONSES]:
         assert import_file(store, path).events == 0
-    assert store.log.last_position() == position
+    assert store.log.last_positions() == position
 
 
 def test_records_are_given_back(store: Store) -> None:

@@ -56,7 +56,7 @@ class Place:
 
     def __init__(self, engine: str, path: Path) -> None:
         self.engine, self.path = engine, path
-        self.log = LastingLog()
+        self.log = LastingLog(partitions=4 if engine == "partitioned" else 1)
         with self.open() as store:
             fill(store)
         if engine == "embedded":
@@ -66,7 +66,7 @@ class Place:
     @contextmanager
     def open(self) -> Generator[Store]:
         """Open the store."""
-        with Store(self.log if self.engine == "memory" else open_log(self.path, **SMALL)) as store:
+        with Store(self.log if self.engine != "embedded" else open_log(self.path, **SMALL)) as store:
             yield store
 
     def commits(self, session: str) -> list[Commit]:
@@ -76,7 +76,7 @@ class Place:
 
     def forge(self, session: str, commits: list[Commit], *, tree: bool) -> None:
         """Replace a session's history in the pristine store."""
-        if self.engine == "memory":
+        if self.engine != "embedded":
             self.log._sessions, self.log._heads = dict(self._kept[0]), dict(self._kept[1])
         else:
             shutil.rmtree(self.path)
@@ -85,7 +85,7 @@ class Place:
 
     def put(self, session: str, commits: list[Commit], *, tree: bool) -> None:
         """Replace a session's history in the store as it is."""
-        if self.engine == "memory":
+        if self.engine != "embedded":
             rewrite_memory(self.log, session, commits, tree=tree)
         else:
             rewrite(self.path, session, commits, tree=tree)
@@ -193,7 +193,7 @@ def test_a_removed_session_is_found(place: Place) -> None:
     """A removed session is found against a kept store head, in the store and by its name."""
     with place.open() as store:
         kept = store.head()
-    if place.engine == "memory":
+    if place.engine != "embedded":
         for kind in (place.log._sessions, place.log._heads):
             del kind["b"]
     else:
@@ -310,7 +310,7 @@ def test_an_append_forged_in_the_journal_is_named(tmp_path: Path) -> None:
 
 def test_what_lists_show_is_compared(place: Place) -> None:
     """A title changed in the catalog and in no event is found."""
-    if place.engine == "memory":
+    if place.engine != "embedded":
         head = place.log._heads["a"]
         place.log._heads["a"] = replace(head, entry=head.entry.replace(b"t", b"u", 1))
     else:

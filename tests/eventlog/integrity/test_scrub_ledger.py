@@ -16,6 +16,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.history.catalog import entry_of
+from eventlog.history.cursor import cursor_at
 from eventlog.integrity.heads import StoreHead
 from eventlog.integrity.scrub_ledger import NAME, read_ledger
 from eventlog.log.contract import Commit
@@ -282,10 +283,11 @@ def test_copies_keep_what_was_recorded(tmp_path: Path) -> None:
         session = store.session("a")
         part = started(session)[0]
         session.redact(part, search=False)
-        last = store.log.last_position()
+        last = store.log.last_positions()[0]
         assert store.scrub().emptied
+        cursor = cursor_at(store.log, [last])
         store.backup(tmp_path / "backup")
-    restore(tmp_path / "backup", tmp_path / "restored", position=last)
+    restore(tmp_path / "backup", tmp_path / "restored", cursor=cursor)
     with Store(open_log(tmp_path / "restored")) as store:
         assert verify(store, deep=True).sound
         assert read_ledger(store.log)["a"].appends

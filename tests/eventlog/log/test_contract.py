@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from sys import maxsize
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +26,7 @@ from eventlog.errors import (
     RequestReusedError,
     UnknownOutcomeError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.contract import GROWING, Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from tests.support.decisions import MARKED, at_decision
@@ -41,7 +42,7 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected")
 
 def engines() -> list[str]:
     """Every engine: memory, embedded, embedded folded before each read, encrypted over each."""
-    return ["memory", "embedded", "folded", "encrypted memory", "encrypted embedded"]
+    return ["memory", "partitioned", "embedded", "folded", "encrypted memory", "encrypted embedded"]
 
 
 @pytest.fixture(params=engines())
@@ -49,6 +50,8 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     """One empty log per engine."""
     if request.param == "memory":
         made: Log = MemoryLog()
+    elif request.param == "partitioned":
+        made = MemoryLog(partitions=4)
     elif request.param == "embedded":
         made = open_log(tmp_path / "store")
     elif request.param == "encrypted memory":
@@ -82,6 +85,16 @@ def begin(log: Log, session: str = "s", **more: Any) -> Committed:
     return put(log, session, **given)
 
 
+def written(log: Log) -> int:
+    """Events of the whole log."""
+    return sum(log.last_positions())
+
+
+def at(log: Log, position: int, session: str = "s") -> list[int]:
+    """Positions of which that of the session's partition is this one; no other has an event."""
+    return [position if number == log.partition_of(session) else 0 for number in range(log.partitions)]
+
+
 def versions(commits: Iterator[Commit] | Sequence[Commit]) -> list[tuple[int, int]]:
     """First and last versions."""
     return [(commit.first, commit.last) for commit in commits]
@@ -89,12 +102,32 @@ def versions(commits: Iterator[Commit] | Sequence[Commit]) -> list[tuple[int, in
 
 @pytest.mark.promise(2)
 def test_versions_and_positions_are_contiguous(log: Log) -> None:
-    """A session's versions count from 1 without gaps; positions follow commit order."""
-    assert begin(log, "a", count=2) == Committed("a", 1, 2, 1)
-    assert begin(log, "b", count=3) == Committed("b", 1, 3, 3)
-    assert put(log, "a") == Committed("a", 3, 3, 6)
-    assert [c.position for c in log.commits_after(0)] == [1, 3, 6]
-    assert log.last_position() == 6
+    """A session's versions count from 1 without gaps; positions grow in a partition."""
+    sizes = [("a", 2), ("b", 3), ("a", 1), ("c", 4), ("d", 1), ("b", 2), ("e", 1), ("a", 5)]
+    wanted: list[list[int]] = [[] for _ in range(log.partitions)]
+    last, version = [0] * log.partitions, dict.fromkeys("abcde", 0)
+    for session, count in sizes:
+        partition = log.partition_of(session)
+        wanted[partition].append(last[partition] + 1)
+        done = put(log, session, count=count, creates_at=None if version[session] else 0)
+        assert done == Committed(session, version[session] + 1, version[session] + count, last[partition] + 1)
+        last[partition] += count
+        version[session] += count
+        assert log.last_positions() == tuple(last)
+    for partition in range(log.partitions):
+        commits = log.commits_after(0, partition=partition)
+        assert [commit.position for commit in commits] == wanted[partition]
+        assert {log.partition_of(commit.session) for commit in commits} <= {partition}
+
+
+def test_a_session_stays_in_its_partition(log: Log) -> None:
+    """The partition of an id is the same for every log with as many partitions."""
+    names = [f"session {number}" for number in range(200)]
+    found = [log.partition_of(name) for name in names]
+    assert set(found) == set(range(log.partitions))
+    if log.partitions == 4:
+        assert found == [MemoryLog(partitions=4).partition_of(name) for name in names]
+        assert found[:8] == [1, 3, 1, 3, 0, 2, 0, 2]
 
 
 def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
@@ -102,7 +135,7 @@ def test_a_commit_comes_back_as_it_was_given(log: Log) -> None:
     begin(log, payload=b"\x00\xffbytes", count=7, time=123, request="r")
     (commit,) = log.read("s")
     assert commit == Commit("s", 1, 7, 1, 0, 123, b"\x00\xffbytes", "r", commit.salt, commit.leaf, commit.stored)
-    assert log.commits_after(0) == [commit]
+    assert log.commits_after(0, partition=log.partition_of("s")) == [commit]
 
 
 def test_an_empty_payload_and_a_large_one(log: Log) -> None:
@@ -192,7 +225,7 @@ def test_a_known_request_gives_the_first_result(log: Log) -> None:
     assert log.request("s", "r") == again
     assert log.request("s", "other") is None
     assert log.request("other", "r") is None
-    assert log.last_position() == 2
+    assert written(log) == 2
 
 
 @pytest.mark.promise(5)
@@ -355,14 +388,17 @@ def test_an_unknown_session_has_no_commits(log: Log) -> None:
 
 def test_following_by_position(log: Log) -> None:
     """Following yields at most `limit` commits beyond position `after`, in position order."""
-    begin(log, "a", count=2)
-    begin(log, "b", count=3)
-    put(log, "a", count=2)
-    put(log, "b")
+    partition = log.partition_of("0")
+    one, other = [name for name in map(str, range(50)) if log.partition_of(name) == partition][:2]
+    begin(log, one, count=2)
+    begin(log, other, count=3)
+    put(log, one, count=2)
+    put(log, other)
     whole = [(1, 2), (3, 5), (6, 7), (8, 8)]
 
     def spans(after: int, limit: int = 1000) -> list[tuple[int, int]]:
-        return [(c.position, c.position + c.count - 1) for c in log.commits_after(after, limit)]
+        commits = log.commits_after(after, limit, partition=partition)
+        return [(c.position, c.position + c.count - 1) for c in commits]
 
     for after in range(-2, 10):
         wanted = [span for span in whole if span[1] > after]
@@ -381,25 +417,29 @@ def test_following_long_histories_in_pages(log: Log) -> None:
             log.sync()
             log.head("a")
     log.sync()
-    position = 0
-    seen: list[Commit] = []
-    while page := log.commits_after(position, 37):
-        seen += page
-        position = page[-1].position + page[-1].count - 1
-    assert len(seen) == 401
-    assert [c.position for c in seen][1:] == [c.position + c.count for c in seen][:-1]
-    assert position == log.last_position()
+    total = 0
+    for partition in range(log.partitions):
+        position = 0
+        seen: list[Commit] = []
+        while page := log.commits_after(position, 37, partition=partition):
+            seen += page
+            position = page[-1].position + page[-1].count - 1
+        total += len(seen)
+        assert [c.position for c in seen][1:] == [c.position + c.count for c in seen][:-1]
+        assert position == log.last_positions()[partition]
+    assert total == 401
 
 
 def test_waiting_for_a_commit(log: Log) -> None:
     """Waiting returns True when an event beyond the position exists, False at the timeout."""
     begin(log)
-    assert log.wait_after(0, 0)
-    assert not log.wait_after(1, 0.02)
+    assert log.wait_after(at(log, 0), 0)
+    assert not log.wait_after(at(log, 1), 0.02)
+    assert not log.wait_after(at(log, maxsize), 0)
     timer = threading.Timer(0.05, lambda: put(log))
     timer.start()
-    assert log.wait_after(1, 30)
-    assert log.last_position() == 2
+    assert log.wait_after(at(log, 1), 30)
+    assert written(log) == 2
     timer.join()
 
 
@@ -508,7 +548,7 @@ def test_a_lease_is_taken_only_from_what_it_replaces(log: Log) -> None:
             put(log, epoch=epoch, lease=LeaseState(epoch, b"you", 300), replaces=replaces)
         assert caught.value.current == 1
     assert lease_of(log) == mine
-    assert log.last_position() == 2
+    assert written(log) == 2
 
 
 def test_a_session_begins_under_a_lease(log: Log) -> None:
@@ -571,7 +611,7 @@ def test_a_wrong_lease_of_an_append_is_refused_at_once(log: Log, wrong: dict[str
     append = Append(session="s", payload=b"", count=1, time=1, **given)
     with pytest.raises(CallError):
         log.submit(append)
-    assert log.last_position() == 1
+    assert written(log) == 1
     assert lease_of(log) == LeaseState()
 
 
@@ -588,6 +628,21 @@ def test_derived_values(log: Log) -> None:
     assert log.derived_keys(b"") == [b"a0", b"a2", b"b"]
 
 
+def test_a_derived_value_that_grows_is_not_replaced_by_an_older_one(log: Log) -> None:
+    """Of two values under a growing key the one with the greater stamp stays, in any order."""
+    key, other = GROWING + b"k", b"k"
+    old, new = bytes(7) + b"\1older", bytes(7) + b"\2"
+    log.put_derived([(key, new), (other, new)])
+    log.put_derived([(key, old), (other, old)])
+    assert (log.get_derived(key), log.get_derived(other)) == (new, old)
+    log.put_derived([(key, new + b"same stamp")])
+    assert log.get_derived(key) == new + b"same stamp"
+    log.put_derived([(key, None)])
+    log.put_derived([(key, old)])
+    assert log.get_derived(key) == old
+    assert log.scan_derived(GROWING) == [(key, old)]
+
+
 @pytest.mark.parametrize("key", [b"", bytes(201)])
 def test_derived_keys_are_limited(log: Log, key: bytes) -> None:
     """A derived key has 1 to 200 bytes."""
@@ -601,7 +656,9 @@ def test_ids_of_every_length(log: Log) -> None:
     """Session and request ids may be any text of 1 to 256 bytes."""
     for name in ("x", "x" * 256, "é" * 128, "a\x00b", "\x00"):
         begin(log, name, request=name)
-        assert log.request(name, name) == Committed(name, 1, 1, log.last_position(), repeated=True)
+        assert log.request(name, name) == Committed(
+            name, 1, 1, log.last_positions()[log.partition_of(name)], repeated=True
+        )
         assert [c.session for c in log.read(name)] == [name]
     for append in (
         Append(session="x" * 257, payload=b"", count=1, time=1, creates_at=0),
@@ -649,7 +706,7 @@ def test_wrong_calls_are_refused_at_once(log: Log, wrong: dict[str, Any]) -> Non
     append = Append(**given)
     with pytest.raises(CallError):
         log.submit(append)
-    assert log.last_position() == 0
+    assert written(log) == 0
 
 
 @pytest.mark.parametrize(
@@ -805,7 +862,7 @@ def test_threads_waiting_for_durability(log: Log) -> None:
     for thread in threads:
         thread.join(120)
     assert not wrong
-    assert log.last_position() == 64 * 11
+    assert written(log) == 64 * 11
     assert log.check() == []
 
 
@@ -818,7 +875,7 @@ def test_sync_waits_for_everything(log: Log) -> None:
     tickets.append(log.submit(Append(session="s", payload=b"x", count=1, time=1, creates_at=0)))
     log.sync()
     assert all(ticket.done() for ticket in tickets)
-    assert log.last_position() == 50
+    assert written(log) == 50
 
 
 USES: list[Callable[[Log], object]] = [
@@ -827,8 +884,8 @@ USES: list[Callable[[Log], object]] = [
     lambda log: log.head("s"),
     lambda log: list(log.heads()),
     lambda log: log.commits_after(0),
-    lambda log: log.last_position(),
-    lambda log: log.wait_after(0, 1),
+    lambda log: log.last_positions(),
+    lambda log: log.wait_after([0], 1),
     lambda log: log.request("s", "r"),
     lambda log: log.body(HASH),
     lambda log: list(log.bodies()),
@@ -898,7 +955,7 @@ def state(log: Log) -> dict[str, object]:
         "heads": heads,
         "commits": {head.session: list(log.read(head.session)) for head in heads},
         "order": log.commits_after(0, 10**6),
-        "last": log.last_position(),
+        "last": log.last_positions(),
         "requests": {head.session: log.request(head.session, "r1") for head in heads},
         "bodies": {digest: log.body(digest) for digest in log.bodies()},
         "derived": log.scan_derived(b""),

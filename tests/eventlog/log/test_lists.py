@@ -12,7 +12,6 @@ import pytest
 from eventlog.errors import CallError
 from eventlog.log.contract import Append, Head, Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
-from eventlog.log.lists import place_of
 from eventlog.log.memory import MemoryLog
 
 Fold: TypeAlias = Callable[[], None]
@@ -35,10 +34,15 @@ def ids(heads: Sequence[Head]) -> list[str]:
     return [head.session for head in heads]
 
 
-@pytest.fixture(params=["memory", "embedded", "folded"])
+@pytest.fixture(params=["memory", "partitioned", "embedded", "folded"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Log, Fold]]:
     """A log, and a function that folds it, where the test says so."""
-    log: Log = MemoryLog(lists_of) if request.param == "memory" else open_log(tmp_path / "s", lists_of=lists_of)
+    partitions = {"memory": 1, "partitioned": 4}.get(request.param)
+    log: Log = (
+        open_log(tmp_path / "s", lists_of=lists_of)
+        if partitions is None
+        else MemoryLog(lists_of, partitions=partitions)
+    )
 
     def fold() -> None:
         if request.param == "folded" and isinstance(log, EmbeddedLog):
@@ -66,9 +70,9 @@ def test_a_list_is_a_sort_of_its_heads(place: tuple[Log, Fold], seed: int) -> No
                 (
                     head
                     for head in log.heads()
-                    if set(lists) & set(lists_of(head.entry)) and (before is None or place_of(head) < before)
+                    if set(lists) & set(lists_of(head.entry)) and (before is None or log.place_of(head) < before)
                 ),
-                key=place_of,
+                key=log.place_of,
                 reverse=True,
             )
             assert log.newest(lists, before=before, limit=limit) == wanted[:limit]
@@ -78,12 +82,13 @@ def test_a_list_is_a_sort_of_its_heads(place: tuple[Log, Fold], seed: int) -> No
 def test_equal_times_are_in_the_order_of_positions(place: tuple[Log, Fold]) -> None:
     """Of two sessions with the same time the one with the later event comes first."""
     log, fold = place
-    for session in ("x", "y", "z"):
+    x, y, z = [name for name in map(str, range(50)) if not log.partition_of(name)][:3]
+    for session in (x, y, z):
         put(log, session, 7, b"a")
     fold()
-    put(log, "x", 7, None)
-    assert ids(log.newest([b"a"], limit=9)) == ["x", "z", "y"]
-    assert ids(log.newest([b"a"], before=(7, 3), limit=9)) == ["y"]
+    put(log, x, 7, None)
+    assert ids(log.newest([b"a"], limit=9)) == [x, z, y]
+    assert ids(log.newest([b"a"], before=(7, 3 * log.partitions), limit=9)) == [y]
 
 
 def test_pages_go_on_while_others_append(place: tuple[Log, Fold]) -> None:
@@ -96,7 +101,7 @@ def test_pages_go_on_while_others_append(place: tuple[Log, Fold]) -> None:
     put(log, "s2", 100, None)
     put(log, "new", 101, b"a")
     put(log, "s4", 102, b"b")
-    rest = log.newest([b"a"], before=place_of(first[-1]), limit=9)
+    rest = log.newest([b"a"], before=log.place_of(first[-1]), limit=9)
     assert ids(first) == ["s8", "s7", "s6"]
     assert ids(rest) == ["s5", "s3", "s1", "s0"]
     assert ids(log.newest([b"a"], limit=2)) == ["new", "s2"]

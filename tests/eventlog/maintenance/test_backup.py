@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import eventlog
-from eventlog.errors import AlreadyExistsError, BusyError, CallError, NotFoundError, UnfinishedError
+from eventlog.errors import AlreadyExistsError, BusyError, CallError, CursorError, UnfinishedError
 from eventlog.integrity.heads import StoreHead
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.filesystem import JournalIO
@@ -62,7 +62,7 @@ def test_a_backup_has_the_heads_of_the_original(tmp_path: Path) -> None:
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store)
         copied = store.backup(tmp_path / "b")
-        assert (copied.whole, copied.sessions, copied.position) == (True, 3, store.log.last_position())
+        assert (copied.whole, copied.sessions, copied.cursor) == (True, 3, store.cursor())
         sound(tmp_path / "b", store.head())
         with eventlog.open(tmp_path / "b") as copy:
             assert list(copy.sessions()) == list(store.sessions())
@@ -79,49 +79,55 @@ def test_a_second_backup_adds_what_is_new(tmp_path: Path) -> None:
     """A second backup into the same place copies the new events only."""
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store)
-        first = store.backup(tmp_path / "b")
+        store.backup(tmp_path / "b")
+        before = store.log.last_positions()[0]
         exchange(session)
         store.create_session(id="c")
         second = store.backup(tmp_path / "b")
         assert not second.whole
-        assert second.events == store.log.last_position() - first.position
+        assert second.events == store.log.last_positions()[0] - before
         assert store.backup(tmp_path / "b").events == 0
         sound(tmp_path / "b", store.head())
 
 
-def test_restore_to_a_position(tmp_path: Path) -> None:
-    """A restore to a position has the original's heads of then and can be written to."""
-    heads: dict[int, StoreHead] = {}
+def test_restore_to_a_cursor(tmp_path: Path) -> None:
+    """A restore to a cursor has the original's heads of then and can be written to."""
+    heads: dict[str, StoreHead] = {}
     with eventlog.open(tmp_path / "s") as store:
         session = fill(store, 2)
         for _ in range(3):
-            heads[store.log.last_position()] = store.head()
+            heads[store.cursor()] = store.head()
             exchange(session)
         store.backup(tmp_path / "b")
-    for number, (position, head) in enumerate(heads.items()):
+    for number, (cursor, head) in enumerate(heads.items()):
         new = tmp_path / f"r{number}"
-        assert eventlog.restore(tmp_path / "b", new, position=position).position == position
+        assert eventlog.restore(tmp_path / "b", new, cursor=cursor).cursor == cursor
         whole(new, head)
         with eventlog.open(new) as store:
             exchange(store.session("a"))
             assert not store.log.check()
     with pytest.raises(AlreadyExistsError):
         eventlog.restore(tmp_path / "b", tmp_path / "r0")
-    with pytest.raises(NotFoundError):
-        eventlog.restore(tmp_path / "b", tmp_path / "r9", position=10**9)
+    with eventlog.open(tmp_path / "s") as store:
+        exchange(store.session("a"))
+        ahead = store.cursor()
+    with pytest.raises(CursorError, match="ahead"):
+        eventlog.restore(tmp_path / "b", tmp_path / "r9", cursor=ahead)
 
 
 def test_an_append_is_restored_whole_or_not_at_all(tmp_path: Path) -> None:
     """A store restored at any position ends before or after each append, and verifies."""
     with eventlog.open(tmp_path / "s") as store:
         exchange(store.create_session(id="a"))
-        commits = store.log.commits_after(0)
+        recorded = list(store.subscribe(timeout=0))
+        ends = [commit.last for commit in store.log.commits_after(0)]
         store.backup(tmp_path / "b")
-    for position in range(2, commits[-1].position + commits[-1].count, 2):
-        new = tmp_path / f"r{position}"
-        copied = eventlog.restore(tmp_path / "b", new, position=position)
-        ends = [commit.position + commit.count - 1 for commit in commits]
-        assert copied.position == max((end for end in ends if end <= position), default=0)
+    for number, each in enumerate(recorded, 1):
+        new = tmp_path / f"r{number}"
+        eventlog.restore(tmp_path / "b", new, cursor=each.cursor)
+        with eventlog.open(new, read_only=True) as store:
+            whole_ends = [end for end in ends if end <= number]
+            assert [commit.last for commit in store.log.commits_after(0)] == whole_ends
         with eventlog.open(new, read_only=True) as store:
             assert not store.log.check()
 
@@ -145,7 +151,7 @@ def test_writers_go_on_during_a_backup(tmp_path: Path) -> None:
             copied = store.backup(tmp_path / "b")
             rounds += 1
             with eventlog.open(tmp_path / "b", read_only=True) as copy:
-                assert copy.log.last_position() == copied.position
+                assert copy.cursor() == copied.cursor
                 assert verify(copy, against=copy.head()).sound
         writer.join()
         assert rounds

@@ -13,6 +13,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.codec.redaction import is_freed
 from eventlog.errors import DamagedError
+from eventlog.history.cursor import cursor_at
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import PREFIX
 from eventlog.log.embedded.engine import open_log
@@ -186,12 +187,13 @@ def test_a_restored_state_has_no_empty_values(tmp_path: Path, encrypted: bool) -
         session.values.put("plan", OLD)
         session.values.put("stays", NEW)
         session.fork(id="f")
-        position = store.log.last_position()
+        positions = store.log.last_positions()
         for name in ("a", "f"):
             store.session(name).values.put("plan", NEW)
         store.scrub()
         store.backup(tmp_path / "b")
-    eventlog.restore(tmp_path / "b", tmp_path / "r", position=position)
+        cursor = cursor_at(store.log, positions)
+    eventlog.restore(tmp_path / "b", tmp_path / "r", cursor=cursor)
     with eventlog.open(tmp_path / "r", **options) as store:
         for name in ("a", "f"):
             values = store.session(name).values

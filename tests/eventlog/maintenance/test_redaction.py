@@ -13,6 +13,7 @@ from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import BusyError, CallError, NotFoundError
+from eventlog.history.cursor import cursor_at
 from eventlog.log.contract import Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.store import Store
@@ -269,9 +270,10 @@ def test_a_restore_before_a_redaction_says_what_was_scrubbed_since(tmp_path: Pat
         (part,) = [one.event.part for one in session.events(0, 3) if isinstance(one.event, ev.PartStarted)]
         session.redact(part)
         store.scrub()
+        cursors = {upto: cursor_at(store.log, [upto]) for upto in (position, 3)}
         store.backup(tmp_path / "b")
     for upto, names in ((position, ["a", "f"]), (3, ["a"])):
-        eventlog.restore(tmp_path / "b", tmp_path / f"r{upto}", position=upto)
+        eventlog.restore(tmp_path / "b", tmp_path / f"r{upto}", cursor=cursors[upto])
         with eventlog.open(tmp_path / f"r{upto}") as store:
             report = verify(store, deep=True, against=past if upto == position else None)
             assert report.sound, report

@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog.codec.payload import FOREIGN
-from eventlog.errors import ClosedError, DamagedError, LimitError, ReadOnlyError, TooNewError
+from eventlog.errors import CallError, ClosedError, DamagedError, LimitError, ReadOnlyError, TooNewError
 from eventlog.log.contract import Append, Commit, Log, Ticket
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
@@ -233,10 +233,10 @@ class HurriedLog(MemoryLog):
             before()
         return super().submit(append)
 
-    def last_position(self) -> int:
+    def last_positions(self) -> tuple[int, ...]:
         """Count how often a follower asks."""
         self.looks += 1
-        return super().last_position()
+        return super().last_positions()
 
 
 @pytest.mark.parametrize(("other", "wins"), [("a", False), ("b", True)])
@@ -541,7 +541,7 @@ def test_wrong_calls_are_programming_errors() -> None:
     with pytest.raises(DataError) as caught:
         process(log, "x" * 300).insert_events([event("a", 1)])
     assert isinstance(caught.value.__cause__, LimitError)
-    assert log.last_position() == 0
+    assert log.last_positions() == (0,)
     with pytest.raises(OSError, match="EVENTLOG_PATH"):
         LogFactory({})
     made = LogFactory({"EVENTLOG_PATH": "memory:", "APPLICATION_RECORDER_TOPIC": get_topic(LogAggregateRecorder)})
@@ -570,3 +570,37 @@ def test_the_library_is_optional() -> None:
                 if any(name.split(".")[0] == "eventsourcing" for name in names):
                     named.add(file.parent.relative_to(root).as_posix())
     assert named == {"eventlog/recorder"}
+
+
+def test_notifications_need_one_order() -> None:
+    """A log of several partitions is refused where ids are positions, and records otherwise."""
+    log = MemoryLog(partitions=4)
+    with pytest.raises(CallError, match="4 partitions"):
+        ConversationRecorder(log)
+    assert process(log).insert_events([event("a", 1)]) == [1]
+    with process(log).subscribe(gt=0) as subscription:
+        assert next(subscription).id == 1
+
+
+def test_threads_insert_in_one_row(log: Log) -> None:
+    """Threads that insert at once all go in, but one for each version that several bring."""
+    recorder = process(log)
+    outcomes: list[object] = []
+
+    def insert(number: int) -> None:
+        for version in range(1, 41):
+            try:
+                outcomes.append(recorder.insert_events([event("shared", version), event(f"own {number}", version)]))
+            except IntegrityError:
+                recorder.insert_events([event(f"own {number}", version)])
+
+    threads = [Thread(target=insert, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == 40
+    assert [found.originator_version for found in recorder.select_events("shared")] == list(range(1, 41))
+    for number in range(6):
+        assert [found.originator_version for found in recorder.select_events(f"own {number}")] == list(range(1, 41))
+    assert len(process(log).select_notifications(1, 1_000)) == 7 * 40

@@ -134,13 +134,13 @@ def test_an_event_has_a_public_form_for_interfaces(tmp_path: Path, cli: Cli) -> 
     lines = cli("events", "priced", "--json").out.splitlines()
     with eventlog.open(tmp_path / "store") as store:
         session = store.session("priced")
-        events = list(session.events())
+        events = list(store.subscribe(session="priced", timeout=0))
         assert [event_record(found) for found in events] == [json.loads(line) for line in lines]
         assert [event_kind(found.event) for found in events] == [json.loads(line)["kind"] for line in lines]
         assert event_summary(events[0].event).startswith("title='A title of some words'")
-        following = store.subscribe(store.log.last_position(), session="priced", provisional=True, timeout=30)
+        following = store.subscribe(store.cursor(), session="priced", provisional=True, timeout=30)
         with session.assistant() as reply:
             reply.stream_text().append("early")
             early = next(found for found in following if event_kind(found.event) == "part-delta")
             valid("events", event_record(early))
-            assert (early.position, event_record(early)["event"]["text"]) == (0, "early")
+            assert (event_record(early)["cursor"], event_record(early)["event"]["text"]) == (None, "early")

@@ -217,7 +217,9 @@ def test_events(cli: Cli, store: Path) -> None:
     with eventlog.open(store, read_only=True) as opened:
         recorded = list(opened.session("ses_a1").events())
     assert [line["version"] for line in lines] == list(range(1, len(recorded) + 1))
-    assert [line["position"] for line in lines] == [found.position for found in recorded]
+    with eventlog.open(store, read_only=True) as opened:
+        told = opened.subscribe(session="ses_a1", timeout=0)
+        assert [line["cursor"] for line in lines] == [found.cursor for found in told]
     deltas = [line["event"]["text"] for line in lines if line["kind"] == "part-delta"]
     assert deltas == ["Let", " me", " see", "It", " is fixed"]
     output = next(line["event"]["output"] for line in lines if line["kind"] == "tool-completed")

@@ -285,9 +285,9 @@ def test_markdown_of_recorded_sessions(store: Store) -> None:
 def test_exports_read_only(store: Store) -> None:
     """No export writes anything."""
     session = talk(store)
-    before = (store.log.last_position(), session.version)
+    before = (store.log.last_positions(), session.version)
     jsonl(session, tree=True)
     opencode_export(session)
     markdown_of(session, tree=True)
-    assert (store.log.last_position(), session.version) == before
+    assert (store.log.last_positions(), session.version) == before
     assert msgspec.json.decode(opencode_json(store.create_session(id="ses_e")))["messages"] == []

@@ -182,7 +182,7 @@ def test_a_reader_follows_another_process(tmp_path: Path) -> None:
     versions: list[int] = []
     deadline = time.monotonic() + 200
     while len(versions) < 2000 and time.monotonic() < deadline:
-        assert log.wait_after(position, 30)
+        assert log.wait_after([position], 30)
         for commit in log.commits_after(position, 100):
             versions.append(commit.first)
             position = commit.position + commit.count - 1

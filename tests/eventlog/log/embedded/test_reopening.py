@@ -126,7 +126,7 @@ def test_a_poisoned_log_can_be_read(tmp_path: Path) -> None:
     log = poisoned(tmp_path / "s", "fdatasync")
     assert held(log) == [b"one", b"two", b"three"]
     assert [commit.payload for commit in log.commits_after(0)] == [b"one", b"two", b"three"]
-    assert not log.wait_after(3, 0.01)
+    assert not log.wait_after([3], 0.01)
     assert log.check() == []
     log.close()
 

@@ -328,7 +328,7 @@ class Records(RuleBasedStateMachine):
             store.close()
         self.open()
 
-    @precondition(lambda self: self.engine_name != "memory")
+    @precondition(lambda self: self.engine_name in {"embedded", ENCRYPTED})
     @rule()
     def scrub(self) -> None:
         """Nothing of a hidden record is in a file after a scrub, and the store verifies."""
@@ -405,7 +405,7 @@ def test_feeds_agree_with_plain_lists(engine: str) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=30 if engine == "memory" else 8,
+            max_examples=8 if engine in {"embedded", ENCRYPTED} else 25,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=SLOW,

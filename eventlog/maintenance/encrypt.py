@@ -1,7 +1,8 @@
 """Copies a plain store into an encrypted one, while others read and write the plain one.
 
-Ids, versions, positions, times, appends and request ids stay as they are. Each session begins a
-family of keys, or has that of the session it was forked from (`encryption/log.py`). The hash trees
+Ids, versions, positions, times, appends and request ids stay as they are; only the id of a shelf
+gets a keyed hash of its name. Each session begins a family of keys, or has that of the session it
+was forked from (`encryption/log.py`). The hash trees
 are new, because they cover ciphertext. So the old ones are checked on the way: of every session the
 copied appends must give the head that the plain store has, or nothing is copied. What a scrub
 removed stays removed; of erased sessions only what a fork inherited is copied.
@@ -25,6 +26,7 @@ from eventlog.compression import compressed_body
 from eventlog.encryption.envelope import encrypt_append
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
+from eventlog.history.catalog import SHELF, is_shelf
 from eventlog.history.streams import continued
 from eventlog.integrity.fork_anchor import pack_prefix
 from eventlog.integrity.scrub_ledger import ScrubLedger, is_record, write_record
@@ -92,6 +94,8 @@ class _EncryptingSource:
         self._ring = ring
         self._own = own
         self._needed = inherited_versions(log)
+        self._ids: dict[str, str] = {}
+        """For each id of the copy that is another one there, the id here."""
         self._plain: dict[str, Head] = {}
         """The plain heads as far as was copied."""
         self._families: dict[str, Family] = {}
@@ -123,13 +127,13 @@ class _EncryptingSource:
         return self._log.commits_after(after, limit)
 
     def head(self, session: str) -> Head | None:
-        """Return the head; that of an erased session with the entry that it has when encrypted."""
-        head = self._log.head(session)
-        return None if head is None else self._as_tombstone(head)
+        """Return a head by its id in the copy; that of an erased session with its entry there."""
+        head = self._log.head(self._ids.get(session, session))
+        return None if head is None else self._as_copied(head)
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """Yield all heads, as `head` returns them."""
-        return map(self._as_tombstone, self._log.heads(after))
+        return map(self._as_copied, self._log.heads(after))
 
     def body(self, digest: bytes) -> bytes | None:
         """Return a large text of the commit that was encrypted last, by its new name."""
@@ -142,6 +146,7 @@ class _EncryptingSource:
 
     def request_result(self, session: str, request: str) -> RequestResult | None:
         """Return the result of a request id, with its digest under the session's key."""
+        session = self._ids.get(session, session)
         found = self._log.request_result(session, request)
         return None if found is None else found._replace(digest=self._families[session].request(session, found.digest))
 
@@ -167,8 +172,9 @@ class _EncryptingSource:
             return self.ledger.add(commit)
         family, payload = self._family_of(commit)
         self._named = {family.name(digest): (family, digest) for digest in digests_in(payload)}
+        copied = self._id_of(now)
         append = Append(
-            session=session,
+            session=copied,
             payload=payload,
             count=commit.count,
             time=commit.time,
@@ -182,7 +188,7 @@ class _EncryptingSource:
         salt = self._log.options.io.random(SALT_BYTES)
         leaf = new_leaf(append, commit.first, salt)
         self._grow(commit, leaf)
-        return replace(commit, payload=append.payload, salt=salt, leaf=leaf[:TAG_BYTES])
+        return replace(commit, session=copied, payload=append.payload, salt=salt, leaf=leaf[:TAG_BYTES])
 
     def _family_of(self, commit: Commit) -> tuple[Family, bytes]:
         """Return the key of a commit's session, and its payload with the new tree's hashes."""
@@ -212,18 +218,30 @@ class _EncryptingSource:
         while awaited and awaited[-1] <= commit.last:
             self._forked[commit.session, awaited.pop()] = pack_prefix(tree)
 
-    def _as_tombstone(self, head: Head) -> Head:
-        if is_record(head.session, head.entry) or head.session not in self._needed:
+    def _as_copied(self, head: Head) -> Head:
+        if is_record(head.session, head.entry):
             return head
+        session = self._id_of(head)
+        if head.session not in self._needed:
+            return replace(head, session=session)
         family = self._families.get(head.session)
         key = _GONE if family is None else family.id
-        return replace(head, entry=encode_encrypted(EncryptedValue(FORMAT, key, head.entry, b"")))
+        return replace(head, session=session, entry=encode_encrypted(EncryptedValue(FORMAT, key, head.entry, b"")))
+
+    def _id_of(self, head: Head) -> str:
+        """Return the id of a session in the copy: that of a shelf has a keyed hash of its name."""
+        if not is_shelf(head):
+            return head.session
+        number, _, name = head.session.partition(":")
+        session = f"{number}:{self._own.scope_name(f'{SHELF}:{name}')}"
+        self._ids[session] = head.session
+        return session
 
     # -- checks --------------------------------------------------------------------------------
 
     def is_dropped(self, head: Head) -> bool:
         """Whether nothing of an erased session is copied."""
-        return self._needed.get(head.session) == 0
+        return self._needed.get(self._ids.get(head.session, head.session)) == 0
 
     def require_heads(self, upto: int) -> None:
         """Raise `DamagedError` unless what was copied gives the plain log's heads."""

@@ -54,7 +54,9 @@ def facts(store: Store) -> dict[str, tuple[Any, ...]]:
             for recorded in session.events()
         ]
         texts = [session.text(body) for body in bodies(session)]
-        found[info.id] = info, events, texts, ModelView.of(session).digest
+        found[info.id] = info, events, texts, ModelView.of(session).digest, list(session.values.items())
+    for name in store.shelves():
+        found[f"shelf {name}"] = name, list(store.shelf(name).values.items())
     return found
 
 
@@ -79,6 +81,11 @@ def family(store: Store) -> None:
     inherits = early.fork(3, id="inherits")  # its fork point lies in the parent of its parent
     exchange(inherits)
     exchange(session.subsession(id="sub", title="sub"))
+    session.values.put(SECRET, SECRET)
+    early.values.put("large", SECRET.encode() * 100)
+    for name in ("dropped", SECRET):
+        store.shelf(name).values.put(SECRET, SECRET * 100)
+    store.drop_shelf("dropped")
     exchange(session)
     store.create_session(id="empty", scope="scope of nothing")
     session.archive()
@@ -98,8 +105,8 @@ def test_an_encrypted_copy_has_all_that_the_plain_store_has(
         asked = store.session("p").user("once", request_id="once")
         shown, plain = facts(store), store.head()
         copied = store.backup(to, keys=service)
-        assert (copied.whole, copied.sessions) == (True, 6)
-        assert (copied.events,) == store.log.last_positions()
+        assert (copied.whole, copied.sessions) == (True, 8)
+        assert (copied.events + 3,) == store.log.last_positions()  # without those of the shelf that was dropped
         page = [info.id for info in store.newest_sessions("scope of nothing").sessions]
     assert leaks(tmp_path / "copies") == []
     with eventlog.open(to, read_only=True) as locked:
@@ -121,6 +128,7 @@ def test_an_encrypted_copy_has_all_that_the_plain_store_has(
         assert session.version == version
         exchange(session)
         exchange(session.fork(2, id="later"))
+        assert store.shelf("dropped").values.get(SECRET) is None
         store.scrub()
         assert verify(store, deep=True).sound
     assert leaks(tmp_path / "copies") == []
@@ -132,15 +140,15 @@ def test_forks_share_a_key_and_others_have_their_own(tmp_path: Path) -> None:
     with eventlog.open(tmp_path / "s") as store:
         family(store)
         store.backup(tmp_path / "e", keys=service)
-    assert len(service.keys) == 1 + len({"p", "sub", "empty"})
+    assert len(service.keys) == 1 + len({"p", "sub", "empty", "the shelf"})
     with eventlog.open(tmp_path / "e", keys=service) as store:
         store.erase("sub")
         store.erase("p", forks="keep", subsessions="keep")
-        assert len(service.keys) == 3
+        assert len(service.keys) == 4
         assert ModelView.of(store.session("late")).messages
         for name in ("late", "early", "inherits"):
             store.erase(name, forks="keep")
-        assert len(service.keys) == 2
+        assert len(service.keys) == 3
         assert verify(store, deep=True).sound
 
 
@@ -272,7 +280,8 @@ def test_a_broken_off_copy_is_begun_again(tmp_path: Path, monkeypatch: pytest.Mo
         assert store.head() == head
 
 
-STEPS = st.tuples(st.sampled_from(["new", "fork", "fork", "redact", "rollback", "erase", "vacuum"]), PICKS, PICKS)
+KINDS = ["new", "fork", "fork", "redact", "put", "put", "drop", "shelf", "drop_shelf", "rollback", "erase", "vacuum"]
+STEPS = st.tuples(st.sampled_from(KINDS), PICKS, PICKS)
 
 
 def do(store: Store, number: int, step: tuple[str, int, int], history: list[tuple[int, ev.Event]]) -> None:
@@ -291,6 +300,14 @@ def do(store: Store, number: int, step: tuple[str, int, int], history: list[tupl
                 exchange(session.fork(1 + back % session.version, id=f"s{number}"))
             case "redact":
                 session.redact(started(session)[back % 7], search=False)
+            case "put":
+                session.values.put(f"key {back % 3}", "value " * (back % 200))
+            case "drop":
+                session.values.drop(f"key {back % 3}")
+            case "shelf":
+                store.shelf(f"shelf {pick % 2}").values.put(f"key {back % 3}", "value " * (back % 200))
+            case "drop_shelf":
+                store.drop_shelf(f"shelf {pick % 2}")
             case "rollback":
                 session.rollback(1 + back % session.version)
             case "erase":

@@ -100,10 +100,17 @@ from eventlog.values import (
 if TYPE_CHECKING:
     from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription, AsyncTurn
     from eventlog.importers import import_file
+    from eventlog.importers.anthropic.messages import AnthropicMapping
+    from eventlog.importers.common.builder import RecordBuilder, RecordMapping
+    from eventlog.importers.openai.messages import OpenAIChatMapping
+    from eventlog.importers.openai.responses import OpenAIResponsesMapping
+    from eventlog.records.feed import Feed
+    from eventlog.records.read import Forgotten, Redacted
 
 __all__ = [
     "Agent",
     "AlreadyExistsError",
+    "AnthropicMapping",
     "AsyncReply",
     "AsyncSession",
     "AsyncSubscription",
@@ -123,8 +130,10 @@ __all__ = [
     "DeltaRun",
     "ErasedError",
     "EventlogError",
+    "Feed",
     "FencedError",
     "File",
+    "Forgotten",
     "ForkedProcessError",
     "ImportFormatError",
     "Json",
@@ -139,6 +148,8 @@ __all__ = [
     "MessageTooLargeError",
     "Model",
     "NotFoundError",
+    "OpenAIChatMapping",
+    "OpenAIResponsesMapping",
     "Origin",
     "PartKind",
     "Patch",
@@ -147,7 +158,10 @@ __all__ = [
     "Price",
     "ReadOnlyError",
     "Reasoning",
+    "RecordBuilder",
+    "RecordMapping",
     "Recorded",
+    "Redacted",
     "RefusedError",
     "Reply",
     "RequestReusedError",
@@ -200,6 +214,12 @@ __all__ = [
 _HOMES = {
     "aio": ("AsyncReply", "AsyncSession", "AsyncSubscription", "AsyncTurn"),
     "importers": ("import_file",),
+    "importers.anthropic.messages": ("AnthropicMapping",),
+    "importers.common.builder": ("RecordBuilder", "RecordMapping"),
+    "importers.openai.messages": ("OpenAIChatMapping",),
+    "importers.openai.responses": ("OpenAIResponsesMapping",),
+    "records.feed": ("Feed",),
+    "records.read": ("Forgotten", "Redacted"),
 }
 
 

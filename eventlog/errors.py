@@ -409,7 +409,10 @@ class FencedError(StopError):
     def __init__(self, session: str, epoch: int, current: int, deltas: int = 0, characters: int = 0) -> None:
         why = "its holder released it" if epoch == current else f"the current one is {current}"
         lost = f"{deltas} accepted deltas of {characters} characters are not written; " if deltas else ""
-        super().__init__(f"session {cut(session)}: lease epoch {epoch} is over, {why}; {lost}take a lease anew")
+        super().__init__(
+            f"session {cut(session)}: lease epoch {epoch} is over, {why}; {lost}take a lease anew (a result of a call"
+            " that the next owner settled: session.late_result)"
+        )
         self.session = session
         self.epoch = epoch
         self.current = current

@@ -488,18 +488,23 @@ class NoteSet(Base, frozen=True, array_like=True, tag="nt"):
 class RecordKept(Base, frozen=True, array_like=True, tag="rk"):
     """A record ends here: `events` before it say what it means, `rest` has what is left.
 
-    The version of this event is the record's number. `rest` is JSON.
+    The version of this event is the record's number. `rest` is JSON, with null in place of what
+    these events have; `moved` says where that is (`records/read.py`).
     """
 
     format: str
     rest: Content
     events: int = 0
+    moved: Content = ""
 
 
 class RecordForgotten(Base, frozen=True, array_like=True, tag="rf"):
-    """The records with these numbers must not be shown any more, in any view of any version."""
+    """The events in these ranges of versions must not be shown any more, in any view.
 
-    numbers: tuple[int, ...]
+    They are those of records, with their ends; first and last version of each range, ascending.
+    """
+
+    ranges: tuple[tuple[int, int], ...]
 
 
 # -- beside the conversation -------------------------------------------------------------------

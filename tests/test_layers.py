@@ -20,7 +20,8 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
-        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | __init__ | __main__
+        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | __init__
+        | __main__
     """,
     "projections": """
         replay tokens | conversation | view | formats transcript | window verify | reports | exports | __init__ demo
@@ -32,7 +33,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
-        owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context redact rollback values | tool_call turn | reply | session
+        owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
         | registry unfinished shelf naming
     """,
     "eventlog.state": """
@@ -43,6 +44,7 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
+    "eventlog.records": "json_value light | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view

@@ -306,19 +306,22 @@ class SessionWriter:
         expected: int | None = None,
         unchanged: bool = False,
         request: str | None = None,
+        digest: bytes = b"",
         creates_at: int | None = None,
         then: Callable[[State], Sequence[ev.Event]] | None = None,
+        returns_lease: bool = False,
     ) -> Committed:
         """Commit a command in an append of its own; durable when it returns.
 
         With `unchanged` nothing may come between the state that it is decided on and its commit.
 
-        A request's content is its events without their times; one that was made before gives its
-        first result.
+        A request's content is its events without their times, or what the `digest` is of; one that
+        was made before gives its first result. `returns_lease` as in `accept`.
         """
-        digest = b"" if request is None else content_digest(items)
-        if request is not None and (known := self._known(request, digest)) is not None:
-            return known
+        if request is not None:
+            digest = digest or content_digest(items)
+            if (known := self.known(request, digest)) is not None:
+                return known
 
         def accept() -> AcceptedCommand | None:
             version = expected
@@ -328,7 +331,9 @@ class SessionWriter:
                 self.catch_up()
                 version = self.committed.state.version
             terms = Terms(request, digest, version, creates_at)
-            return self.accept(items, bodies, epoch=epoch, owned=True, terms=terms, then=then)
+            return self.accept(
+                items, bodies, epoch=epoch, owned=True, terms=terms, then=then, returns_lease=returns_lease
+            )
 
         try:
             # Its append must not part what another thread's pipeline appends.
@@ -341,7 +346,7 @@ class SessionWriter:
             if self.is_ahead:
                 with suppress(EventlogError):  # another thread's append of the same request may be on its way
                     self.flush()
-            known = self._known(request, digest)
+            known = self.known(request, digest)
             if known is None:
                 raise
             return known
@@ -367,7 +372,7 @@ class SessionWriter:
                     self.buffer.end()
                     return
 
-    def _known(self, request: str, digest: bytes) -> Committed | None:
+    def known(self, request: str, digest: bytes) -> Committed | None:
         """Return the result of a request id that was used before, if it was.
 
         `RequestReusedError` if that was for something else.

@@ -7,7 +7,7 @@ it covers redacted content: with the rest of the view, a short secret could be g
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 from typing import Any
 
@@ -15,10 +15,25 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog import events as ev
+from eventlog.codec.batch import Batch, Entry
 from eventlog.codec.deltas import DeltaRun
-from eventlog.values import Agent, Body, Content, File, PartKind, Patch, Reasoning, Retry, Snapshot, Subtask, Text, Tool
+from eventlog.values import (
+    Agent,
+    Body,
+    Content,
+    File,
+    MessageError,
+    PartKind,
+    Patch,
+    Reasoning,
+    Retry,
+    Snapshot,
+    Subtask,
+    Text,
+    Tool,
+)
 
-__all__ = ["NO_DIGEST", "blank", "contents", "free", "is_freed", "part_of"]
+__all__ = ["NO_DIGEST", "blank", "blank_all", "blank_batch", "contents", "free", "is_freed", "part_of"]
 
 NO_DIGEST = b""
 """Replaces the digest of a view that had redacted content."""
@@ -116,6 +131,58 @@ def _blank_run(run: DeltaRun, parts: Collection[str]) -> DeltaRun:
     blanked = ((key, "" if key[0] in parts else text, time) for key, text, time in columns)
     changed = DeltaRun.from_flat(list(chain.from_iterable(blanked)))
     return run if changed.text == run.text else changed
+
+
+def blank_all(item: ev.Event | DeltaRun) -> ev.Event | DeltaRun:
+    """Return the item without any content; the item itself if it has none."""
+    if isinstance(item, DeltaRun):
+        return _blank_run(item, {part for part, _ in item.keys})
+    part = part_of(item)
+    changed = item if part is None else blank(item, (part,), digests=True)
+    match changed:
+        case ev.UserMessageAdded():
+            changed = replace(changed, agent="", variant=None, system=None, tools=None, format=None)
+        case ev.AssistantMessageStarted():
+            changed = replace(changed, agent="", mode="", variant=None, cwd=None, root=None)
+        case ev.MessageFinished(error=MessageError() as error):
+            changed = replace(changed, error=replace(error, message="", data=None))
+        case ev.StepStarted() | ev.CompactionStarted():
+            changed = blank(changed, (), digests=True)
+        case ev.SystemPromptSet():
+            changed = ev.SystemPromptSet("")
+        case ev.ToolsSet():
+            changed = ev.ToolsSet("[]")
+        case ev.TodosSet():
+            changed = ev.TodosSet(())
+        case ev.Pinned(text=str() | Body()):
+            changed = replace(changed, text="")
+        case ev.ForeignKept():
+            changed = replace(changed, data="")
+        case ev.Custom():
+            changed = replace(changed, data="null")
+        case ev.RecordKept():
+            changed = replace(changed, rest="", moved="")
+        case _:
+            pass
+    return item if changed == item else changed
+
+
+def blank_batch(batch: Batch, first: int, is_blank: Callable[[int], bool]) -> Batch:
+    """Return a batch, whose events have versions from `first` on, with some of them blanked."""
+    entries: list[Entry | DeltaRun] = []
+    version = first
+    for entry in batch.entries:
+        if isinstance(entry, DeltaRun):
+            run = blank_all(entry) if is_blank(version) else entry
+            assert isinstance(run, DeltaRun)
+            entries.append(run)
+            version += entry.count
+            continue
+        event = blank_all(entry.event) if is_blank(version) else entry.event
+        assert not isinstance(event, DeltaRun)
+        entries.append(entry if event is entry.event else Entry(entry.after, event))
+        version += 1
+    return Batch(batch.schema, batch.time, batch.escaped, entries)
 
 
 def contents(value: Any) -> Iterator[Content]:

@@ -12,6 +12,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import unpack
 from eventlog.codec.payload import decode_encrypted_value, is_encrypted
 from eventlog.errors import DamagedError
+from eventlog.history.ranges import Range, merged
 from eventlog.log.contract import Head
 from eventlog.values import Origin, Tokens
 
@@ -110,6 +111,8 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
 
     Derived: no event says it, and a list that does not find it reads the session. See `as_said`.
     """
+    forgotten: tuple[Range, ...] = ()
+    """Versions forgotten here, also for its forks, which read them here."""
 
 
 def as_said(entry: CatalogEntry) -> CatalogEntry:
@@ -181,8 +184,11 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
         return CatalogEntry(event.name, shelf=True)
     if isinstance(event, (ev.ValuePut, ev.ValueDropped)):
         return replace(entry, valued=entry.valued + 1)
-    if isinstance(event, (ev.RecordKept, ev.RecordForgotten)):
+    if isinstance(event, ev.RecordKept):
         return replace(entry, recorded=entry.recorded + 1)
+    if isinstance(event, ev.RecordForgotten):
+        forgotten = merged((*entry.forgotten, *event.ranges))
+        return replace(entry, recorded=entry.recorded + 1, forgotten=forgotten)
     if isinstance(event, ev.NameGiven):
         return replace(entry, name=(event.format, event.key))
     if isinstance(event, ev.NameFreed):

@@ -15,7 +15,19 @@ from hashlib import blake2b
 
 from eventlog.log.contract import Log
 
-__all__ = ["PREFIX", "forget", "key_of", "name_in_keys", "newest", "save", "sound", "valid", "versions"]
+__all__ = [
+    "PREFIX",
+    "forget",
+    "key_of",
+    "name_in_keys",
+    "newest",
+    "rows",
+    "save",
+    "save_rows",
+    "sound",
+    "valid",
+    "versions",
+]
 
 PREFIX = b"checkpoint\0"
 """First bytes of the keys of all checkpoints."""
@@ -66,6 +78,21 @@ def save(
     stored = sorted({*versions(log, kind, session), version})
     rows = [(kind, version, state), *((kind, other, None) for other in surplus(stored) if other != version), *beside]
     log.of(session).put_derived([_stored(session, *row) for row in rows])
+
+
+def rows(log: Log, kind: str, session: str) -> dict[int, bytes]:
+    """Return all sound rows of a kind by their number."""
+    found: dict[int, bytes] = {}
+    for key, value in log.of(session).scan_derived(_prefix(kind, session)):
+        data = value[CHECKSUM:]
+        if _checksum(key, data) == value[:CHECKSUM]:
+            found[int.from_bytes(key[-8:], "big")] = data
+    return found
+
+
+def save_rows(log: Log, kind: str, session: str, rows: Iterable[tuple[int, bytes]]) -> None:
+    """Store rows of a kind by their number."""
+    log.of(session).put_derived([_stored(session, kind, number, data) for number, data in rows])
 
 
 def newest(count: int) -> Callable[[list[int]], list[int]]:

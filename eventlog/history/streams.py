@@ -25,6 +25,7 @@ __all__ = [
     "ancestry",
     "continued",
     "decoded_commits",
+    "forked_from",
     "head_of",
     "history_spans",
     "spans",
@@ -83,6 +84,23 @@ def ancestry(log: HeadReader, session: str) -> list[StreamRange]:
             last = min(last, entry.forked_at)
     streams.reverse()
     return streams
+
+
+def forked_from(log: HeadReader, session: str) -> Iterator[tuple[Head, int]]:
+    """Yield the heads of a session and of those it was forked from, the eldest last.
+
+    Each comes with its last version that is the session's, too. A session that was forked at a
+    version of its parent's parent has none of its parent's own, but what is hidden there is hidden
+    in the fork.
+    """
+    last = END
+    name: str | None = session
+    while name is not None:
+        head = _head_of(log, name)
+        yield head, last
+        entry = entry_of(head)
+        name = entry.fork_of if head.base else None
+        last = min(last, entry.forked_at)
 
 
 def continued(log: HeadReader, head: Head) -> Head | None:

@@ -15,20 +15,21 @@ from typing import BinaryIO
 
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError, brief
-from eventlog.importers.anthropic.messages import AnthropicMessages
+from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
+from eventlog.importers.anthropic.messages import AnthropicMapping
 from eventlog.importers.anthropic.sse import AnthropicStream
 from eventlog.importers.claude_code.importer import ClaudeCode
 from eventlog.importers.codex.importer import Codex
 from eventlog.importers.common.importer import ImportBatch, Importer, Report, Skipped
 from eventlog.importers.common.json_lines import read_beginning
 from eventlog.importers.common.message_reader import MessageList
-from eventlog.importers.common.message_shapes import family_of
+from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, family_of
 from eventlog.importers.common.sse import kind_of_stream
 from eventlog.importers.event_jsonl.load import load
 from eventlog.importers.event_jsonl.reader import EventJsonl
 from eventlog.importers.event_jsonl.receipt import go_on
 from eventlog.importers.openai.chat_sse import OpenAIChatStream
-from eventlog.importers.openai.messages import OpenAIMessages
+from eventlog.importers.openai.messages import OpenAIChatMapping
 from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
 from eventlog.importers.opencode.importer import OpenCodeImporter
 from eventlog.importers.recognized import looks_like
@@ -46,8 +47,8 @@ _IMPORTERS: tuple[Importer, ...] = (
     AnthropicStream(),
     OpenAIChatStream(),
     OpenAIResponsesStream(),
-    AnthropicMessages(),
-    OpenAIMessages(),
+    MessageList(AnthropicMapping.format, ANTHROPIC, ANTHROPIC_PROVIDER, AnthropicMapping()),
+    MessageList(OpenAIChatMapping.format, OPENAI, "", OpenAIChatMapping()),
 )
 
 FORMATS: MappingProxyType[str, Importer] = MappingProxyType({importer.name: importer for importer in _IMPORTERS})

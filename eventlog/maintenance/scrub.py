@@ -15,7 +15,7 @@ write in place, or a disk that moves blocks, may keep copies that no program can
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,16 +24,18 @@ from eventlog.codec.batch import decode, encode
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
-from eventlog.codec.redaction import blank, free, part_of
+from eventlog.codec.redaction import blank, blank_all, free, part_of
 from eventlog.errors import KeyMissingError
 from eventlog.history.catalog import entry_of
+from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import END, StreamRange
-from eventlog.history.streams import ancestry, stream_spans
+from eventlog.history.ranges import Range, clipped, meets, merged, without
+from eventlog.history.streams import ancestry, forked_from, stream_spans
 from eventlog.maintenance.freed import freed_versions
 from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from eventlog.codec.batch import Item
     from eventlog.log.contract import Commit
@@ -60,78 +62,137 @@ def scrub(store: Sessions) -> VacuumResult:
         streams = (
             [StreamRange(head.session, head.base + 1, head.version)] if erased else ancestry(store.log, head.session)
         )
-        parts = _redacted_by_heirs(store, head.session) if erased else set[str]()
-        for stream in streams:
-            above = store.log.head(stream.session)
-            parts.update(() if above is None else entry_of(above).redacted)
-        if parts or head.session in freed:
+        parts, ranges = _hidden_by_heirs(store, head.session) if erased else (set[str](), ())
+        for above, _ in forked_from(store.log, head.session):
+            parts.update(entry_of(above).redacted)
+        ranges = merged((*ranges, *forgotten_in(store.log, head.session)))
+        if parts or ranges or head.session in freed:
             try:
-                first = _first(store, streams, parts) if parts else END
+                begun = frozenset(_begun_in(store, streams, ranges))
+                first = _first(store, streams, parts, ranges) if parts or ranges else END
             except KeyMissingError:
                 continue  # unreadable without the key, so nothing can be removed
-            versions = freed.get(head.session, set[int]())
-            changes[head.session] = partial(_blanked, parts=frozenset(parts), first=first, freed=versions)
+            versions = frozenset(freed.get(head.session, ()))
+            hidden = _Hidden(frozenset(parts), ranges, begun, versions, first)
+            changes[head.session] = partial(_blanked, hidden=hidden)
     for session, change in changes.items():
         _record_again(store, session, change)
     return rewrite(store.log, changes, shred=True, time=store.host.clock())
 
 
+class _Hidden(NamedTuple):
+    """Parts and versions that a session must not show any more."""
+
+    parts: frozenset[str]
+    """Redacted parts."""
+    ranges: tuple[Range, ...]
+    """Forgotten versions."""
+    begun: frozenset[str]
+    """Parts that forgotten versions begin; other records may have told their results."""
+    freed: frozenset[int]
+    """Versions whose values no living session has any more."""
+    first: int
+    """The first version that has any of it, freed values left out."""
+
+
 def _record_again(store: Sessions, session: str, change: Change) -> None:
-    """Record again the redactions of a session that only emptied appends record.
+    """Record again what only emptied appends record of a session's redacted parts and records.
 
     An emptied append has lost its hash, so it proves nothing.
     """
     head = store.log.head(session)
-    if head is None or entry_of(head).erased or not entry_of(head).redacted:
+    if head is None or (entry := entry_of(head)).erased or not (entry.redacted or entry.forgotten):
         return
     unsure: dict[str, ev.PartRedacted] = {}
     sure: set[str] = set()
+    proven: list[Range] = []
     for commit in store.log.read(session):
         items = (span.item for span in spans_of(commit)) if commit.payload else ()
-        redactions = {item.part: item for item in items if isinstance(item, ev.PartRedacted)}
-        if commit.emptied or (redactions and change(commit) is not commit):
+        found = [item for item in items if isinstance(item, (ev.PartRedacted, ev.RecordForgotten))]
+        redactions = {item.part: item for item in found if isinstance(item, ev.PartRedacted)}
+        if commit.emptied or (found and change(commit) is not commit):
             unsure = {**redactions, **unsure}
         else:
             sure.update(redactions)
-    again = [event for part, event in unsure.items() if part not in sure]
+            proven += [one for item in found if isinstance(item, ev.RecordForgotten) for one in item.ranges]
+    again: list[ev.Event] = [event for part, event in unsure.items() if part not in sure]
+    lacking = without(entry.forgotten, merged(proven))
+    again += [ev.RecordForgotten(tuple(lacking))] if lacking else []
     if again:
         store.session(session).executor.command(again)
 
 
-def _redacted_by_heirs(store: Sessions, erased: str) -> set[str]:
-    """Return the parts that the heirs of an erased session have redacted."""
+def _hidden_by_heirs(store: Sessions, erased: str) -> tuple[set[str], tuple[Range, ...]]:
+    """Return the parts and versions that the heirs of an erased session have hidden."""
     found: set[str] = set()
+    ranges: list[Range] = []
     for info in store.sessions():
         if info.fork_of is not None:
-            names = [stream.session for stream in ancestry(store.log, info.id)]
-            for head in [store.log.head(name) for name in names] if erased in names else ():
-                found.update(() if head is None else entry_of(head).redacted)
-    return found
+            heads = list(forked_from(store.log, info.id))
+            last = next((last for head, last in heads if head.session == erased), 0)
+            for head, _ in heads if last else ():
+                found.update(entry_of(head).redacted)
+                ranges += clipped(entry_of(head).forgotten, 1, last)
+    return found, merged(ranges)
 
 
-def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str]) -> int:
-    """Return the first version that mentions one of the parts; no earlier view shows them."""
+def _begun_in(store: Sessions, streams: list[StreamRange], ranges: tuple[Range, ...]) -> Iterator[str]:
+    """Yield the parts that forgotten versions begin."""
+    for stream in streams:
+        for first, last in clipped(ranges, stream.first, stream.last):
+            for span in stream_spans(store.log, stream.session, first - 1, last):
+                if isinstance(span.item, ev.PartStarted):
+                    yield span.item.part
+
+
+def _first(store: Sessions, streams: list[StreamRange], parts: Collection[str], ranges: tuple[Range, ...]) -> int:
+    """Return the first version that has any of it; no earlier view shows it."""
+    forgotten = ranges[0][0] if ranges else END
     for stream in streams:
         for span in stream_spans(store.log, stream.session, stream.first - 1, stream.last):
+            if span.first >= forgotten:
+                return forgotten
             if not isinstance(span.item, DeltaRun) and part_of(span.item) in parts:
                 return span.first
-    return END
+    return forgotten
 
 
-def _blanked(commit: Commit, parts: Collection[str], first: int, freed: Collection[int]) -> Commit:
-    """Return the commit without its content of these parts and versions.
+def _blanked(commit: Commit, hidden: _Hidden) -> Commit:
+    """Return the commit without what its session hides; itself if it has none of it.
 
-    The commit itself if it has none.
+    A record that has something of a redacted part goes as a whole.
     """
     if not commit.payload:
         return commit
+    parts, ranges, begun, freed, first = hidden
+    spans = spans_of(commit)
+    ends = ((span.first, span.item.events) for span in spans if isinstance(span.item, ev.RecordKept))
+    told = {version for end, events in ends for version in range(end - events, end)}
     items: list[Item] = []
     changed = False
     start = None
-    for span in spans_of(commit):
+    newest = -1
+    """Index of the newest event with content of a redacted part."""
+    for span in spans:
         item = blank(span.item, parts, digests=span.first > first)
+        if not isinstance(item, DeltaRun) and part_of(item) in parts:
+            newest = len(items)
+        elif isinstance(item, ev.RecordKept) and newest >= (place := len(items) - item.events):
+            item = blank_all(item)
+            items[place:] = [_without_text(one) for one in items[place:]]
+        if meets(ranges, span.first, span.last):
+            item = blank_all(item)
+        elif span.first not in told:
+            item = blank(item, begun, digests=False)
         item = free(item) if span.first in freed else item
         changed = changed or item is not span.item
         start = span.time if start is None else start
         items.append(replace(item, start=span.time - start) if isinstance(item, DeltaRun) else (span.time, item))
     return emptied(commit, encode(items, start or 0, decode(commit.payload).messages)) if changed else commit
+
+
+def _without_text(item: Item) -> Item:
+    """Return an item of a record without a large text that only the record has."""
+    if isinstance(item, DeltaRun) or not isinstance(item[1], ev.ForeignKept):
+        return item
+    return item[0], replace(item[1], data="")

@@ -199,6 +199,29 @@ class Executor:
         except LeaseHeldError:
             self._run_alone(events, bodies, lazily=False, wait=wait)
 
+    @contextmanager
+    def writing(self, *, wait: float = 0.0) -> Generator[Lease]:
+        """Use the running task's lease, or take one for an append, which may give it back.
+
+        A lease that is taken settles nothing: the append goes on with what is open.
+        """
+        lease = self.leases.held
+        if lease is not None:
+            yield lease
+            return
+        if (outlived := self.leases.outlived) is not None:
+            outlived.require_live()
+        self.host.require_open(writing=True)
+        block = Block()
+        try:
+            lease = self.leases.acquire(lazily=True, settles=False, block=block)
+        except LeaseHeldError:
+            lease = self.leases.acquire(wait, settles=False, block=block)
+        try:
+            yield lease
+        finally:
+            self.leases.release(lease)
+
     def _run_alone(
         self, events: Sequence[ev.Event], bodies: Mapping[bytes, bytes] | None, *, lazily: bool, wait: float = 0.0
     ) -> None:

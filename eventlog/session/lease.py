@@ -183,13 +183,19 @@ class LeaseKeeper:
         return None
 
     def acquire(
-        self, wait: float = 0.0, *, lazily: bool = False, block: Block | None = None, take_over: bool = False
+        self,
+        wait: float = 0.0,
+        *,
+        lazily: bool = False,
+        settles: bool = True,
+        block: Block | None = None,
+        take_over: bool = False,
     ) -> Lease:
         """Take the lease, or nest into it.
 
         Where another owner or task holds it after `wait` seconds: `LeaseHeldError`, or with
-        `take_over` it is taken from that one. Settles what a dead or former owner left open. A
-        lease taken for a block ends with the block.
+        `take_over` it is taken from that one. Settles what a dead or former owner left open, unless
+        the caller does. A lease taken for a block ends with the block.
         """
         require_wait(wait)
         require(bool, take_over, "take_over is True or False")
@@ -204,7 +210,12 @@ class LeaseKeeper:
                     if self.current is not None:
                         self._end(self.current)
                     try:
-                        lease = self._take(block, lazily=lazily and not wait, take_over=take_over and now_or_never)
+                        lease = self._take(
+                            block,
+                            lazily=lazily and not wait,
+                            settles=settles,
+                            take_over=take_over and now_or_never,
+                        )
                     except LeaseHeldError:
                         if now_or_never:
                             raise
@@ -318,7 +329,7 @@ class LeaseKeeper:
         """Replace the lock in a child process: another thread of the parent may have held it."""
         self.lock = RLock()
 
-    def _take(self, block: Block | None, *, lazily: bool, take_over: bool = False) -> Lease:
+    def _take(self, block: Block | None, *, lazily: bool, settles: bool, take_over: bool = False) -> Lease:
         """Take the lease from the log, or lazily: its record goes in with the first append."""
         host, writer, ended = self._host, self._writer, self._ended
         if (
@@ -333,7 +344,7 @@ class LeaseKeeper:
         writer.catch_up()
         held, now = writer.committed.lease, host.clock()
         was_live = is_live(held, now)
-        lazily = lazily and not was_live and not writer.committed.state.closing("")
+        lazily = lazily and not was_live and not (settles and writer.committed.state.closing(""))
         if lazily:
             state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)
             claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
@@ -345,7 +356,7 @@ class LeaseKeeper:
             writer.hold(claim)
             host.keep(self, soon=lazily)
             host.counted.leases_taken += 1
-            if not lazily:
+            if settles and not lazily:
                 self._settle(lease.epoch, TAKEN_OVER if take_over and was_live else "interrupted")
         except BaseException:
             self._close(lease)

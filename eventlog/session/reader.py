@@ -14,8 +14,10 @@ from eventlog.append.own_appends import recent
 from eventlog.codec.decoded import DecodedCommit, Recorded, Span
 from eventlog.errors import NotFoundError
 from eventlog.history.catalog import entry_of
+from eventlog.history.forgotten import blanked_commits, forgotten_in, without_content
 from eventlog.history.lineage import StreamRange, lineage_of
-from eventlog.history.streams import decoded_commits, head_of, history_spans, texts
+from eventlog.history.ranges import Range, without
+from eventlog.history.streams import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.state.loader import restore, wrong_checkpoints
 from eventlog.state.state import State
@@ -71,16 +73,21 @@ class SessionReader:
         return chain.from_iterable(map(DecodedCommit.spans, self.decoded_commits(after, upto)))
 
     def decoded_commits(self, after: int = 0, upto: int | None = None) -> Iterator[DecodedCommit]:
-        """Events of versions `after + 1 .. upto`, append by append."""
+        """Events of versions `after + 1 .. upto`, append by append.
+
+        Those of forgotten versions have no content, as after a scrub.
+        """
         if type(after) is not int:
             require_version(after)
         if upto is not None:
             require_version(upto)
-        elif (own := recent(self._writer, after)) is not None:
+        elif (own := recent(self._writer, after)) is not None and not self.forgotten():
             return iter(own)
         version = self.version
         last = version if upto is None else min(upto, version)
-        return decoded_commits(self._host.log, self._writer.ancestry(), after, last)
+        commits = decoded_commits(self._host.log, self._writer.ancestry(), after, last)
+        forgotten = self.forgotten()
+        return blanked_commits(commits, forgotten) if forgotten else commits
 
     def events(self, after: int = 0, upto: int | None = None) -> Iterator[Recorded]:
         """Events of versions `after + 1 .. upto`, one by one."""
@@ -90,7 +97,9 @@ class SessionReader:
         """The effective history right after version `at`, now by default; see `Session.history`."""
         require_version(after)
         version = self.resolve(at)
-        return history_spans(self._host.log, self._writer.ancestry(), self._ranges(version), version, after)
+        spans = history_spans(self._host.log, self._writer.ancestry(), self._ranges(version), version, after)
+        forgotten = self.forgotten()
+        return without_content(spans, forgotten) if forgotten else spans
 
     def effective_ranges(self, at: int | None = None) -> list[tuple[int, int]]:
         """Versions of the effective history at version `at`, as closed ascending ranges."""
@@ -111,15 +120,17 @@ class SessionReader:
 
     def inherited_redactions(self) -> tuple[str, ...]:
         """Inherited parts that were redacted in their own session, before or after the fork."""
-        streams = self._writer.ancestry()
-        if len(streams) == 1:
+        if len(self._writer.ancestry()) == 1:
             return ()
-        return tuple(
-            part
-            for stream in streams[:-1]
-            if (head := self._host.log.head(stream.session)) is not None
-            for part in entry_of(head).redacted
-        )
+        heads = list(forked_from(self._host.log, self.id))[1:]
+        return tuple(part for head, _ in reversed(heads) for part in entry_of(head).redacted)
+
+    def forgotten(self) -> tuple[Range, ...]:
+        """Versions of forgotten records, which are effective at no version.
+
+        Of a fork they are those forgotten in its parents, too, before or after the fork.
+        """
+        return forgotten_in(self._host.log, self.id)
 
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""
@@ -153,7 +164,8 @@ class SessionReader:
 
     def _ranges(self, version: int) -> list[tuple[int, int]]:
         with self.deciding() as state:
-            return state.history.at(version)
+            ranges = state.history.at(version)
+        return without(ranges, self.forgotten())
 
     def resolve(self, at: int | None) -> int:
         """Return version `at`, or the newest version for None.

@@ -31,7 +31,7 @@ from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
 from eventlog.session.values import Values
 from eventlog.validation import each, require, require_json, require_limits
-from eventlog.values import Content, File, Json, Limits, Model, PartKind, Text, Todo, Usage
+from eventlog.values import Attachment, Content, File, Json, Limits, Model, PartKind, Text, Todo, Truncation, Usage
 
 if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
@@ -333,6 +333,38 @@ class Session:
                 summary,
             ),
             lease_wait=wait,
+        )
+
+    def late_result(
+        self,
+        message: str,
+        call: str,
+        output: str,
+        *,
+        failed: bool = False,
+        title: str = "",
+        metadata: Json | None = None,
+        attachments: Sequence[Attachment] = (),
+        truncation: Truncation | None = None,
+    ) -> int:
+        """Complete a call that was settled as interrupted; returns the version of the result.
+
+        Needs no lease: for a worker that another owner took for dead. The view is that of a
+        punctual result. The same result again is the first one, and another is `RefusedError`, as
+        is a result of a call that goes on.
+        """
+        from eventlog.session.late_result import late_result
+
+        return late_result(
+            self.executor,
+            message,
+            call,
+            output,
+            failed=failed,
+            title=title,
+            metadata=metadata,
+            attachments=attachments,
+            truncation=truncation,
         )
 
     def remove_message(self, message: str, *, wait: float = 0.0) -> None:

@@ -314,6 +314,19 @@ def _note(state: State, event: ev.NoteSet) -> None:
         raise LimitError("bytes of a note", size, MAX_NOTE_BYTES)
 
 
+def _record_kept(state: State, event: ev.RecordKept) -> None:
+    if not 0 <= event.events <= state.version:
+        raise RefusedError(f"a record of {event.events} events", expected="no more events than there are")
+
+
+def _record_forgotten(state: State, event: ev.RecordForgotten) -> None:
+    before = 0
+    for first, last in event.ranges:
+        if not before < first <= last <= state.version:
+            raise RefusedError("ranges of versions that do not ascend", expected="versions of the session, ascending")
+        before = last
+
+
 def _redacted(state: State, event: ev.PartRedacted) -> None:
     if not state.has_part(event.part):
         raise NotFoundError("part", event.part)
@@ -354,6 +367,8 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.ValuePut: _value_put,
     ev.NoteSet: _note,
     ev.ValueDropped: _value_dropped,
+    ev.RecordKept: _record_kept,
+    ev.RecordForgotten: _record_forgotten,
 }
 """Rule of each kind of event; a kind without one may always follow."""
 

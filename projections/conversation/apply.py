@@ -91,7 +91,10 @@ def apply(state: Conversation, event: ev.Event, version: int, time: int) -> Conv
 
 
 def apply_batch(state: Conversation, batch: Batch, version: int) -> tuple[Conversation, int]:
-    """Apply the events of an append, up to a rollback; return the state and the next version."""
+    """Apply the events of an append, up to one that reshapes the history before it.
+
+    Returns the state and the next version.
+    """
     rules, start = _RULES, batch.time
     for entry in batch.entries:
         if type(entry) is Entry:
@@ -123,7 +126,7 @@ def _unknown(state: Conversation, event: ev.Event, version: int, time: int) -> N
     raise UnknownEventError(f"an event of kind {type(event).__name__}", version=version)
 
 
-def _rolled_back(state: Conversation, event: ev.RolledBack, version: int, time: int) -> None:
+def _rolled_back(state: Conversation, event: ev.RolledBack | ev.RecordForgotten, version: int, time: int) -> None:
     """The replay loop's own business."""
 
 
@@ -476,5 +479,5 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.NameFreed: _nothing,
     ev.NoteSet: _nothing,
     ev.RecordKept: _nothing,
-    ev.RecordForgotten: _nothing,
+    ev.RecordForgotten: _rolled_back,
 }

@@ -11,7 +11,10 @@ from typing import Any
 
 from eventlog.codec.bodies import BYTES
 from eventlog.codec.decoded import events_of
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.redaction import blank_all
 from eventlog.events import SCHEMA
+from eventlog.history.ranges import covers
 from eventlog.importers.event_jsonl.format import VERSION, bodies_of, line_of
 from eventlog.integrity.fork_anchor import portable
 from eventlog.log.contract import Commit
@@ -51,11 +54,15 @@ def _stream(member: ExportRange) -> Iterator[tuple[bytes, int]]:
     yield line_of({"session": session.id, "first": base + 1}), 0
     written: set[bytes] = set()
     for commit in session.store.log.read(session.id, base, upto):
-        yield from _append(session.store, commit, base, upto, written)
+        yield from _append(session, commit, base, upto, written)
 
 
-def _append(store: Sessions, commit: Commit, base: int, upto: int, written: set[bytes]) -> Iterator[tuple[bytes, int]]:
-    """Yield the lines of one append: its new bodies, then its events."""
+def _append(session: Session, commit: Commit, base: int, upto: int, written: set[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield the lines of one append: its new bodies, then its events.
+
+    The events of forgotten versions have no content.
+    """
+    store, forgotten = session.store, session.reader.forgotten()
     first = commit.first
     entries: list[tuple[int, object]] = []
     time = 0
@@ -65,11 +72,13 @@ def _append(store: Sessions, commit: Commit, base: int, upto: int, written: set[
         elif len(entries) == LINE_EVENTS:
             yield line_of({"version": first, "time": time, "events": entries, "more": True}), len(entries)
             first, entries, time = recorded.version, [], recorded.time
-        for body in bodies_of(recorded.event):
+        event = blank_all(recorded.event) if covers(forgotten, recorded.version) else recorded.event
+        assert not isinstance(event, DeltaRun)
+        for body in bodies_of(event):
             if body.digest not in written:
                 written.add(body.digest)
                 yield from ((line, 0) for line in _body(store, commit.session, body))
-        entries.append((recorded.time - time, portable(recorded.event)))
+        entries.append((recorded.time - time, portable(event)))
     if entries:
         line: dict[str, Any] = {"version": first, "time": time, "events": entries}
         if commit.request is not None:

@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import TypeVar
 
 from eventlog.history import checkpoint_store
+from eventlog.history.ranges import Range, clipped
 from eventlog.log.contract import Log
 from projections.replay.projection import EventSource, Projection
 
@@ -40,21 +42,22 @@ class Checkpoints:
 
     def readable(self, projection: Projection[S], source: EventSource, upto: int) -> Iterator[tuple[int, S]]:
         """Yield the checkpoints up to version `upto` that decode, newest first, of any history."""
+        forgotten = source.forgotten()
         for stream in reversed(source.ancestry()):
             last = min(stream.last, upto)
             for version, data in checkpoint_store.valid(self._log, _kind(projection), stream.session, last):
-                if version >= stream.first:
+                mark = _mark(forgotten, version)
+                if version >= stream.first and data.startswith(mark) and (mark or data[:1] != _MARKED):
                     try:
-                        state = projection.decode(data)
+                        state = projection.decode(data[len(mark) :])
                     except ValueError:
                         continue
                     yield version, state
 
     def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> None:
         """Store the state right after `version`; evict checkpoints that are too close together."""
-        checkpoint_store.save(
-            self._log, _kind(projection), source.id, version, projection.encode(state), surplus=_surplus
-        )
+        data = _mark(source.forgotten(), version) + projection.encode(state)
+        checkpoint_store.save(self._log, _kind(projection), source.id, version, data, surplus=_surplus)
 
     def versions(self, projection: Projection[S], source: EventSource) -> list[int]:
         """Return the versions that have a checkpoint, readable or not."""
@@ -63,6 +66,16 @@ class Checkpoints:
     def delete(self, projection: Projection[S], source: EventSource) -> None:
         """Delete all checkpoints of a projection and session."""
         checkpoint_store.forget(self._log, _kind(projection), source.id)
+
+
+_MARKED = b"\xc1"
+"""First byte of a checkpoint that leaves versions out; no MessagePack value has it."""
+
+
+def _mark(forgotten: Sequence[Range], version: int) -> bytes:
+    """Return the beginning of checkpoints at a version, which says what they leave out."""
+    ranges = clipped(forgotten, 1, version)
+    return _MARKED + blake2b(repr(ranges).encode(), digest_size=16).digest() if ranges else b""
 
 
 def _kind(projection: Projection[S]) -> str:

@@ -3,10 +3,10 @@
 Reading now, catching up, time travel and forks all use this loop. It never writes, except for
 `Follower.save`.
 
-`Follower.advance` is the forward loop. A projection cannot un-apply an event, so two kinds of event
-make it give up: `RolledBack`, and the undoing of a compaction whose covered messages the state has
-evicted (`NeedsReplay`). It then applies the effective history from an older checkpoint, with the
-undone compaction as one that hid nothing.
+`Follower.advance` is the forward loop. A projection cannot un-apply an event, so three kinds of
+event make it give up: `RolledBack`, `RecordForgotten`, and the undoing of a compaction whose
+covered messages the state has evicted (`NeedsReplay`). It then applies the effective history from
+an older checkpoint, with the undone compaction as one that hid nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Generic, NamedTuple, TypeVar
 from eventlog.codec.decoded import Span
 from eventlog.errors import NotFoundError
 from eventlog.events import CompactionCompleted, CompactionFailed, CompactionUndone, PartRedacted
+from eventlog.history.lineage import END
+from eventlog.history.ranges import clipped, meets
 from eventlog.session.session import Session
 from eventlog.validation import require_version
 from projections.replay.checkpoints import Checkpoints
@@ -90,6 +92,8 @@ class Follower(Generic[S]):
         version = _existing(self._source, at)
         self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
         self._redacted: tuple[str, ...] = ()
+        self._forgotten = clipped(self._source.forgotten(), 1, self.version)
+        """Forgotten versions, which the state leaves out."""
         self._broken = False
         self.advance(version)
         self.version = version
@@ -106,11 +110,16 @@ class Follower(Generic[S]):
         if self._broken or (to is not None and to < version):
             self._restart(to)
             return True
-        self._broken, is_forward = True, True
+        forgotten = source.forgotten()
+        self._broken = True
+        is_forward = not forgotten or (
+            clipped(forgotten, 1, version) == self._forgotten
+            and not meets(forgotten, version + 1, END if to is None else to)
+        )
         try:
-            for decoded in source.decoded_commits(version, to):
+            for decoded in source.decoded_commits(version, to) if is_forward else ():
                 state, following = projection.apply_batch(state, decoded.batch, decoded.first)
-                if following <= decoded.last:  # a rollback
+                if following <= decoded.last:  # a rollback, or something was forgotten
                     is_forward = False
                     break
                 version = decoded.last
@@ -120,7 +129,8 @@ class Follower(Generic[S]):
             version = _existing(source, to)
             state = _replay_effective(projection, source, version, self._checkpoints)
             self._redacted, self.renewed = (), True
-        changed = version > self.version
+            self._forgotten = clipped(source.forgotten(), 1, version)
+        changed = version > self.version or not is_forward
         if self._inherits and (redacted := source.inherited_redactions()) != self._redacted:
             state = redact_inherited(projection, state, source, version)
             self._redacted, changed = redacted, True

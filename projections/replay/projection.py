@@ -11,12 +11,15 @@ from typing import Protocol, TypeVar
 from eventlog.codec.batch import Batch
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.deltas import DeltaRun
-from eventlog.events import Event, RolledBack
+from eventlog.events import Event, RecordForgotten, RolledBack
 from eventlog.history.lineage import StreamRange
 
-__all__ = ["EventSource", "NeedsReplay", "Projection", "apply_each", "apply_span"]
+__all__ = ["RESHAPING", "EventSource", "NeedsReplay", "Projection", "apply_each", "apply_span"]
 
 S = TypeVar("S")
+
+RESHAPING = (RolledBack, RecordForgotten)
+"""Events that change which of the events before them are effective."""
 
 
 class Projection(Protocol[S]):
@@ -58,8 +61,8 @@ class Projection(Protocol[S]):
 
         The first event has version `version`.
 
-        Equal to applying them one by one (`apply_each`), but it stops before a `RolledBack`, which
-        no projection can apply.
+        Equal to applying them one by one (`apply_each`), but it stops before an event of
+        `RESHAPING`, which no projection can apply.
         """
         ...
 
@@ -105,6 +108,10 @@ class EventSource(Protocol):
         """Parts that a fork inherited and that were redacted in a parent."""
         ...
 
+    def forgotten(self) -> tuple[tuple[int, int], ...]:
+        """Ranges of forgotten versions, which are effective at no version."""
+        ...
+
 
 def apply_each(projection: Projection[S], state: S, batch: Batch, version: int) -> tuple[S, int]:
     """Apply the events of an append one by one: `Projection.apply_batch` for any projection."""
@@ -112,7 +119,7 @@ def apply_each(projection: Projection[S], state: S, batch: Batch, version: int) 
         if isinstance(entry, DeltaRun):
             state = projection.apply_run(state, entry, version, batch.time + entry.start)
             version += entry.count
-        elif isinstance(entry.event, RolledBack):
+        elif isinstance(entry.event, RESHAPING):
             break
         else:
             state = projection.apply(state, entry.event, version, batch.time + entry.after)

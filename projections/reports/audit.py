@@ -16,6 +16,7 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.redaction import NO_DIGEST
 from eventlog.errors import DamagedError, NotFoundError
+from eventlog.history.lineage import END
 from eventlog.session.session import Session
 from projections.conversation.parts import TextPart
 from projections.replay.loop import Follower, state_at
@@ -121,6 +122,8 @@ class _AuditHistory:
     def __init__(self, session: Session) -> None:
         self.steps: list[_Step] = []
         self.redacted = set(session.reader.inherited_redactions())
+        self.forgotten = min((first for first, _ in session.reader.forgotten()), default=END)
+        """The first version that was forgotten since."""
         self.compactions: dict[str, tuple[str, ev.CompactionStarted]] = {}
         """By summary message: the message that requested the compaction, and the start of it."""
         self._agents: dict[str, tuple[str, Model | None]] = {}
@@ -197,6 +200,8 @@ class _RequestBuilder:
         self, step: _Step, version: int, recorded: bytes, rendered: _RenderRecord
     ) -> tuple[bytes | None, Verdict, str]:
         redacted = self._seek(version, rendered)
+        if self._history.forgotten <= version:
+            return None, "redacted", "a record of the history that it shows was forgotten since"
         if redacted:
             return None, "redacted", f"part {redacted} was redacted since"
         try:

@@ -150,6 +150,8 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
             return "settled", event.reason
         case ev.PartRedacted():
             return "redacted", event.part
+        case ev.RecordForgotten():
+            return "forgotten", counted(sum(last - first + 1 for first, last in event.ranges), "event")
         case ev.SessionErased():
             return "erased", ""
         case ev.SessionRenamed() | ev.SessionArchived() | ev.SessionUnarchived():

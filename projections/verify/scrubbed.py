@@ -14,13 +14,22 @@ from typing import TYPE_CHECKING
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted
-from eventlog.codec.redaction import NO_DIGEST, blank, is_freed, part_of
-from eventlog.events import CompactionStarted, PartRedacted, StepStarted, ValueDropped, ValuePut
+from eventlog.codec.redaction import NO_DIGEST, blank, blank_all, is_freed, part_of
+from eventlog.events import (
+    CompactionStarted,
+    PartRedacted,
+    PartStarted,
+    RecordForgotten,
+    StepStarted,
+    ValueDropped,
+    ValuePut,
+)
 from eventlog.history.catalog import entry_of
-from eventlog.history.streams import ancestry, stream_spans
+from eventlog.history.ranges import Range, clipped, covers, merged
+from eventlog.history.streams import forked_from, stream_spans
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from eventlog.codec.decoded import Span
     from eventlog.log.contract import Commit
@@ -34,7 +43,7 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
 
     The session is not erased.
     """
-    redacted: set[str] | None = None
+    hidden: tuple[set[str], tuple[Range, ...]] | None = None
     newest: dict[str, int] | None = None
     for commit in commits:
         if is_encrypted(commit.payload):
@@ -47,9 +56,9 @@ def unexplained(store: Store, session: str, commits: Iterable[Commit]) -> Commit
             newest = _newest_changes(store, session)
         if newest is not None and any(newest.get(key, 0) > version for version, key in freed):
             continue
-        if redacted is None:
-            redacted = _redacted(store, session)
-        if not _explained(spans, redacted):
+        if hidden is None:
+            hidden = _hidden(store, session)
+        if not _explained(spans, *hidden):
             return commit
     return None
 
@@ -63,13 +72,16 @@ def _newest_changes(store: Store, session: str) -> dict[str, int]:
     }
 
 
-def _explained(spans: list[Span], redacted: set[str]) -> bool:
-    """Return whether a redaction explains a scrubbed append.
+def _explained(spans: list[Span], redacted: set[str], forgotten: Sequence[Range]) -> bool:
+    """Return whether a redaction, or a forgotten record, explains a scrubbed append.
 
-    It does if nothing is left of one redacted part of it, or if the digest of a view is gone. One
-    part is enough: another may have been redacted after the last scrub, and is still there.
+    It does if nothing is left of one redacted part or forgotten version of it, or if the digest of
+    a view is gone. One is enough: another may have been redacted after the last scrub, and is
+    still there.
     """
-    if redacted and any(_lost_its_digest(span) for span in spans):
+    if (redacted or forgotten) and any(_lost_its_digest(span) for span in spans):
+        return True
+    if any(covers(forgotten, span.first) and blank_all(span.item) is span.item for span in spans):
         return True
     parts = {part for span in spans for part in _parts(span)}
     return any(
@@ -94,18 +106,30 @@ def _lost_its_digest(span: Span) -> bool:
             return False
 
 
-def _redacted(store: Store, session: str) -> set[str]:
-    """Return the parts that the session and its ancestors redacted.
+def _hidden(store: Store, session: str) -> tuple[set[str], tuple[Range, ...]]:
+    """Return the parts and versions that the session and its ancestors redacted, or forgot.
 
-    For an erased session the tombstone has them.
+    For an erased session the tombstone has them. The parts that forgotten versions begin are
+    among them.
     """
     parts: set[str] = set()
-    for stream in ancestry(store.log, session):
-        head = store.log.head(stream.session)
-        if head is not None and (entry := entry_of(head)).erased:
+    ranges: list[Range] = []
+    begun: list[tuple[int, str]] = []
+    for head, last in forked_from(store.log, session):
+        if (entry := entry_of(head)).erased:
             parts.update(entry.redacted)
-        for commit in store.log.read(stream.session):
-            if not commit.emptied and not is_encrypted(commit.payload):
-                items = (span.item for span in spans_of(commit))
-                parts.update(item.part for item in items if isinstance(item, PartRedacted))
-    return parts
+            ranges += clipped(entry.forgotten, 1, last)
+        for commit in store.log.read(head.session):
+            if is_encrypted(commit.payload):
+                continue
+            for span in spans_of(commit):
+                item = span.item
+                if isinstance(item, PartStarted) and span.first <= last:
+                    begun.append((span.first, item.part))
+                elif isinstance(item, PartRedacted) and not commit.emptied:
+                    parts.add(item.part)
+                elif isinstance(item, RecordForgotten) and not commit.emptied:
+                    ranges += clipped(item.ranges, 1, last)
+    forgotten = merged(ranges)
+    parts.update(part for version, part in begun if covers(forgotten, version))
+    return parts, forgotten

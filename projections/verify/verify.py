@@ -334,6 +334,10 @@ class _SessionAt:
         """Parts that a fork inherited and that were redacted in a parent."""
         return self._session.reader.inherited_redactions()
 
+    def forgotten(self) -> tuple[tuple[int, int], ...]:
+        """Ranges of forgotten versions."""
+        return self._session.reader.forgotten()
+
 
 def _compare(projection: Projection[S], session: Session, report: SessionReport) -> None:
     """Follow the session as a live reader does, and compare with replays on the way."""

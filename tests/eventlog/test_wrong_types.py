@@ -131,6 +131,7 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Session": session,
     "ContextCommands": lambda store: session(store).context,
     "SessionReader": lambda store: session(store).reader,
+    "Feed": lambda store: eventlog.Feed(session(store), eventlog.OpenAIChatMapping()),
     "Reply": opened,
     "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
     "Turn": lambda store: session(store).turn("hi", "r"),
@@ -150,6 +151,7 @@ KINDS: dict[str, type] = {
     "Session": Session,
     "ContextCommands": ContextCommands,
     "SessionReader": SessionReader,
+    "Feed": eventlog.Feed,
     "Reply": eventlog.Reply,
     "ToolCall": eventlog.ToolCall,
     "Turn": eventlog.Turn,
@@ -165,6 +167,7 @@ KINDS: dict[str, type] = {
     "AsyncContextWindow": projections.AsyncContextWindow,
 }
 MADE: dict[str, type] = {
+    "Feed": eventlog.Feed,
     "AsyncContextWindow": projections.AsyncContextWindow,
     "AsyncSession": eventlog.AsyncSession,
     "AsyncSubscription": eventlog.AsyncSubscription,
@@ -176,6 +179,10 @@ MADE: dict[str, type] = {
 }
 """Classes that a program makes itself."""
 NOT_MADE = {
+    "AnthropicMapping": "called by a feed, with JSON values that it has checked",
+    "OpenAIChatMapping": "called by a feed, with JSON values that it has checked",
+    "OpenAIResponsesMapping": "called by a feed, with JSON values that it has checked",
+    "RecordBuilder": "called by mappings, whose errors reach the feed's caller",
     "Json": "another name of str",
     "Pipeline": "made by `Session.pipeline`, and without arguments of its own",
     "PruneCase": "given to a planner",

@@ -176,6 +176,11 @@ def _taken_over(at: Place, _: object) -> None:
         pass
 
 
+def _writing(at: Place, _: object) -> None:
+    with at.long.executor.writing():
+        pass
+
+
 def _lease(at: Place, _: object) -> None:
     with at.long.lease():
         pass
@@ -197,6 +202,7 @@ SESSION: Table = {
     "Session.info": constant(lambda at, _: at.long.info),
     "SessionReader.inherited, by a fork from now": constant(lambda at, _: at.long.reader.inherited(at.long.version)),
     "SessionReader.inherited_redactions": constant(lambda at, _: at.long.reader.inherited_redactions()),
+    "SessionReader.forgotten": constant(lambda at, _: at.long.reader.forgotten()),
     "SessionReader.lineage": constant(lambda at, _: at.long.reader.lineage()),
     "SessionReader.spans, the newest 50": constant(lambda at, _: _consumed(at.long.reader.spans(_tail(at)))),
     "SessionReader.spans, all": history(lambda at, _: _consumed(at.long.reader.spans()), _ALL),
@@ -285,6 +291,7 @@ SESSION: Table = {
     "Executor.in_pipeline": constant(lambda at, _: at.long.executor.in_pipeline),
     "Executor.holds_lease": constant(lambda at, _: at.long.executor.holds_lease),
     "Executor.lease": constant(_lease),
+    "Executor.writing": constant(_writing),
     "Executor.pipeline": constant(_pipeline),
 }
 

@@ -187,7 +187,8 @@ def _members(kind: type[Any]) -> Iterator[Member]:
     """Yield the public methods and properties, those of bases of the project behind them."""
     seen: set[str] = set()
     for base in kind.__mro__:
-        if base.__module__.partition(".")[0] not in PAGES or "Protocol" in [other.__name__ for other in base.__bases__]:
+        is_other_protocol = base is not kind and "Protocol" in [other.__name__ for other in base.__bases__]
+        if base.__module__.partition(".")[0] not in PAGES or is_other_protocol:
             continue
         for name in _defined(base):
             member = vars(base).get(name)

@@ -53,9 +53,13 @@ class Engine:
         self._stores.append(store)
         return store
 
-    def close(self) -> None:
-        """Close every open store and log of the test, and remove the directory."""
+    def close_stores(self) -> None:
+        """Close every open store, and keep what they stored."""
         for store in self._stores:
             store.close()
+
+    def close(self) -> None:
+        """Close every open store and log of the test, and remove the directory."""
+        self.close_stores()
         if self._temporary is not None:
             self._temporary.cleanup()

@@ -121,8 +121,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.NameGiven("langgraph", "thread-1"),
     ev.NameFreed("langgraph", "thread-1"),
     ev.NoteSet("a note"),
-    ev.RecordKept("openai", '[{"role":"user"},[]]', 2),
-    ev.RecordForgotten((7, 9)),
+    ev.RecordKept("openai", '{"role":"user","content":null}', 2, '[[[0,"content"],[1,"text"]]]'),
+    ev.RecordForgotten(((3, 6), (8, 9))),
 )
 """One of every kind, and every kind of part."""
 
@@ -183,7 +183,7 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-4-events.msgpack": "da1001df7f0770c3d626ce6f163ea56ba7f72b4816a39fcccf6b28f23d449cb9",
+    "schema-4-events.msgpack": "3afc89f41fe398a1f313149865326ce8c31d1e1521488f04941e6140db15471d",
     "schema-4-run.msgpack": "e31a9728f686014bfc029f5370f85d2a5803a5b20ed6511bde7c9e74525f2fc1",
     "schema-4-escaped.msgpack": "410b3c5ce9198cab1c23578b4877203ad5a869de205b9a3c8f4be9f2bbda691b",
     "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",

@@ -1,92 +1,17 @@
-"""Calls and their outputs as Codex's items have them."""
+"""Progress of calls and plans, as Codex's records have them."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
-from eventlog.importers.common.conversation_parts import CallInput
-from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.openai import items
-from eventlog.values import Attachment, Json, Todo
+from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.values import Todo
 
-__all__ = ["CALLS", "OUTPUTS", "CodexCall", "CodexOutput", "call_of", "output_of", "progress_of", "todos_of"]
+__all__ = ["progress_of", "todos_of"]
 
-CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call", "tool_call"})
-OUTPUTS = frozenset(
-    {
-        "function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output", "tool_result",
-        "function_result",
-    }
-)  # fmt: skip
 _PROGRESS = ("exit_code", "success", "status", "duration", "cwd", "process_id", "source", "invocation")
 """Fields of the event that ends a call that become its progress."""
-
-
-class CodexCall(NamedTuple):
-    """Call of an item."""
-
-    id: str
-    tool: str
-    given: CallInput
-    provider: bool
-    metadata: Json | None
-
-
-class CodexOutput(NamedTuple):
-    """Result of a call; `call` is "" when the item does not name it."""
-
-    call: str
-    text: str
-    held: bool
-    """Whether the record has this very text."""
-    failed: bool = False
-    interrupted: bool = False
-    attachments: tuple[Attachment, ...] = ()
-
-
-def call_of(kind: str, item: dict[str, Any], fallback: str) -> CodexCall:
-    """Return the call of an item whose type is in `CALLS`; `fallback` is an id for it."""
-    name = text_or_empty(item.get("id"))
-    call = text_or_empty(item.get("call_id")) or name or fallback
-    function = item.get("function")
-    tool = text_or_empty(item.get("name"))
-    arguments = item.get("arguments")
-    if kind == "custom_tool_call":
-        arguments = item.get("input")
-    elif kind == "local_shell_call":
-        tool, arguments = "local_shell", item.get("action")
-    elif kind == "tool_search_call":
-        tool = "tool_search"
-    elif is_object(function):
-        tool = tool or text_or_empty(function.get("name"))
-    fields = {"itemId": name, "namespace": text_or_empty(item.get("namespace"))}
-    provider = kind == "tool_search_call" and item.get("execution") == "server"
-    return CodexCall(call, tool, items.call_input(arguments), provider, items.metadata(fields))
-
-
-def output_of(kind: str, item: dict[str, Any], batch: ImportBatch) -> CodexOutput:
-    """Return the result in an item whose type is in `OUTPUTS`."""
-    call = text_or_empty(item.get("call_id")) or (text_or_empty(item.get("id")) if "local" in kind else "")
-    if kind == "tool_search_output":
-        return CodexOutput(call, dump(item.get("tools", [])), held=False)
-    found = item.get("output") if "output" in item else item.get("result")
-    failed = False
-    if is_object(found):
-        failed = found.get("success") is False
-        inner = found.get("content", found.get("text"))
-        found = dump(found) if inner is None else inner
-        if not isinstance(inner, str) and not is_array(inner):
-            return CodexOutput(call, text_or_empty(found), held=False, failed=failed)
-    if isinstance(found, str):
-        interrupted = found == "aborted" or found.startswith("aborted by user")
-        return CodexOutput(call, found, held=True, failed=failed or interrupted, interrupted=interrupted)
-    if is_array(found):
-        texts = items.texts_of(found)
-        text = "\n".join(texts)
-        return CodexOutput(call, text, len(texts) == 1, failed, attachments=items.attachments_of(found, batch))
-    return CodexOutput(call, "" if found is None else dump(found), held=False, failed=failed)
 
 
 def progress_of(event: dict[str, Any]) -> dict[str, Any]:

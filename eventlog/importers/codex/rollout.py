@@ -9,7 +9,7 @@ from array import array
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.importers.codex.calls import CALLS, OUTPUTS, call_of, output_of, todos_of
+from eventlog.importers.codex.calls import todos_of
 from eventlog.importers.codex.duplicates import Duplicates
 from eventlog.importers.codex.records import injected, prompt_of
 from eventlog.importers.common.conversation import Conversation
@@ -19,6 +19,7 @@ from eventlog.importers.common.json_lines import dump, is_array, is_object, text
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.usage import count
 from eventlog.importers.openai import items
+from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
 from eventlog.values import Attachment, Limits, Model, Snapshot, Text, Tool
 
 __all__ = ["ALL_KINDS", "Rollout"]

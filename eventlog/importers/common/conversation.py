@@ -1,8 +1,8 @@
-"""One session of a foreign file while it is read, with its open answers and calls.
+"""A conversation while foreign records are told to it, with its open answers and calls.
 
-The importers decide what a record means.  Everything here depends on earlier records alone, so
-that the events of a grown file begin with those of the file before it grew.  Therefore the end of
-the file closes nothing.
+Importers and mappings decide what a record means.  Everything here depends on earlier records
+alone, so that the events of a grown file begin with those of the file before it grew.  Therefore
+the end of the file closes nothing.
 
 * An *answer* is an assistant message with one step.  It stays open until a record of another
   message comes, and longer while calls of it have no result: at most `MAX_OPEN` such answers wait.
@@ -53,10 +53,11 @@ class _EarlyResult(NamedTuple):
 class Conversation:
     """State of one session while its file is read, and the batch that is being filled."""
 
-    def __init__(self, session: str, report: Report, started: ev.SessionStarted, time: int) -> None:
+    def __init__(self, session: str, report: Report, started: ev.SessionStarted | None, time: int) -> None:
+        """Begin a session, or, without its first event, go on in one."""
         self.session = session
         self.report = report
-        self.title = started.title
+        self.title = "" if started is None else started.title
         self.remainder = Remainder()
         self.batch = ImportBatch(session)
         self.version = 0
@@ -72,7 +73,8 @@ class Conversation:
         self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
-        self.add(time, started)
+        if started is not None:
+            self.add(time, started)
 
     # -- events --------------------------------------------------------------------------------
 
@@ -147,8 +149,16 @@ class Conversation:
     def _finish(self, answer: OpenAnswer, error: MessageError | None) -> None:
         """Close an answer; without a reason in the file, the reason follows from what it has."""
         reason = answer.reason or ("error" if error else "tool-calls" if answer.call_ids else "stop")
-        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, "finish"), reason))
+        self._end_step(answer, reason)
         self.add(answer.time, ev.MessageFinished(answer.id, None if error == ABORTED else reason, error))
+
+    def _end_step(self, answer: OpenAnswer, reason: str) -> None:
+        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, "finish"), reason))
+
+    def remove(self, time: int, message: str) -> bool:
+        """Take a message out of the conversation: a file does not say which of its ids is which."""
+        del time, message
+        return False
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -203,6 +213,7 @@ class Conversation:
         answer = self.open
         assert answer is not None
         answer.time = time
+        answer.parts += 1
         self.add(time, ev.PartStarted(answer.id, part, kind))
         self.report.parts += 1
         return answer

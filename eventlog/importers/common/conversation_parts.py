@@ -70,6 +70,8 @@ class OpenAnswer(msgspec.Struct, eq=False):
     """Ids of its calls without a result."""
     call_ids: set[str] = msgspec.field(default_factory=set[str])
     """Ids of all its calls."""
+    parts: int = 0
+    """Number of its parts so far."""
     reason: str | None = None
     """Finish reason, if the file gives one."""
     usage: Usage = Usage(Tokens())

@@ -12,14 +12,13 @@
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
+from eventlog.importers.common.builder import RecordBuilder, RecordMapping
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import OpenAnswer, UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, milliseconds, text_or_empty
 from eventlog.importers.common.message_lists import ListedConversation, conversations
@@ -27,31 +26,27 @@ from eventlog.importers.common.message_shapes import family
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.values import Model, Origin
 
-__all__ = ["ConversationReader", "MessageList"]
+__all__ = ["ConversationReader", "MessageList", "ids_of", "model_name_of", "system_prompt"]
 
 _NAMES = ("session_id", "conversation_id", "sessionId", "conversationId")
 _TIMES = ("timestamp", "created_at", "created")
 
 
-class ConversationReader:
+class ConversationReader(RecordBuilder):
     """State of one conversation while it is read."""
 
     def __init__(self, name: str, provider: str, path: str, found: ListedConversation, report: Report) -> None:
-        self.report = report
         self.provider = provider
         identity = path_identity(path)
         names = [name for name in map(text_or_empty, map(found.around.get, _NAMES)) if name]
         foreign = names[0] if names else identity + found.name
         digest = sha256(foreign.encode("utf-8", "surrogatepass")).hexdigest()
-        self.time = time_of(found.around) or 0
+        time = time_of(found.around) or 0
         title = os.path.basename(path) + found.name  # noqa: PTH119  # not always a path
         started = ev.SessionStarted(title, origin=Origin(name, foreign, identity))
-        self.conversation = Conversation(f"{name}-{digest[:26]}", report, started, self.time)
+        super().__init__(Conversation(f"{name}-{digest[:26]}", report, started, time), time)
         report.sessions.append(self.conversation.session)
-        self.model: Model | None = None
         self.ids = RecordIndex()
-        self.begun = False
-        """Whether a message of the conversation itself has come."""
 
     def settings(self, around: dict[str, Any]) -> None:
         """Set the model, tools and system prompt that a request has beside its messages."""
@@ -61,57 +56,53 @@ class ConversationReader:
             self.conversation.add(self.time, ev.SettingsSet(self.model))
         system = around.get("system")
         if system:
-            self.system(system)
+            system_prompt(self, system)
         tools = around.get("tools") or around.get("functions")
         if is_array(tools) and tools:
             self.conversation.add(self.time, ev.ToolsSet(self.conversation.batch.content(dump(tools, plain=False))))
-
-    def system(self, content: object) -> None:
-        """Set the system prompt."""
-        blocks: list[Any] = content if is_array(content) else [content]
-        found = [block.get("text") if is_object(block) else block for block in blocks]
-        texts = [text for text in found if isinstance(text, str)]
-        text = "\n\n".join(texts)
-        if len(texts) == 1:
-            self.conversation.remainder.move(text, "header")
-        self.conversation.add(self.time, ev.SystemPromptSet(self.conversation.batch.content(text)))
 
     def model_named(self, name: object) -> Model | None:
         """Return the model of this name, None for no name."""
         return Model(self.provider, name) if isinstance(name, str) and name else None
 
-    def new_id(self, number: int, message: dict[str, Any]) -> str:
+    def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id: the message's own, else its number's."""
-        for key in ("id", "message_id"):
-            wanted = text_or_empty(message.get(key))
-            name = bounded_id(wanted) if wanted else ""
-            if name and not name.startswith("message-") and self.ids.put(name, 0):
+        for one in wanted:
+            name = bounded_id(one)
+            if not name.startswith("message-") and self.ids.put(name, 0):
                 return name
-        return f"message-{number}"
-
-    def user(
-        self, number: int, message: dict[str, Any], said: list[UserPart], *, agent: str = "", synthetic: bool = False
-    ) -> None:
-        """Add a user message of these parts."""
-        self.begun = True
-        event = ev.UserMessageAdded(self.new_id(number, message), agent, synthetic=synthetic)
-        self.conversation.user(self.time, event, said)
-
-    def answer(self, number: int, message: dict[str, Any]) -> OpenAnswer:
-        """Begin an answer."""
-        self.begun = True
-        names = (message.get(key) for key in ("model", "model_id"))
-        model = next((found for found in map(self.model_named, names) if found is not None), self.model)
-        started = ev.AssistantMessageStarted(self.new_id(number, message), self.conversation.last_user, model=model)
-        return self.conversation.answer(self.time, started)
+        return f"message-{self.number}"
 
 
-class MessageList(ABC):
-    """Base of the importers of lists of messages."""
+def system_prompt(to: RecordBuilder, content: object) -> None:
+    """Set the system prompt that a message or request has, as a text or blocks of text."""
+    blocks: list[Any] = content if is_array(content) else [content]
+    found = [block.get("text") if is_object(block) else block for block in blocks]
+    texts = [text for text in found if isinstance(text, str)]
+    if len(texts) == 1:
+        to.system(texts[0])
+    else:
+        to.conversation.add(to.time, ev.SystemPromptSet(to.batch.content("\n\n".join(texts))))
 
-    name: str
-    family: str
-    provider: str
+
+def ids_of(message: dict[str, Any]) -> list[str]:
+    """Return the ids that a message says it has."""
+    return [name for name in (text_or_empty(message.get(key)) for key in ("id", "message_id")) if name]
+
+
+def model_name_of(message: dict[str, Any]) -> str:
+    """Return the name of the model that a message says it is of, "" if it says none."""
+    return next((name for name in (text_or_empty(message.get(key)) for key in ("model", "model_id")) if name), "")
+
+
+class MessageList:
+    """Importer of lists of messages in one format; the mapping says what a message means."""
+
+    def __init__(self, name: str, family: str, provider: str, mapping: RecordMapping) -> None:
+        self.name = name
+        self.family = family
+        self.provider = provider
+        self.mapping = mapping
 
     def detect(self, start: bytes, path: str) -> bool:
         """Whether the first messages of a file are of this family."""
@@ -138,17 +129,11 @@ class MessageList(ABC):
         reader.conversation.remainder.plain = plain
         found = time_of(value) if is_object(value) else None
         reader.time = reader.time + 1 if found is None else found
-        if is_object(value):
-            self.read_message(reader, number, value)
-        else:
-            reader.report.skip(number, "not an object")
+        reader.number = number
+        self.mapping.read(value, reader)
         reader.conversation.end_record(reader.time, number, value)
         if reader.conversation.batch.full():
             yield reader.conversation.pop_batch()
-
-    @abstractmethod
-    def read_message(self, reader: ConversationReader, number: int, message: dict[str, Any]) -> None:
-        """Add the events of one message."""
 
 
 def time_of(fields: dict[str, Any]) -> int | None:

@@ -13,7 +13,7 @@ Records of streams have another form: `stream_remainder.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from typing import Any, NamedTuple
 
@@ -26,7 +26,7 @@ from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["Remainder", "SourceRecord", "emit", "restore"]
+__all__ = ["FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "restore"]
 
 SHORT = 16
 """Shorter texts stay in the rest, because a reference would be longer."""
@@ -56,7 +56,7 @@ class Remainder:
         self.values: dict[int, tuple[int, str]] = {}
 
     def move(self, text: str, field: str) -> None:
-        """Move a text of the record into `field` of the next event (a word of `_FIELDS`)."""
+        """Move a text of the record into `field` of the next event (a word of `FIELDS`)."""
         if len(text) >= SHORT:
             self.texts.setdefault(text, (self.count, field))
 
@@ -67,18 +67,30 @@ class Remainder:
 
     def close(self, batch: ImportBatch, time: int, line: int, record: Any) -> int:
         """Append what is left of the record; the number of events that took."""
-        moved: Moved = []
-        large: list[str] = []
-        # Wrapped in an array, so that a record that is a bare text is handled like any other.
-        (rest,) = self._strip([record], [], moved, large)
+        rest, moved, large = self.split(record)
         for number, text in enumerate(large):
             batch.add(time, ev.ForeignKept(f"line:{line}:{number}", batch.content(text)))
         data = dump([rest, moved], plain=self.plain)
         batch.add(time, ev.ForeignKept(f"line:{line}", batch.content(data)))
+        self.begin()
+        return len(large) + 1
+
+    def begin(self) -> None:
+        """Begin a record, with its first event."""
         self.count = 0
         self.texts.clear()
         self.values.clear()
-        return len(large) + 1
+
+    def split(self, record: Any) -> tuple[Any, Moved, list[str]]:
+        """Return the rest of the record, what moved where, and large texts that no event has.
+
+        Those go into events of their own, behind the record's.
+        """
+        moved: Moved = []
+        large: list[str] = []
+        # Wrapped in an array, so that a record that is a bare text is handled like any other.
+        (rest,) = self._strip([record], [], moved, large)
+        return rest, moved, large
 
     def _strip(self, value: Any, path: Path, moved: Moved, large: list[str]) -> Any:
         """Return the value with null in place of what moves; the same object if nothing does."""
@@ -145,11 +157,8 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
             continue
         try:
             rest, moved = json.loads(text(event.data))
-            whole = [rest]
-            for path, (number, field) in moved:
-                _put(whole, path, _FIELDS[field](group[number], text))
-            yield SourceRecord(int(event.of[5:]), whole[0])
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            yield SourceRecord(int(event.of[5:]), put_back(rest, moved, group, text))
+        except UNFIT as error:
             raise DamagedError(f"what was kept of source record {brief(event.of)} does not fit its events") from error
         group = []
     if tail is not None:
@@ -175,6 +184,21 @@ def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterato
     return merge(*found, key=lambda source: source.line)
 
 
+def put_back(rest: Any, moved: Moved, events: Sequence[ev.Event], text: Callable[[Content], str]) -> Any:
+    """Return a record: its rest, with what moved to these events in its place again.
+
+    One of `UNFIT` if it does not fit them.
+    """
+    whole = [rest]
+    for path, (number, field) in moved:
+        _put(whole, path, FIELDS[field](events[number], text))
+    return whole[0]
+
+
+UNFIT = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""Errors of a rest that does not fit the events around it."""
+
+
 def _put(whole: Any, path: Path, value: Any) -> None:
     place = whole
     for step in path[:-1]:
@@ -196,7 +220,7 @@ def _file_data(event: Any, text: Callable[[Content], str]) -> str:
     raise TypeError("not a file")
 
 
-_FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
+FIELDS: dict[str, Callable[[Any, Callable[[Content], str]], Any]] = {
     "text": _part_text,
     "file": _file_data,
     "url": lambda event, text: text(event.kind.url),

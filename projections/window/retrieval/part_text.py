@@ -15,6 +15,7 @@ from eventlog.codec.decoded import Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
 from eventlog.events import LASTING
+from eventlog.history.ranges import covers
 from eventlog.session.session import Session
 from projections.conversation import apply
 from projections.conversation.parts import Message
@@ -42,6 +43,8 @@ def read_message(session: Session, message: str) -> TranscriptMessage:
     """Return a message with all its parts; `NotFoundError` if the session has none now."""
     with session.reader.deciding() as state:
         owner = state.message(message)
+        if covers(session.reader.forgotten(), owner.added):
+            raise NotFoundError("message", message, session=session.id)
         counted = [
             facts
             for facts in owner.parts.values()

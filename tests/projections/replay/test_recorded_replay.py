@@ -75,6 +75,10 @@ class Until:
         """No part: this is no fork."""
         return ()
 
+    def forgotten(self) -> tuple[tuple[int, int], ...]:
+        """No version."""
+        return ()
+
     def history(self, at: int | None = None, after: int = 0) -> Iterator[Span]:
         """The effective history."""
         last = self.version if at is None else at

@@ -1,0 +1,49 @@
+"""Forgotten versions of a session: events that no view of any version shows.
+
+A session's catalog entry has the ranges that were forgotten there, in versions of its ancestry.
+Forks read those of their parents, up to where they were forked, so they forget with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from eventlog import events as ev
+from eventlog.codec.decoded import DecodedCommit, Span
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.redaction import blank_batch
+from eventlog.history.catalog import entry_of
+from eventlog.history.ranges import Range, clipped, covers, meets, merged
+from eventlog.history.streams import HeadReader, forked_from
+
+__all__ = ["blanked_commits", "forgotten_in", "without_content"]
+
+
+def forgotten_in(log: HeadReader, session: str) -> tuple[Range, ...]:
+    """Return the forgotten versions of a session, inherited ones included."""
+    found: list[Range] = []
+    for head, last in forked_from(log, session):
+        if ranges := entry_of(head).forgotten:
+            found += clipped(ranges, 1, last)
+    return merged(found) if found else ()
+
+
+def blanked_commits(commits: Iterator[DecodedCommit], ranges: Sequence[Range]) -> Iterator[DecodedCommit]:
+    """Yield the commits, the events of forgotten versions without content."""
+    for decoded in commits:
+        if meets(ranges, decoded.first, decoded.last):
+            batch = blank_batch(decoded.batch, decoded.first, lambda version: covers(ranges, version))
+            yield DecodedCommit(decoded.session, decoded.first, decoded.last, decoded.position, decoded.epoch, batch)
+        else:
+            yield decoded
+
+
+def without_content(spans: Iterator[Span], ranges: Sequence[Range]) -> Iterator[Span]:
+    """Yield the effective history without the rests of forgotten records.
+
+    Its ranges have none of them; events that no rollback undoes are in it all the same.
+    """
+    kept = (ev.RecordKept, ev.ForeignKept)
+    for span in spans:
+        if isinstance(span.item, DeltaRun) or not (isinstance(span.item, kept) and covers(ranges, span.first)):
+            yield span

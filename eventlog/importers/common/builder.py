@@ -1,0 +1,208 @@
+"""Vocabulary in which a mapping says what a record means: user, answer, call, result ….
+
+A *mapping* is a format's name and one method, which is given a record and a `RecordBuilder`. It
+calls the builder's methods in the order of what the record says. Importers and feeds share
+mappings: the records of an imported file and those of a live feed give equal views.
+
+What a mapping does not tell is no loss: the record itself is kept and comes back whole. Texts that
+it hands over as the record has them, the same objects, are stored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from eventlog import events as ev
+from eventlog.errors import RefusedError
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import CallInput, CallResult, OpenAnswer, UserPart
+from eventlog.importers.common.importer import ImportBatch, own_id
+from eventlog.importers.common.json_lines import dump
+from eventlog.session.inputs import model_of
+from eventlog.values import Attachment, File, Json, Model, Reasoning, Text, Tokens, Tool, Usage
+
+__all__ = ["RecordBuilder", "RecordMapping"]
+
+
+class RecordBuilder:
+    """Takes what one record means, and turns it into events of the conversation."""
+
+    def __init__(self, conversation: Conversation, time: int = 0) -> None:
+        self.conversation = conversation
+        self.time = time
+        """UTC milliseconds of the record's events."""
+        self.number = 0
+        """Place of the record among those that are told."""
+        self.model: Model | None = None
+        """The model of answers that name none."""
+        self.begun = False
+        """Whether a message of the conversation itself has come."""
+
+    @property
+    def batch(self) -> ImportBatch:
+        """Events and bodies told so far."""
+        return self.conversation.batch
+
+    def fresh(self, wanted: Sequence[str]) -> str:
+        """Return an unused message id: the first of these that is one, else one made up."""
+        raise NotImplementedError
+
+    def skip(self, reason: str) -> None:
+        """Note that something of the record means nothing here."""
+        self.conversation.report.skip(self.number, reason)
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def system(self, text: str) -> None:
+        """Set the system prompt from here on."""
+        self.conversation.remainder.move(text, "header")
+        self.conversation.add(self.time, ev.SystemPromptSet(self.batch.content(text)))
+
+    def user(
+        self,
+        said: str | Sequence[str | File | UserPart],
+        *,
+        id: str | Sequence[str] = (),
+        agent: str = "",
+        synthetic: bool = False,
+    ) -> str:
+        """Add a user message of texts and files; return its id, `id` if that is unused."""
+        self.begun = True
+        parts: list[UserPart] = []
+        for one in [said] if isinstance(said, str) else said:
+            if isinstance(one, UserPart):
+                parts.append(one)
+            elif isinstance(one, File):
+                parts.append(UserPart(one))
+            else:
+                parts.append(UserPart(Text(self.batch.content(one), synthetic), one, "text"))
+        message = self.fresh(_names(id))
+        self.conversation.user(self.time, ev.UserMessageAdded(message, agent, synthetic=synthetic), parts)
+        return message
+
+    def answer(self, *, id: str | Sequence[str] = (), model: Model | str | None = None, agent: str = "") -> OpenAnswer:
+        """Begin an answer, for the texts, reasoning and calls that follow; see `end`.
+
+        The one before it is over; its calls may still get results.
+        """
+        self.begun = True
+        model = self.model if model is None else model_of(model)
+        started = ev.AssistantMessageStarted(
+            self.fresh(_names(id)), self.conversation.last_user, agent=agent, model=model
+        )
+        return self.conversation.answer(self.time, started)
+
+    def end(self, reason: str | None = None) -> None:
+        """End the open answer, with the reason why the model stopped if the record gives one."""
+        if self.conversation.open is not None:
+            self.conversation.open.reason = reason or self.conversation.open.reason
+        self.conversation.supersede()
+
+    def remove(self, message: str) -> bool:
+        """Take an earlier message out of the conversation; False if there is none of this id."""
+        return self.conversation.remove(self.time, message)
+
+    # -- parts of the open answer ----------------------------------------------------------------
+
+    def text(self, text: str, *, part: str = "", metadata: Json | None = None) -> None:
+        """Add a text to the open answer."""
+        self.conversation.text(self.time, part or self._next(), text, metadata)
+
+    def reasoning(self, text: str, *, part: str = "", metadata: Json | None = None, secret: str = "") -> None:
+        """Add reasoning to the open answer; `secret` is a text of the record in `metadata`."""
+        self.conversation.reasoning(self.time, part or self._next(), text, metadata, secret)
+
+    def file(self, file: File, held: str = "", field: str = "", *, part: str = "") -> None:
+        """Add a file to the open answer; it holds the text `held` of the record, as `field`."""
+        if held:
+            self.conversation.remainder.move(held, field)
+        self.conversation.complete(self.time, part or self._next(), file)
+
+    def call(
+        self,
+        call: str,
+        tool: str,
+        input: CallInput | Mapping[str, Any] | str = "{}",
+        *,
+        part: str = "",
+        provider_executed: bool = False,
+        metadata: Json | None = None,
+    ) -> None:
+        """Add a call to the open answer, which has none of this id; the provider may have run it.
+
+        `input` is the record's own object, or JSON text.
+        """
+        if not isinstance(input, CallInput):
+            if isinstance(input, str):
+                input = CallInput(input, input, "arguments")
+            else:
+                input = CallInput(dump(input), input, "input")
+        self.conversation.call(self.time, part or self._next(), Tool(call, tool, provider_executed, metadata), input)
+
+    def result(
+        self,
+        call: str,
+        output: str,
+        *,
+        failed: bool = False,
+        interrupted: bool = False,
+        attachments: Sequence[Attachment] = (),
+        metadata: Json | None = None,
+        held: bool = True,
+    ) -> bool:
+        """Complete the newest call of this id; False if no call waits for a result.
+
+        `held`: the record has this very text.
+        """
+        result = CallResult(output, failed, interrupted, metadata, tuple(attachments))
+        return self.conversation.result(self.time, call, result, held=held) is not None
+
+    def hold(self, call: str, result: CallResult, *, told: bool = True) -> bool:
+        """Hold a result until its call comes, where that is possible; `told`: report its loss."""
+        return self.conversation.hold(call, self.number if told else None, result)
+
+    def called(self, call: str) -> bool:
+        """Whether the open answer has a call of this id."""
+        return self.conversation.open is not None and call in self.conversation.open.call_ids
+
+    def open_call(self, tool: str) -> str:
+        """Return the oldest call of a tool that waits for a result, "" if none does."""
+        return next((name for name, found in self.conversation.calls.items() if tool and found.tool == tool), "")
+
+    def usage(self, usage: Usage | Tokens, *, failed: bool = False) -> None:
+        """Record what the newest answer cost."""
+        self.conversation.usage(self.time, usage if isinstance(usage, Usage) else Usage(usage), failed=failed)
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    def compaction(self, summary: str, *, id: str | Sequence[str] = (), auto: bool = True) -> None:
+        """Let a summary stand for all messages so far."""
+        self.begun = True
+        asked, message = self.fresh(()), self.fresh(_names(id))
+        part = self.conversation.compact(self.time, asked, auto=auto, before=None)
+        kinds: list[tuple[Text | Reasoning, str, str]] = [(Text(self.batch.content(summary)), summary, "text")]
+        self.conversation.summary(self.time, part, asked, message, kinds)
+
+    def _next(self) -> str:
+        answer = self.conversation.open
+        if answer is None:
+            raise RefusedError("a part without an answer", expected="`answer()` before its parts")
+        return own_id(answer.id, str(answer.parts))
+
+
+class RecordMapping(Protocol):
+    """A format of records, and what its records mean."""
+
+    @property
+    def format(self) -> str:
+        """Name of the format, stored with each record."""
+        ...
+
+    def read(self, record: Any, to: RecordBuilder) -> None:
+        """Tell the builder what a record means; nothing, if it is no part of a conversation."""
+        ...
+
+
+def _names(id: str | Sequence[str]) -> Sequence[str]:
+    return ((id,) if id else ()) if isinstance(id, str) else id

@@ -1,0 +1,141 @@
+"""Mapping of items of the Responses API, as requests and responses list them.
+
+* Consecutive reasoning, texts and calls are one answer. The output of a call ends it.
+* Calls that the provider ran have their result in the item.
+* Leading system messages are the system prompt; later ones, and developer's, are synthetic user
+  messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventlog.importers.common.builder import RecordBuilder
+from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.importers.common.message_reader import system_prompt
+from eventlog.importers.openai import items
+from eventlog.importers.openai.call_items import CALLS, OUTPUTS, call_of, output_of
+from eventlog.importers.openai.responses_items import call_of as provider_call
+from eventlog.importers.openai.responses_items import finished_item
+
+__all__ = ["OpenAIResponsesMapping"]
+
+
+class OpenAIResponsesMapping:
+    """The mapping; a record is an item."""
+
+    format = "openai_responses_items"
+
+    def read(self, record: Any, to: RecordBuilder) -> None:
+        """Tell what one item means."""
+        if not is_object(record):
+            to.skip("not an object")
+            return
+        kind = text_or_empty(record.get("type")) or ("message" if "role" in record else "")
+        if kind == "message":
+            _message(to, record)
+        elif kind == "reasoning":
+            _reasoning(to, record)
+        elif kind in CALLS:
+            _call(to, kind, record)
+        elif kind in OUTPUTS:
+            _output(to, kind, record)
+        elif provider_call(record) is not None:
+            _provider_call(to, record)
+        elif kind.endswith("_output"):
+            _finished(to, text_or_empty(record.get("call_id")), record)
+        else:
+            to.skip(f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
+
+
+def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
+    role, content = text_or_empty(item.get("role")), item.get("content")
+    name = text_or_empty(item.get("id"))
+    if role == "assistant":
+        _begin(to, name)
+        metadata = items.metadata({"itemId": name, "phase": text_or_empty(item.get("phase"))})
+        blocks: list[Any] = content if is_array(content) else [content]
+        for block in blocks:
+            texts = items.texts_of([block])
+            found = None if texts or not is_object(block) else items.file_of(block, to.batch)
+            if texts:
+                to.text(texts[0], metadata=metadata)
+            elif found is not None:
+                to.file(*found)
+            else:
+                to.skip("a content block of an assistant message is of an unknown type")
+    elif role == "system" and not to.begun:
+        system_prompt(to, content)
+    elif role in {"user", "system", "developer"}:
+        synthetic = role != "user"
+        said, strange = items.user_parts(content, to.batch, synthetic=synthetic)
+        if strange:
+            to.skip(f"{strange} blocks of a {role} message that are neither text nor a file")
+        to.user(said, id=name, agent=role if synthetic else "", synthetic=synthetic)
+    else:
+        to.skip("a message of an unknown role")
+
+
+def _begin(to: RecordBuilder, name: str = "") -> None:
+    """Begin an answer, unless one is open."""
+    if to.conversation.open is None:
+        to.answer(id=name)
+
+
+def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:
+    texts = [*items.texts_of(item.get("summary")), *items.texts_of(item.get("content"))]
+    secret, name = text_or_empty(item.get("encrypted_content")), text_or_empty(item.get("id"))
+    if not texts and secret:
+        texts = [""]
+    if texts:
+        _begin(to)
+    for number, text in enumerate(texts, 1):
+        own = secret if number == len(texts) else ""
+        to.reasoning(text, metadata=items.metadata({"itemId": name, "reasoningEncryptedContent": own}), secret=own)
+
+
+def _call(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
+    _begin(to)
+    answer = to.conversation.open
+    call = call_of(kind, item, f"call-{answer.parts if answer is not None else 0}")
+    if to.called(call.id):
+        to.end()
+        _begin(to)
+    to.call(call.id, call.tool, call.given, provider_executed=call.provider, metadata=call.metadata)
+
+
+def _output(to: RecordBuilder, kind: str, item: dict[str, Any]) -> None:
+    output = output_of(kind, item, to.batch)
+    call = output.call or to.open_call(text_or_empty(item.get("name")))
+    told = to.result(
+        call,
+        output.text,
+        failed=output.failed,
+        interrupted=output.interrupted,
+        attachments=output.attachments,
+        held=output.held,
+    )
+    if not told:
+        to.skip("a result for a call that is not open")
+    to.end()
+
+
+def _provider_call(to: RecordBuilder, item: dict[str, Any]) -> None:
+    call = provider_call(item)
+    assert call is not None
+    _begin(to)
+    if to.called(call.id):
+        to.end()
+        _begin(to)
+    done = finished_item(item, to.batch)
+    metadata = items.metadata({"itemId": text_or_empty(item.get("id"))})
+    to.call(call.id, call.tool, done.input or "{}", provider_executed=call.provider, metadata=metadata)
+    if done.ended:
+        to.result(call.id, done.output, failed=done.failed, attachments=done.attachments)
+
+
+def _finished(to: RecordBuilder, call: str, item: dict[str, Any]) -> None:
+    done = finished_item(item, to.batch)
+    if not to.result(call, done.output, failed=done.failed, attachments=done.attachments):
+        to.skip("a result for a call that is not open")
+    to.end()

@@ -1,0 +1,1 @@
+"""Records of frameworks: told to a session, kept whole, and read back."""

@@ -1,0 +1,324 @@
+"""A feed of records: what a framework says, told to a session and read back whole.
+
+A *record* is one JSON value of a framework. A mapping says what it means (`RecordMapping`); those
+events, what no event has of it, and its end, `RecordKept`, are one append. The version of its end
+is the record's number, for good: other writers' appends and rollbacks do not change it, and forks
+share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from threading import RLock
+from typing import Any, TypeVar
+
+from eventlog import events as ev
+from eventlog.append.contention import Contention
+from eventlog.codec.redaction import part_of
+from eventlog.errors import ConflictError, NotFoundError
+from eventlog.history.catalog import entry_of
+from eventlog.history.ranges import covers
+from eventlog.history.streams import forked_from
+from eventlog.importers.common.builder import RecordMapping
+from eventlog.log.contract import Committed
+from eventlog.records.forget import forget
+from eventlog.records.index import RecordIndex
+from eventlog.records.json_value import dumped, require_value
+from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
+from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.session.session import Session
+from eventlog.session.values import value_event
+from eventlog.state.decide import decide
+from eventlog.state.state import State
+from eventlog.validation import each, require, require_function, require_or_none, require_version
+
+__all__ = ["Feed"]
+
+T = TypeVar("T")
+
+
+class Feed:
+    """The records of one session, told in one format.  Safe across threads."""
+
+    def __init__(self, session: Session, mapping: RecordMapping) -> None:
+        require(Session, session, "a feed is of a session")
+        require_function(
+            getattr(mapping, "read", None), "a mapping has a `read`, which is given a record and a builder"
+        )
+        require(str, getattr(mapping, "format", None), "a mapping's format is a str")
+        self.session = session
+        self.mapping = mapping
+        self._executor = session.executor
+        self._reader = session.reader
+        self._log = session.store.log
+        self._index = RecordIndex(self._log, session.reader.ancestry())
+        self._lock = RLock()
+        """Held to look at the index."""
+        self._digests: dict[int, bytes] = {}
+        """Digests of records that `replace` has seen, by their number."""
+
+    # -- telling -------------------------------------------------------------------------------
+
+    def add(
+        self,
+        values: Sequence[Any],
+        *,
+        after: int | None = None,
+        keep: Mapping[str, str | bytes] | None = None,
+        expected: int | None = None,
+        request_id: str | None = None,
+        wait: float = 0.0,
+    ) -> list[int]:
+        """Tell records, in one append, durable when it returns; returns their numbers.
+
+        They come behind the record `after` (0: before all records), by default behind the newest.
+        If that is not the newest, the append begins with a rollback to it. `expected` is the newest
+        number that the caller knows, 0 for none: `ConflictError` if it is another by now. `keep`
+        puts values of the session in the same append. A repeated `request_id` gives the first
+        numbers.
+
+        Takes the session's lease for the append: `LeaseHeldError` if another owner or task still
+        holds it after `wait` seconds.
+        """
+        told = [(value, require_value(value)) for value in each(values, "records are a list of JSON values")]
+        for number in (after, expected):
+            if number is not None:
+                require_version(number)
+        kept = {} if keep is None else dict(keep)
+        for key, content in kept.items():
+            value_event(key, content, {})  # refuses what is no value
+        require_or_none(str, request_id, "a request id is a str")
+        digest = b"" if request_id is None else self._digest(told, after, kept)
+        writer = self._executor.writer
+        if request_id is not None and (known := writer.known(request_id, digest)) is not None:
+            return self._numbers(known)
+        contention = Contention()
+        is_alone = self._executor.leases.held is None
+        with self._executor.writing(wait=wait) as lease:
+            while True:
+                version = self._version_now()
+                newest = self._newest(version)
+                if expected is not None and expected != newest:
+                    raise ConflictError(self.session.id, expected, newest)
+                to = None if after is None or after == newest else self._target(after, version)
+                if to is None and not told and not kept:
+                    return []
+                try:
+                    items, bodies = self._decided(told, kept, version, to, settles=is_alone)
+                    committed = writer.commit(
+                        items,
+                        bodies,
+                        epoch=lease.epoch,
+                        expected=version,
+                        request=request_id,
+                        digest=digest,
+                        returns_lease=is_alone,
+                    )
+                except ConflictError:  # another writer, who needs no lease
+                    if not contention.note():
+                        raise
+                    if contention.asks_for_pause:
+                        contention.wait()
+                    continue
+                if committed.repeated:
+                    return self._numbers(committed)
+                return [
+                    number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
+                ]
+
+    def _version_now(self) -> int:
+        """Return the newest version, with what this handle has accepted committed."""
+        while True:
+            try:
+                return self._reader.version
+            except ConflictError:  # of an append by another thread, which hears of it as well
+                continue
+
+    def _decided(
+        self,
+        told: list[tuple[Any, str]],
+        keep: Mapping[str, str | bytes],
+        version: int,
+        to: int | None,
+        *,
+        settles: bool,
+    ) -> tuple[list[tuple[int, ev.Event]], dict[bytes, bytes]]:
+        """Return the events of an append, and their bodies, as decided at a version."""
+        executor = self._executor
+
+        def ask(question: Callable[[State], T]) -> T:
+            """Ask the state that the records are told in: right behind `after`."""
+            with self._reader.deciding() as state:
+                if state.version != version:
+                    raise ConflictError(self.session.id, version, state.version)
+                if to is None:
+                    return question(state)
+                try:
+                    decide(state, [(0, ev.RolledBack(to))])
+                    return question(state)
+                finally:
+                    state.retract(version)
+
+        now = executor.host.clock()
+        items: list[tuple[int, ev.Event]] = [] if to is None else [(now, ev.RolledBack(to))]
+        bodies: dict[bytes, bytes] = {}
+        if told:
+            conversation = ToldConversation(
+                self.session.id,
+                self.mapping.format,
+                now,
+                ask=ask,
+                event_of=self._event_of,
+                new_id=executor.host.new_id,
+            )
+            if not settles:
+                require_none_open(conversation, self.session.id)
+            builder = ToldBuilder(conversation, now)
+            for value, text in told:
+                builder.tell(self.mapping, value, text)
+            items += conversation.batch.items
+            bodies = conversation.batch.bodies
+        items += [(now, value_event(key, content, bodies)) for key, content in keep.items()]
+        return items, bodies
+
+    def replace(self, values: Sequence[Any], *, expected: int | None = None, wait: float = 0.0) -> list[int]:
+        """Make the records these, a framework's whole list; returns the numbers of all.
+
+        Records at the beginning that are equal stay. The others are told again behind a rollback,
+        whose parts are new ones: pins and prunes of their old parts are lost.
+        """
+        values = each(values, "records are a list of JSON values")
+        digests = [_digest_of(require_value(value)) for value in values]
+        path = self.path()
+        if expected is not None and expected != (path[-1] if path else 0):
+            raise ConflictError(self.session.id, expected, path[-1] if path else 0)
+        same = 0
+        known = self._known_digests(path[: len(digests)])
+        while same < len(known) and known[same] == digests[same]:
+            same += 1
+        if same == len(path) == len(values):
+            return path
+        numbers = self.add(
+            values[same:], after=path[same - 1] if same else 0, expected=path[-1] if path else 0, wait=wait
+        )
+        self._digests.update(zip(numbers, digests[same:], strict=True))
+        return [*path[:same], *numbers]
+
+    def _known_digests(self, numbers: list[int]) -> list[bytes]:
+        lacking = [number for number in numbers if number not in self._digests]
+        for number, value in zip(lacking, self.read(lacking), strict=True):
+            try:
+                self._digests[number] = _digest_of(dumped(value))
+            except TypeError:
+                return [self._digests.get(other, b"") for other in numbers]
+        return [self._digests[number] for number in numbers]
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def path(self, at: int | None = None) -> list[int]:
+        """Return the numbers of the effective records in order, right after a version."""
+        version = self._reader.resolve(at)
+        with self._lock:
+            self._index.advance(version if at is None else self._reader.version)
+            pieces = list(self._index.newest_first(version, self._reader.forgotten()))
+        return [number for piece in reversed(pieces) for number in piece]
+
+    def read(self, numbers: Sequence[int]) -> list[Any]:
+        """Return the records with these numbers, deep-equal to what was told, in their order.
+
+        `NotFoundError` for a number that is no record's.
+        """
+        numbers = each(numbers, "numbers are a list of int")
+        for number in numbers:
+            if type(number) is not int:
+                require_version(number)
+        self._reader.resolve(None)
+        streams = self._reader.ancestry()
+        forgotten, redacted = self._reader.forgotten(), self._redacted()
+        hidden: dict[int, Any] = {}
+        if redacted:
+            found = stored_records(self._log, streams, numbers)
+            hidden = {
+                record[1]: Redacted(record[1])
+                for record in found
+                if any(part_of(event) in redacted for event in events_of(record))
+            }
+        if forgotten:
+            self._require_records(numbers)
+            hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
+        shown = [number for number in numbers if number not in hidden] if hidden else numbers
+        values = values_of(self._log, self.session.id, streams, shown)
+        values.update(hidden)
+        return [values[number] for number in numbers]
+
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Hide records, with all that they mean, in every view of every version, and in forks.
+
+        It cannot be undone. `Store.scrub` removes the bytes. Needs no lease. `NotFoundError` for a
+        number that is no record's.
+        """
+        numbers = each(numbers, "numbers are a list of int")
+        self._require_records(numbers)
+        forget(self.session, numbers)
+
+    def _redacted(self) -> frozenset[str]:
+        """Return the redacted parts of the session, inherited ones included."""
+        return frozenset(
+            part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
+        )
+
+    def _require_records(self, numbers: Sequence[int]) -> None:
+        version = self._reader.version
+        for number in numbers:
+            require_version(number)
+            self._require_record(number, version)
+
+    def at(self, number: int) -> int:
+        """Return the version right after a record; `NotFoundError` if the number is of none."""
+        require_version(number)
+        self._require_record(number, self._reader.version)
+        return number
+
+    # -- where records are -----------------------------------------------------------------------
+
+    def _require_record(self, number: int, version: int) -> None:
+        with self._lock:
+            self._index.advance(version)
+            if number > version or not self._index.holds(number):
+                raise NotFoundError("record", str(number), session=self.session.id)
+
+    def _newest(self, version: int) -> int:
+        """Return the number of the newest effective record, 0 if there is none."""
+        with self._lock:
+            self._index.advance(version)
+            pieces = self._index.newest_first(version, self._reader.forgotten())
+            return next((piece[-1] for piece in pieces if piece), 0)
+
+    def _target(self, after: int, version: int) -> int | None:
+        """Return the version to roll back to for records behind `after`, not the newest one."""
+        if after:
+            self._require_record(after, version)
+            return after
+        first = self.path(version)[0]
+        (record,) = stored_records(self._log, self._reader.ancestry(), [first])
+        return first - record[2].events - 1
+
+    def _event_of(self, part: str) -> ev.Event:
+        """Return the first event of a part."""
+        version = self._reader.find(part)
+        return next(recorded.event for recorded in self._reader.events(version - 1, version))
+
+    def _numbers(self, committed: Committed) -> list[int]:
+        """Return the numbers of the records in an append."""
+        events = self._reader.events(committed.first - 1, committed.last)
+        return [recorded.version for recorded in events if isinstance(recorded.event, ev.RecordKept)]
+
+    def _digest(self, told: list[tuple[Any, str]], after: int | None, keep: Mapping[str, str | bytes]) -> bytes:
+        """Return the digest of what a request asks for."""
+        parts = [self.mapping.format, repr(after), *(text for _, text in told), *map(repr, sorted(keep.items()))]
+        return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+
+
+def _digest_of(text: str) -> bytes:
+    return sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,0 +1,211 @@
+"""Reading records: their commits by ranges of versions, their large texts together.
+
+`RecordKept.rest` is a record as JSON, with null in place of what moved to the record's events.
+`RecordKept.moved` is "", or JSON: for each place `[path, [event, field]]`, the path from an array
+that holds the record alone, with the event's index among those of the record.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.decoded import decode_commit
+from eventlog.codec.redaction import contents
+from eventlog.errors import DamagedError, NotFoundError
+from eventlog.history.lineage import END, StreamRange
+from eventlog.history.streams import texts
+from eventlog.importers.common.json_lines import is_array
+from eventlog.importers.common.remainder import FIELDS, UNFIT
+from eventlog.log.contract import Commit, Log
+from eventlog.records.json_value import parsed
+from eventlog.records.light import light_events, one_by_one
+from eventlog.values import Body, Content
+
+__all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records", "values_of", "whole_events"]
+
+APART = 256
+"""Versions between two records from which on they are read one by one."""
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """Stands for a record that was forgotten."""
+
+    number: int
+
+
+class Redacted(msgspec.Struct, frozen=True):
+    """Stands for a record that has something of a redacted part."""
+
+    number: int
+
+
+StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, list[Any], int]
+"""Session, number and end of a record, its append's entries, and the index of its first.
+
+The index is that of the first event of the record among these entries.
+"""
+
+
+def events_of(record: StoredRecord) -> list[Any]:
+    """Return the events of a record; those that hold nothing of it may be empty ones."""
+    _, _, kept, entries, first = record
+    return [entry.event for entry in entries[first : first + kept.events]]
+
+
+class _LackingError(Exception):
+    """A large text is not read yet."""
+
+
+Read = Callable[[Any, Callable[[Content], str]], Any]
+Decode = Callable[[Commit], list[Any]]
+
+
+def whole_events(commit: Commit) -> list[Any]:
+    """Return the entries of a commit with all their events."""
+    decoded = decode_commit(commit)
+    return [] if decoded is None else one_by_one(decoded)
+
+
+def stored_records(
+    log: Log, streams: Sequence[StreamRange], numbers: Iterable[int], decode: Decode = whole_events
+) -> Iterator[StoredRecord]:
+    """Yield the records with these numbers, ascending; `NotFoundError` for a number of none."""
+    wanted = sorted(set(numbers))
+    place = 0
+    for stream in streams:
+        end = bisect_right(wanted, stream.last, place)
+        own, place = wanted[place:end], end
+        if own and own[0] < stream.first:
+            raise NotFoundError("record", str(own[0]), session=streams[-1].session)
+        for group in _together(own):
+            remaining = iter(group)
+            number = next(remaining)
+            for commit in log.read(stream.session, number - 1, group[-1]):
+                first = commit.first
+                if number >= first + commit.count:
+                    continue
+                entries = decode(commit)
+                last = first + len(entries)
+                while number < last:
+                    index = number - first
+                    kept = entries[index].event
+                    if type(kept) is not ev.RecordKept:
+                        raise NotFoundError("record", str(number), session=streams[-1].session)
+                    if kept.events > index:
+                        raise DamagedError("a record without its events", session=stream.session, version=number)
+                    yield stream.session, number, kept, entries, index - kept.events
+                    number = next(remaining, END)
+            if number != END:
+                raise NotFoundError("record", str(number), session=streams[-1].session)
+
+
+def _together(numbers: list[int]) -> list[list[int]]:
+    """Return the numbers in groups whose neighbours are not far apart."""
+    if numbers and numbers[-1] - numbers[0] <= len(numbers) * APART // 8:
+        return [numbers]  # as most lists are
+    groups: list[list[int]] = []
+    before = -APART - 1
+    for number in numbers:
+        if number - before <= APART:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+        before = number
+    return groups
+
+
+_PLAIN = {
+    "text": "kind.text",
+    "url": "kind.url",
+    "arguments": "input",
+    "header": "header",
+    "output": "output",
+    "error": "error",
+    "data": "data",
+}
+"""Fields whose content is a text of the record as it is; `FIELDS` reads the others."""
+
+
+@lru_cache(1024)
+def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any], Read | None]]:
+    """Return the places that `moved` names; most records of a format name the same ones.
+
+    Each has the steps of its path but the last, the last one, an event, and how to read its field:
+    an attribute that is a content, or a reader.
+    """
+    places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
+    return [
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
+        for path, (index, field) in places
+    ]
+
+
+def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: Iterable[int]) -> dict[int, Any]:
+    """Return the values of records by their number, deep-equal to those that were told.
+
+    `NotFoundError` for a number of no record.
+    """
+    known: dict[bytes, str] = {}
+
+    def text(content: Content) -> str:
+        if isinstance(content, str):
+            return content
+        try:
+            return known[content.digest]
+        except KeyError:
+            raise _LackingError from None
+
+    values: dict[int, Any] = {}
+    records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
+    while True:
+        lacking: list[StoredRecord] = []
+        for record in records:
+            _, number, kept, entries, first = record
+            try:
+                rest, moved = kept.rest, kept.moved
+                value: Any = parsed(rest if type(rest) is str else text(rest))
+                if moved:
+                    for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
+                        event = entries[first + index].event
+                        if read is None:
+                            found = content_of(event)
+                            if type(found) is not str:
+                                found = text(found)
+                        else:
+                            found = read(event, text)
+                        if steps:
+                            place: Any = value
+                            for step in steps:
+                                place = place[step]
+                            place[last] = found
+                        elif last == 0 and not is_array(value):
+                            value = found  # the record is this text
+                        else:
+                            value[last] = found
+                values[number] = value
+            except _LackingError:
+                lacking.append(record)
+            except UNFIT as error:
+                if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
+                    values[number] = Forgotten(number)
+                    continue
+                message = "what was kept of a record does not fit its events"
+                raise DamagedError(message, session=record[0], version=number) from error
+        if not lacking:
+            return values
+        bodies = {body.digest: body for record in lacking for body in _bodies(record)}
+        known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
+        records = lacking
+
+
+def _bodies(record: StoredRecord) -> Iterator[Body]:
+    """Yield the large texts of a record's events."""
+    for event in (record[2], *events_of(record)):
+        yield from (content for content in contents(event) if isinstance(content, Body))

@@ -1,0 +1,329 @@
+"""A conversation while records are told to it: open answers and calls are in its state.
+
+`importers/common/conversation.py` has the vocabulary. A file's conversation is in the memory of its
+reader; that of a feed is in the session's command state, right after the record that the new ones
+come behind, so any process goes on where another one stopped. It costs what is open, and no more.
+
+* An answer's step ends when the next message comes, its message with the last result of its calls.
+* An answer that a dead owner left open, not a feed, is settled here: its text stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from eventlog import events as ev
+from eventlog.codec.bodies import to_content
+from eventlog.errors import NotFoundError, RefusedError
+from eventlog.importers.common.builder import RecordBuilder
+from eventlog.importers.common.conversation import MAX_OPEN, Conversation
+from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer, OpenCall
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
+from eventlog.importers.common.remainder import UNFIT, put_back
+from eventlog.records.json_value import dumped, parsed
+from eventlog.state.state import State
+from eventlog.values import Content, MessageError, Tool, Usage
+
+if TYPE_CHECKING:
+    from eventlog.importers.common.builder import RecordMapping
+
+__all__ = ["ToldBuilder", "ToldConversation"]
+
+T = TypeVar("T")
+Ask = Callable[[Callable[[State], T]], T]
+
+RECENT = 64
+"""Changes of the open answers that are looked through for an interrupted call."""
+_SETTLED = MessageError("aborted", "interrupted")
+
+
+class _ToldBatch(ImportBatch):
+    """Events and bodies of an append, with the texts of its bodies."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, session: str) -> None:
+        super().__init__(session)
+        self.texts: dict[bytes, str] = {}
+
+    def content(self, text: str) -> Content:
+        content = to_content(text, self.bodies)
+        if not isinstance(content, str):
+            self.texts[content.digest] = text
+        return content
+
+    def text(self, content: Content) -> str:
+        """Return the text of a content of this batch."""
+        return content if isinstance(content, str) else self.texts[content.digest]
+
+
+class _OpenThings:
+    """Open answers and calls of a state, and what was said last."""
+
+    def __init__(self, state: State, time: int) -> None:
+        self.answers: list[OpenAnswer] = []
+        self.ended: set[str] = set()
+        """Open answers whose step has ended."""
+        self.calls: dict[str, OpenCall] = {}
+        self.settling: list[ev.Event] = []
+        """Closes what a dead owner left open."""
+        self.last_user = state.last_user()
+        recent = {name for _, names in islice(state.opens.newest_first(state.history), MAX_OPEN) for name in names}
+        self.begun = self.last_user is not None or bool(recent)
+        self.latest: OpenAnswer | None = None
+        if recent:
+            self.latest = OpenAnswer(max(recent, key=lambda name: state.messages[name].added), time, None)
+        compaction = state.running_compaction()
+        if compaction is not None:
+            self.settling.append(ev.CompactionFailed(compaction, "interrupted"))
+        for message in state.open_messages():
+            self._take(state, message, time)
+
+    def _take(self, state: State, message: str, time: int) -> None:
+        facts = state.messages[message]
+        if own_id(message, "step") not in facts.parts:
+            self.settling += [*state.closing_parts(message), ev.MessageFinished(message, None, _SETTLED)]
+            return
+        answer = OpenAnswer(message, time, None, parts=len(facts.parts))
+        for part, other in facts.parts.items():
+            if other.kind != "tool" or not state.history.holds(other.added):
+                continue
+            status = state.status(other)
+            if status in {"pending", "running"}:
+                self.calls[other.call] = OpenCall(part, answer, "", "")
+                answer.calls.add(other.call)
+            if status != "removed":
+                answer.call_ids.add(other.call)
+        self.answers.append(answer)
+        if state.now(facts.steps) == "finished":
+            self.ended.add(message)
+
+
+class ToldConversation(Conversation):
+    """The conversation, and the events of the append that records are told in."""
+
+    batch: _ToldBatch
+
+    def __init__(
+        self,
+        session: str,
+        format: str,
+        now: int,
+        *,
+        ask: Ask[Any],
+        event_of: Callable[[str], ev.Event],
+        new_id: Callable[[str], str],
+    ) -> None:
+        """Go on from the state that `ask` asks; `event_of` reads the first event of a part."""
+        super().__init__(session, Report("", format), None, now)
+        self.batch = _ToldBatch(session)
+        self.format = format
+        self._ask, self._event_of, self._new_id = ask, event_of, new_id
+        found: _OpenThings = ask(lambda state: _OpenThings(state, now))
+        self.settling = found.settling
+        self.begun = found.begun
+        self.last_user = found.last_user
+        self.calls = found.calls
+        self._ended = found.ended
+        self._finishes: dict[str, str] = {}
+        """Ids of the parts that end steps, by their answer."""
+        self._inherited = {answer.id for answer in found.answers}
+        self.waiting = [answer for answer in found.answers if answer.id in found.ended]
+        going = [answer for answer in found.answers if answer.id not in found.ended]
+        self.open = going[-1] if going else None
+        self.waiting[:0] = going[:-1]
+        self.latest = self.open or found.latest
+        self._ids: set[str] = set()
+        self._start = 0
+        """Index of the record's first event."""
+        for event in self.settling:
+            self.add(now, event)
+
+    def fresh(self, wanted: Sequence[str]) -> str:
+        """Return an unused message id: the first of these that is one, else a new one."""
+        for one in wanted:
+            name = bounded_id(one)
+            if name not in self._ids and not self._ask(partial(_has_message, name)):
+                self._ids.add(name)
+                return name
+        return self._new_id("msg_")
+
+    # -- records -------------------------------------------------------------------------------
+
+    def begin_record(self) -> None:
+        """Begin a record: the events from here on are its own."""
+        self._start = len(self.batch.items)
+        self.remainder.begin()
+
+    def _without_closing(self, before: int) -> None:
+        """Leave out of the record what closed earlier answers, before it said anything."""
+        if before == self._start:
+            self.begin_record()
+
+    def keep_record(self, time: int, record: Any, text: str) -> None:
+        """End the record, whose exact text this is: store what no event has of it.
+
+        What is stored is read back first. Should an event not hold what the mapping said it does,
+        the record is stored whole.
+        """
+        rest, moved, large = self.remainder.split(record)
+        items = self.batch.items
+        before = len(items)
+        for one in large:
+            self.add(time, ev.ForeignKept("record", self.batch.content(one)))
+        left, places = dumped(rest), dumped(moved) if moved else ""
+        if moved:
+            try:
+                group = [event for _, event in items[self._start :]]
+                is_exact = dumped(put_back(parsed(left), parsed(places), group, self.batch.text)) == text
+            except UNFIT:
+                is_exact = False
+            if not is_exact:
+                del items[before:]
+                left, places = text, ""
+        content, events = self.batch.content, len(items) - self._start
+        self.add(time, ev.RecordKept(self.format, content(left), events, content(places)))
+
+    # -- answers and calls -----------------------------------------------------------------------
+
+    def supersede(self) -> None:
+        """End the step of the open answer; its message ends with the last result of its calls."""
+        before = len(self.batch.items)
+        answer = self.open
+        if answer is not None and answer.calls:
+            self.open = None
+            self._end_step(answer, answer.reason or "tool-calls")
+            self.waiting.append(answer)
+            if len(self.waiting) > MAX_OPEN:
+                self._interrupt(self.waiting.pop(0), None)
+        else:
+            super().supersede()
+        self._without_closing(before)
+
+    def interrupt_all(self, error: MessageError | None) -> None:
+        """Finish all answers; calls without a result fail as interrupted."""
+        before = len(self.batch.items)
+        super().interrupt_all(error)
+        self._without_closing(before)
+
+    def _end_step(self, answer: OpenAnswer, reason: str) -> None:
+        if answer.id not in self._ended:
+            self._ended.add(answer.id)
+            self.add(answer.time, ev.StepFinished(answer.id, self._finish_id(answer), reason))
+
+    def _finish_id(self, answer: OpenAnswer) -> str:
+        """Return the id of the part that ends an answer's step."""
+        name = self._finishes.get(answer.id)
+        if name is None:
+            name = own_id(answer.id, "finish")
+            if answer.id in self._inherited and self._ask(partial(_has_part, name)):
+                name = self._new_id("prt_")  # a rollback hid the part of that id
+            self._finishes[answer.id] = name
+        return name
+
+    def usage(self, time: int, usage: Usage, *, failed: bool = False) -> None:
+        """Record the usage of the newest answer."""
+        answer = self.latest
+        if answer is None:
+            super().usage(time, usage, failed=failed)
+        else:
+            step = self._finish_id(answer)
+            self.add(time, ev.UsageRecorded(usage, answer.id, step, answer.model, failed=failed))
+
+    def remove(self, time: int, message: str) -> bool:
+        """Take a finished message out of the conversation; False if there is none of this id."""
+
+        def is_there(state: State) -> bool:
+            try:
+                state.message(message)
+            except NotFoundError:
+                return False
+            return True
+
+        if message in self._ids or not self._ask(is_there):
+            return False
+        if message in {answer.id for answer in (*self.waiting, self.open) if answer is not None}:
+            self.interrupt_all(None)
+        self.add(time, ev.MessageRemoved(message))
+        return True
+
+    def result(
+        self, time: int, name: str, result: CallResult, *, held: bool = True, metadata: object = None
+    ) -> OpenCall | None:
+        """Complete the newest call of this id, one that was settled as interrupted as well."""
+        if name not in self.calls and name not in self.interrupted:
+            found: tuple[str, str] | None = self._ask(lambda state: _interrupted(state, name))
+            if found is not None:
+                self.interrupted[name] = OpenCall(found[1], OpenAnswer(found[0], time, None), "", "")
+        return super().result(time, name, result, held=held, metadata=metadata)
+
+    def hold(self, name: str, line: int | None, result: CallResult) -> bool:
+        """Hold nothing: a call that comes later may come from another process."""
+        del name, line, result
+        return False
+
+    def tool_of(self, call: OpenCall) -> str:
+        """Return the tool of an open call; of one told earlier, its first event says it."""
+        if not call.tool:
+            event = self._event_of(call.part)
+            call.tool = event.kind.tool if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool) else ""
+        return call.tool
+
+
+class ToldBuilder(RecordBuilder):
+    """Takes what records mean, one after the other."""
+
+    conversation: ToldConversation
+
+    def __init__(self, conversation: ToldConversation, time: int) -> None:
+        super().__init__(conversation, time)
+        self.begun = conversation.begun
+
+    def fresh(self, wanted: Sequence[str]) -> str:
+        """Return an unused message id."""
+        return self.conversation.fresh(wanted)
+
+    def open_call(self, tool: str) -> str:
+        """Return the oldest call of a tool that waits for a result, "" if none does."""
+        calls = self.conversation.calls.items() if tool else ()
+        return next((name for name, call in calls if self.conversation.tool_of(call) == tool), "")
+
+    def tell(self, mapping: RecordMapping, record: Any, text: str) -> None:
+        """Have a mapping tell what a record means, and keep the record."""
+        self.number += 1
+        self.conversation.begin_record()
+        time = self.time
+        mapping.read(record, self)
+        self.conversation.keep_record(self.time, record, text)
+        self.time = time
+
+
+def _has_message(name: str, state: State) -> bool:
+    return state.has_message(name)
+
+
+def _has_part(name: str, state: State) -> bool:
+    return state.has_part(name)
+
+
+def _interrupted(state: State, call: str) -> tuple[str, str] | None:
+    """Return message and part of the newest effective call of this id, if it is interrupted."""
+    seen: set[str] = set()
+    for _, names in islice(state.opens.newest_first(state.history), RECENT):
+        for message in reversed(names):
+            if message in seen or state.now(state.messages[message].changes) == "removed":
+                continue
+            seen.add(message)
+            for part, facts in state.messages[message].parts.items():
+                if facts.kind == "tool" and facts.call == call and state.history.holds(facts.added):
+                    return (message, part) if state.status(facts) == "interrupted" else None
+    return None
+
+
+def require_none_open(conversation: ToldConversation, session: str) -> None:
+    """Raise `RefusedError` if an answer that is not told in records is open."""
+    if conversation.settling:
+        raise RefusedError("a message is open", expected="a finished message", session=session)

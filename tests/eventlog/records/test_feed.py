@@ -1,0 +1,398 @@
+"""Telling records to a session and reading them back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog import (
+    CallError,
+    ConflictError,
+    Feed,
+    FencedError,
+    LeaseHeldError,
+    NotFoundError,
+    OpenAIChatMapping,
+    RecordBuilder,
+    RefusedError,
+    RequestReusedError,
+    Store,
+)
+from eventlog import events as ev
+from eventlog.history.checkpoint_store import PREFIX
+from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.values import Model
+from projections import ModelView
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.toy_records import ToyMapping, shown
+
+CALL = {
+    "kind": "answer",
+    "text": "I look at it",
+    "calls": [{"id": "c1", "tool": "ls", "input": {"path": "/a/long/path"}}],
+}
+RESULT = {"kind": "result", "call": "c1", "output": "one two three four five"}
+ASK = {"kind": "user", "text": "What is in the directory?"}
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec=None), max_size=40),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(codec=None), max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+def exact(value: Any) -> str:
+    """A text that two values share only if they are deep-equal, types and key order included."""
+    return json.dumps(value) + repr(value)
+
+
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """A place of each engine."""
+    made = Engine(request.param)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(engine: Engine) -> Store:
+    """A store on it."""
+    return engine.open()
+
+
+def feed_of(store: Store) -> Feed:
+    """A feed of a new session."""
+    return Feed(store.create_session(), ToyMapping())
+
+
+@pytest.mark.promise(14)
+def test_records_come_back_and_their_texts_are_stored_once(store: Store, engine: Engine) -> None:
+    """Records come back deep-equal in another store, and no large text is stored twice."""
+    feed = feed_of(store)
+    told: list[Any] = [
+        ASK,
+        CALL,
+        {**RESULT, "output": "many words " * 500},
+        {"kind": "?", "blob": "x" * 5000},
+        "text " * 9,
+    ]
+    numbers = feed.add(told)
+    assert feed.read(numbers) == told
+    again = Feed(engine.open().session(feed.session.id), ToyMapping())
+    assert [exact(value) for value in again.read(again.path())] == [exact(value) for value in told]
+    texts = [str(event.event) for event in feed.session.events()]
+    assert sum("many words" in text or "x" * 99 in text for text in texts) == 0, "large texts are bodies"
+    assert sum("I look at it" in text for text in texts) == 2, "short texts stay in the rest"
+    assert sum("What is in the" in text for text in texts) == 1
+
+
+@pytest.mark.promise(7)
+@settings(max_examples=300, deadline=None)
+@given(st.lists(VALUES, min_size=1, max_size=4), st.data())
+def test_any_json_value_comes_back_deep_equal(values: list[Any], data: st.DataObject) -> None:
+    """Key order, int or float, large numbers and lone surrogates are kept in all events."""
+
+    class Moves:
+        """Tells any texts and objects of the record, as a mapping might."""
+
+        format = "any"
+
+        def read(self, record: Any, to: RecordBuilder) -> None:
+            """Tell what is in the record."""
+            self.tell(record, to)
+
+        def tell(self, value: Any, to: RecordBuilder) -> None:
+            """Tell a value, and those inside it."""
+            if isinstance(value, str):
+                if data.draw(st.booleans()):
+                    to.user(value)
+                else:
+                    to.answer()
+                    to.text(value)
+                    to.call("c", value, value or "{}")
+                    to.result("c", value)
+                    to.end()
+            elif is_array(value):
+                for one in value:
+                    self.tell(one, to)
+            elif is_object(value):
+                to.answer()
+                to.call("c", "t", value)
+                to.end()
+                for one in value.values():
+                    self.tell(one, to)
+
+    engine = Engine("memory")
+    try:
+        feed = Feed(engine.open().create_session(), Moves())
+        numbers = feed.add(values)
+        assert [exact(value) for value in feed.read(numbers)] == [exact(value) for value in values]
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), {1: 2}, (1,), b"x", object(), {"a": {"b": [float("-inf")]}}, 10**5000],
+    ids=["nan", "inf", "key", "tuple", "bytes", "object", "deep", "digits"],
+)
+def test_what_is_no_json_is_refused(value: Any) -> None:
+    """A value that would come back as something else is `CallError`, and nothing is written."""
+    feed = feed_of(Engine("memory").open())
+    with pytest.raises(CallError):
+        feed.add([ASK, value])
+    assert feed.session.version == 1
+
+
+def test_nesting_without_end_is_refused() -> None:
+    """A record nested too deeply, or inside itself, is `CallError`."""
+    engine = Engine("memory")
+    feed = feed_of(engine.open())
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(CallError, match="nested"):
+        feed.add([loop])
+
+
+def test_numbers_survive_other_writers(store: Store, engine: Engine) -> None:
+    """A record's number is its version for good, with other writers and in forks."""
+    feed = feed_of(store)
+    other = engine.open().session(feed.session.id)
+    first = feed.add([ASK])
+    other.user("by hand")
+    second = feed.add([CALL])
+    fork = Feed(feed.session.fork(), ToyMapping())
+    assert [feed.at(number) for number in first + second] == feed.path() == fork.path() == first + second
+    assert feed.path(at=feed.at(first[0])) == first
+    with pytest.raises(NotFoundError):
+        feed.at(first[0] + 1)
+    with pytest.raises(NotFoundError):
+        feed.read([1])
+
+
+def test_a_call_is_answered_in_another_process(engine: Engine) -> None:
+    """An answer stays open across appends and stores until its calls have results."""
+    feed = feed_of(engine.open())
+    feed.add([ASK, CALL])
+    assert shown(feed.session)[-1] == ("tool", "[Tool execution was interrupted]", "c1")
+    other = Feed(engine.open().session(feed.session.id), ToyMapping())
+    other.add([RESULT, {"kind": "answer", "text": "Five words are in it", "calls": []}])
+    assert shown(feed.session)[-2:] == [("tool", RESULT["output"], "c1"), ("assistant", "Five words are in it", ())]
+    assert feed.session.reader.state().open_messages() == ()
+
+
+def test_a_repeated_request_gives_the_first_numbers(store: Store) -> None:
+    """A repeated request gives the first numbers, and is refused with another content."""
+    feed = feed_of(store)
+    numbers = feed.add([ASK, CALL], request_id="r", expected=0)
+    version = feed.session.version
+    assert feed.add([ASK, CALL], request_id="r", expected=0) == numbers
+    assert feed.session.version == version
+    with pytest.raises(RequestReusedError):
+        feed.add([ASK], request_id="r")
+
+
+def test_a_held_lease_refuses_other_feeds(store: Store, engine: Engine) -> None:
+    """While another owner runs the session, nothing is told; its own task may tell."""
+    feed = feed_of(store)
+    other = Feed(engine.open().session(feed.session.id), ToyMapping())
+    with feed.session.lease():
+        feed.add([ASK])
+        version = feed.session.version
+        with pytest.raises(LeaseHeldError):
+            other.add([ASK])
+        assert feed.session.version == version
+        assert feed.session.holds_lease, "an append inside the block does not give the lease back"
+        feed.add([CALL])
+    assert other.add([RESULT])
+
+
+def test_a_superseded_owner_writes_nothing(store: Store, engine: Engine) -> None:
+    """A worker whose lease another one has taken is refused, and nothing of it stays."""
+    feed = feed_of(store)
+    lease = feed.session.executor.acquire()
+    log = store.log
+    head = log.head(feed.session.id)
+    assert head is not None
+    now = head.lease
+    assert log.set_lease(feed.session.id, type(now)(now.epoch + 1, b"other", 0), replaces=now)
+    with pytest.raises(FencedError, match="late_result"):
+        feed.add([ASK])
+    assert feed.path() == []
+    del lease, engine
+
+
+def test_an_open_reply_is_not_cut_off(store: Store) -> None:
+    """Inside a reply, or with one left open under the lease, a feed is refused."""
+    feed = feed_of(store)
+    with feed.session.assistant() as reply:
+        reply.add_text("native")
+        with pytest.raises(RefusedError, match="open"):
+            feed.add([ASK])
+        reply.finish()
+    feed.add([ASK])
+
+
+def test_what_a_dead_owner_left_open_is_settled(engine: Engine) -> None:
+    """A native answer that broke off is closed with the first records behind it."""
+    store = engine.open()
+    feed = feed_of(store)
+    feed.session.user("hello")
+    with pytest.raises(KeyboardInterrupt), feed.session.assistant() as reply:  # noqa: PT012
+        text = reply.stream_text()
+        text.append("half an ans")
+        raise KeyboardInterrupt
+    feed.add([ASK])
+    assert [text for _, text, _ in shown(feed.session)] == ["hello", "half an ans", ASK["text"]]
+    assert feed.session.reader.state().open_messages() == ()
+
+
+def test_values_are_put_in_the_same_append(store: Store) -> None:
+    """`keep` puts values of the session in the append of the records."""
+    feed = feed_of(store)
+    before = store.log.head(feed.session.id)
+    feed.add([ASK], keep={"thread": "text", "blob": b"\x00\xff" * 5000})
+    after = store.log.head(feed.session.id)
+    assert before is not None
+    assert after is not None
+    assert after.appends == before.appends + 1
+    found = {stored.key: stored.value for stored in feed.session.values.items()}
+    assert found == {"thread": "text", "blob": b"\x00\xff" * 5000}
+    with pytest.raises(CallError):
+        feed.add([ASK], keep={"": "no key"})
+
+
+def test_many_writers_each_get_in(engine: Engine) -> None:
+    """Records told while other stores add messages all come in, once each and in order."""
+    feed = feed_of(engine.open())
+    other = engine.open().session(feed.session.id)
+
+    def by_hand() -> None:
+        for number in range(20):
+            other.user(f"by hand {number}")
+
+    def told() -> list[int]:
+        return [feed.add([{"kind": "user", "text": f"told {number}"}], wait=5)[0] for number in range(20)]
+
+    with ThreadPoolExecutor(2) as pool:
+        hand, records = pool.submit(by_hand), pool.submit(told)
+        hand.result()
+        numbers = records.result()
+    assert feed.path() == numbers
+    assert [value["text"] for value in feed.read(numbers)] == [f"told {number}" for number in range(20)]
+
+
+def test_replace_tells_what_differs(store: Store) -> None:
+    """Equal records at the beginning stay as they are; a shorter list is a rollback."""
+    feed = feed_of(store)
+    first = feed.replace([ASK, CALL, RESULT])
+    second = feed.replace([ASK, CALL, {**RESULT, "output": "something else"}])
+    assert second[:2] == first[:2]
+    assert second[2] != first[2]
+    assert feed.replace([ASK]) == first[:1] == feed.path()
+    assert feed.replace([ASK]) == first[:1]
+    assert feed.replace([{**ASK, "n": 1}]) != feed.replace([{**ASK, "n": 1.0}]), "1 is not 1.0"
+    assert feed.replace([]) == [] == feed.path()
+    with pytest.raises(ConflictError):
+        feed.replace([ASK], expected=first[0])
+
+
+def test_a_mapping_removes_and_summarizes(store: Store) -> None:
+    """A record may take an earlier message out, or stand for all messages so far."""
+
+    class Mapping(ToyMapping):
+        def read(self, record: Any, to: RecordBuilder) -> None:
+            if record["kind"] == "remove":
+                assert to.remove(record["id"])
+                assert not to.remove("none")
+            elif record["kind"] == "user":
+                to.user(record["text"], id=record.get("id", ""))
+            else:
+                super().read(record, to)
+
+    feed = Feed(store.create_session(), Mapping())
+    feed.add([{"kind": "user", "text": "a", "id": "m1"}, {"kind": "user", "text": "b", "id": "m2"}, CALL])
+    feed.add([{"kind": "remove", "id": "m1"}])
+    assert [text for role, text, _ in shown(feed.session) if role == "user"] == ["b"]
+    feed.add([{"kind": "summary", "text": "all that was said"}, {"kind": "user", "text": "and now?", "id": "m2"}])
+    assert [text for _, text, _ in shown(feed.session)][-2:] == ["all that was said", "and now?"]
+    assert "b" not in [text for _, text, _ in shown(feed.session)]
+
+
+def test_a_mapping_that_fails_leaves_nothing(store: Store) -> None:
+    """An error of a mapping reaches the caller; the session and its lease are as before."""
+
+    class Broken(ToyMapping):
+        def read(self, record: Any, to: RecordBuilder) -> None:
+            to.user(record["text"][:4])
+            raise ZeroDivisionError
+
+    feed = Feed(store.create_session(), Broken())
+    with pytest.raises(ZeroDivisionError):
+        feed.add([ASK])
+    assert feed.session.version == 1
+    assert Feed(feed.session, ToyMapping()).add([ASK])
+
+
+def test_a_part_needs_an_answer(store: Store) -> None:
+    """A text, call or file without an open answer is refused."""
+
+    class Bare(ToyMapping):
+        def read(self, record: Any, to: RecordBuilder) -> None:
+            to.text(record["text"])
+
+    with pytest.raises(RefusedError, match="answer"):
+        Feed(store.create_session(), Bare()).add([ASK])
+
+
+def test_the_index_is_derived(engine: Engine) -> None:
+    """Paths are the same with rows of the index stored, deleted, or damaged."""
+    store = engine.open()
+    feed = feed_of(store)
+    for number in range(0, 700, 50):
+        feed.add([{"kind": "user", "text": f"told {place}"} for place in range(number, number + 50)])
+        if number % 200 == 0 and number:
+            feed.add([ASK], after=feed.path()[number // 2])
+    path = feed.path()
+    name = feed.session.id
+
+    def fresh() -> list[int]:
+        return Feed(engine.open().session(name), ToyMapping()).path()
+
+    assert fresh() == path
+    own = store.log.of(name)
+    keys = [key for key in own.derived_keys(PREFIX) if b"records" in key]
+    assert keys, "complete windows are stored"
+    assert fresh() == path
+    own.put_derived([(key, b"x" * 40) for key in keys])
+    assert fresh() == path
+    own.put_derived([(key, None) for key in keys])
+    assert fresh() == path
+    fork = Feed(feed.session.fork(feed.at(path[len(path) // 2])), ToyMapping())
+    assert fork.path() == path[: len(path) // 2 + 1]
+
+
+def test_system_prompts_and_models_of_chat_messages(store: Store) -> None:
+    """Leading system messages are the prompt, also told alone; answers have models."""
+    feed = Feed(store.create_session(), OpenAIChatMapping())
+    feed.add([{"role": "system", "content": "Be brief."}])
+    feed.add([{"role": "user", "content": "Hi"}])
+    feed.add([{"role": "assistant", "content": "Hello", "model": "m"}, {"role": "system", "content": "Be long."}])
+    view = ModelView.of(feed.session)
+    assert [segment for segment in view.system if segment] == ["Be brief."]
+    assert len(view.messages) == 3
+    started = [found.event for found in feed.session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
+    assert started[0].model == Model("", "m")

@@ -27,6 +27,7 @@ from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide
@@ -93,9 +94,10 @@ class Feed:
         writer = self._executor.writer
         if request_id is not None and (known := writer.known(request_id, digest)) is not None:
             return self._numbers(known)
-        contention = Contention()
         is_alone = self._executor.leases.held is None
-        with self._executor.writing(wait=wait) as lease:
+
+        def tell(lease: Lease) -> list[int]:
+            contention = Contention()
             while True:
                 version = self._version_now()
                 newest = self._newest(version)
@@ -126,6 +128,8 @@ class Feed:
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]
+
+        return self._executor.writing(tell, wait=wait)
 
     def _version_now(self) -> int:
         """Return the newest version, with what this handle has accepted committed."""

@@ -86,7 +86,8 @@ class Feed:
         for number in (after, expected):
             if number is not None:
                 require_version(number)
-        kept = {} if keep is None else dict(keep)
+        require_or_none(Mapping, keep, "values to keep are a mapping of keys to values")
+        kept = dict(keep or {})
         for key, content in kept.items():
             value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
@@ -193,6 +194,8 @@ class Feed:
         whose parts are new ones: pins and prunes of their old parts are lost.
         """
         values = each(values, "records are a list of JSON values")
+        if expected is not None:
+            require_version(expected)
         digests = [_digest_of(require_value(value)) for value in values]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):

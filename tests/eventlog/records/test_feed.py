@@ -428,3 +428,27 @@ def test_an_owner_that_was_quicker_is_waited_for(wait: float) -> None:
     assert feed.path() == [number]
     assert not session.holds_lease
     engine.close()
+
+
+def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
+    """Values to keep, numbers and ids of calls that are none are a `CallError` or not found."""
+    engine = Engine("memory")
+    feed = Feed(engine.open().create_session(), ToyMapping())
+    (number,) = feed.add([ASK])
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    version = feed.session.version
+    for keep in (5, "ab", [["a", "b"]], deep):
+        with pytest.raises(CallError):
+            feed.add([ASK], keep=keep)  # type: ignore[arg-type]
+    with pytest.raises(CallError):
+        feed.replace([ASK], expected=deep)  # type: ignore[arg-type]
+    for wrong in ({**ASK, "text": 5}, {**RESULT, "call": []}, {**CALL, "calls": [{**CALL["calls"][0], "id": []}]}):
+        with pytest.raises(CallError):
+            feed.add([wrong])
+    for unknown in (1 << 70, -1, 0, number + 1):
+        with pytest.raises(NotFoundError):
+            feed.read([number, unknown])
+    assert feed.session.version == version
+    engine.close()

@@ -269,3 +269,18 @@ def test_ranges_are_sets_of_versions() -> None:
         for last in range(version, 42):
             assert meets(first, version, last) == bool(plain(first) & set(range(version, last + 1)))
             assert plain(clipped(first, version, last)) == plain(first) & set(range(version, last + 1))
+
+
+@pytest.mark.promise(13)
+def test_a_forgotten_end_is_in_no_view_of_an_earlier_version(engine: Engine) -> None:
+    """A version that ends with what was forgotten later does not show it."""
+    store = engine.open()
+    feed = Feed(store.create_session(), ToyMapping())
+    (number,) = feed.add([ASK])
+    version = feed.session.version
+    for hidden in (feed.session, engine.open().session(feed.session.id)):
+        feed.forget([number])
+        for at in range(1, version + 1):
+            assert shown(hidden, at=at) == []
+            assert SECRET not in repr(list(hidden.history(at)))
+    assert verify(store, deep=True).sound

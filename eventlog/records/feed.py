@@ -116,10 +116,8 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if not contention.note():
+                    if not contention.goes_on():
                         raise
-                    if contention.asks_for_pause:
-                        contention.wait()
                     continue
                 if committed.repeated:
                     return self._numbers(committed)

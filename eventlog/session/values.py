@@ -173,10 +173,8 @@ class Values:
             try:
                 return executor.commit([event], bodies=bodies, expected=version).first
             except ConflictError:  # something else was appended: perhaps the key has its revision all the same
-                if not contention.note():
+                if not contention.goes_on():
                     raise
-                if contention.asks_for_pause:
-                    contention.wait()
 
     def _version_with(self, key: str, expected: int) -> int:
         """Return the version of now, at which the key has the expected revision."""

@@ -47,7 +47,6 @@ CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
         ev.NameGiven,
         ev.NameFreed,
         ev.NoteSet,
-        ev.RecordKept,
         ev.RecordForgotten,
     )
 )
@@ -104,8 +103,6 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """The embedder's note."""
     valued: int = 0
     """Values put and dropped here: an index of its values that knows of fewer is behind."""
-    recorded: int = 0
-    """Records kept and forgotten here: an index of its records that knows of fewer is behind."""
     answered: int = 0
     """The version right after which its writer knew of nothing that a loop has to do.
 
@@ -184,11 +181,8 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
         return CatalogEntry(event.name, shelf=True)
     if isinstance(event, (ev.ValuePut, ev.ValueDropped)):
         return replace(entry, valued=entry.valued + 1)
-    if isinstance(event, ev.RecordKept):
-        return replace(entry, recorded=entry.recorded + 1)
     if isinstance(event, ev.RecordForgotten):
-        forgotten = merged((*entry.forgotten, *event.ranges))
-        return replace(entry, recorded=entry.recorded + 1, forgotten=forgotten)
+        return replace(entry, forgotten=merged((*entry.forgotten, *event.ranges)))
     if isinstance(event, ev.NameGiven):
         return replace(entry, name=(event.format, event.key))
     if isinstance(event, ev.NameFreed):

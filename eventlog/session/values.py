@@ -23,7 +23,7 @@ from eventlog.errors import ConflictError, DamagedError, brief
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
-from eventlog.validation import require, require_or_none
+from eventlog.validation import require, require_version
 
 if TYPE_CHECKING:
     from eventlog.history.lineage import StreamRange
@@ -161,7 +161,8 @@ class Values:
 
     def _append(self, event: ev.ValuePut | ev.ValueDropped, bodies: dict[bytes, bytes], expected: int | None) -> int:
         executor = self._executor
-        require_or_none(int, expected, "an expected revision is a whole number")
+        if expected is not None:
+            require_version(expected)
         if expected is None and executor.in_pipeline:
             executor.command([event], bodies)
             return 0

@@ -21,7 +21,7 @@ import msgspec
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.history.catalog import as_said, entry_of, is_shelf_id
+from eventlog.history.catalog import as_said, entry_of, is_session
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
@@ -158,7 +158,7 @@ def _session(
         elif not report.problems:
             report.problems.append(Problem("the session is gone, and the saved head has it", 1))
         return report
-    report.is_session = not (is_foreign(head) or is_shelf_id(name))
+    report.is_session = is_session(head)
     _try(report, partial(_tree, store, head, report, against))
     if is_foreign(head):
         report.version = report.events = head.version

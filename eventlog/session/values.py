@@ -6,8 +6,7 @@ values are stored once. What was replaced or dropped cannot be read any more, an
 removes its bytes.
 
 A fork begins with the values as of its version, without those that were freed before it began.
-Which version is a key's newest is asked of an
-index for each stream (`history/value_index.py`).
+Which version is a key's newest is asked of an index for each stream (`history/value_index.py`).
 """
 
 from __future__ import annotations

@@ -63,6 +63,7 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
     for seen in (session, fork, engine.open().session(session.id)):
         assert shown(seen) == [("assistant", END["text"], ())]
         assert shown(seen, at=version) == [("assistant", END["text"], ())]
+        assert not any(SECRET in repr(shown(seen, at=at)) for at in range(1, version + 1))
         assert [part.text for one in Transcript(seen).newest_first() for part in one.parts if part.text] == [
             END["text"]
         ]
@@ -70,6 +71,7 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
         assert SECRET not in repr(timeline(seen))
         assert SECRET not in repr(list(seen.events()))
         assert SECRET not in repr(list(seen.history()))
+    assert verify(store, deep=True).sound
     assert len(live.advance().messages) == 1
     assert feed.path() == numbers[3:]
     assert feed.read(numbers) == [*map(Forgotten, numbers[:3]), END]

@@ -75,7 +75,7 @@ class Model:
         return fork
 
     def right_after(self, number: int) -> Model:
-        """What it said right after a record, as it is shown now."""
+        """Return the model of the session right after a record, as it is shown now."""
         then = Model()
         then.items, then.told = self.after[number], self.told
         return then

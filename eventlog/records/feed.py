@@ -8,15 +8,16 @@ share it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import RLock
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.redaction import part_of
-from eventlog.errors import ConflictError, NotFoundError
+from eventlog.errors import CallError, ConflictError, LeaseHeldError, NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
@@ -31,11 +32,22 @@ from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide
 from eventlog.state.state import State
-from eventlog.validation import each, require, require_function, require_or_none, require_version
+from eventlog.validation import each, require, require_function, require_or_none, require_version, require_wait
 
 __all__ = ["Feed"]
 
 T = TypeVar("T")
+
+
+class _Asked(NamedTuple):
+    """An append as its caller asks for it."""
+
+    told: list[tuple[Any, str]]
+    after: int | None
+    keep: dict[str, str | bytes]
+    expected: int | None
+    request_id: str | None
+    digest: bytes
 
 
 class Feed:
@@ -89,13 +101,23 @@ class Feed:
         for key, content in kept.items():
             value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
+        require_wait(wait)
         digest = b"" if request_id is None else self._digest(told, after, kept)
         writer = self._executor.writer
         if request_id is not None and (known := writer.known(request_id, digest)) is not None:
             return self._numbers(known)
-        contention = Contention()
+        asked = _Asked(told, after, kept, expected, request_id, digest)
+        try:
+            return self._append(asked, lazily=True)
+        except LeaseHeldError:  # before, or of an owner whose append was quicker than the lease
+            return self._append(asked, lazily=False, wait=wait)
+
+    def _append(self, asked: _Asked, *, lazily: bool, wait: float = 0.0) -> list[int]:
+        """Take the lease for an append, decide it, and decide it anew if others were first."""
+        told, after, kept, expected, request_id, digest = asked
+        writer, contention = self._executor.writer, Contention()
         is_alone = self._executor.leases.held is None
-        with self._executor.writing(wait=wait) as lease:
+        with self._executor.writing(lazily=lazily, wait=wait) as lease:
             while True:
                 version = self._version_now()
                 newest = self._newest(version)
@@ -216,12 +238,23 @@ class Feed:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def path(self, at: int | None = None) -> list[int]:
-        """Return the numbers of the effective records in order, right after a version."""
+    def path(self, at: int | None = None, *, newest: int | None = None) -> list[int]:
+        """Return the numbers of the effective records in order, right after a version.
+
+        With `newest` only so many of the newest, which cost what they are.
+        """
+        if newest is not None and (type(newest) is not int or newest < 0):
+            raise CallError(f"`newest` is a whole number from 0, not {newest!r:.40}")
         version = self._reader.resolve(at)
         with self._lock:
             self._index.advance(version if at is None else self._reader.version)
-            pieces = list(self._index.newest_first(version, self._reader.forgotten()))
+            pieces: list[list[int]] = []
+            left = sys.maxsize if newest is None else newest
+            for piece in self._index.newest_first(version, self._reader.forgotten()):
+                if left <= 0:
+                    break
+                pieces.append(piece[-left:])
+                left -= len(piece)
         return [number for piece in reversed(pieces) for number in piece]
 
     def read(self, numbers: Sequence[int]) -> list[Any]:

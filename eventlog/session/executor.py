@@ -200,10 +200,11 @@ class Executor:
             self._run_alone(events, bodies, lazily=False, wait=wait)
 
     @contextmanager
-    def writing(self, *, wait: float = 0.0) -> Generator[Lease]:
+    def writing(self, *, lazily: bool, wait: float = 0.0) -> Generator[Lease]:
         """Use the running task's lease, or take one for an append, which may give it back.
 
-        A lease that is taken settles nothing: the append goes on with what is open.
+        A lease that is taken settles nothing: the append goes on with what is open. One that is
+        taken lazily is written with the append, which another owner may come before.
         """
         lease = self.leases.held
         if lease is not None:
@@ -213,10 +214,7 @@ class Executor:
             outlived.require_live()
         self.host.require_open(writing=True)
         block = Block()
-        try:
-            lease = self.leases.acquire(lazily=True, settles=False, block=block)
-        except LeaseHeldError:
-            lease = self.leases.acquire(wait, settles=False, block=block)
+        lease = self.leases.acquire(wait, lazily=lazily, settles=False, block=block)
         try:
             yield lease
         finally:

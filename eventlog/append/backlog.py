@@ -246,10 +246,11 @@ class Backlog:
             self.committed.loaded = False
             self.resolve()
 
-    def fence(self, epoch: int) -> FencedError:
+    def fence(self, epoch: int) -> FencedError | LeaseHeldError:
         """Refuse what was accepted under a lease that another owner has taken; return why.
 
-        What is on its way is committed or refused by then.
+        What is on its way is committed or refused by then. A claim that the log never knew of, and
+        under which no text is lost, came too late: `LeaseHeldError`.
         """
         self._buffer.hold()
         claim = self.claim
@@ -260,6 +261,9 @@ class Backlog:
             return FencedError(self.session, epoch, self.committed.lease.epoch)
         self.drop(claim)
         self.failure = None  # it is about what is dropped
+        if claim.status is LeaseStatus.CLAIMED and not claim.deltas:
+            claim.status, claim.is_returning = LeaseStatus.LOST, False
+            return lease_lost(self.session)
         return claim.fenced(self.session, self.committed.lease.epoch)
 
     def _lose(self, claim: LeaseClaim, commands: Sequence[AcceptedCommand]) -> bool:

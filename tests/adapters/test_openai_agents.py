@@ -6,16 +6,17 @@ import asyncio
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eventlog import ConflictError, FencedError, NotFoundError, OpenAIResponsesMapping, Store
-from eventlog.adapters.openai_agents import FORMAT, EverdeltaSession
+from eventlog import ConflictError, FencedError, NotFoundError, Store
+from eventlog.adapters.openai_agents import EverdeltaSession
 from projections import ModelView
 from tests.adapters.openai_items import KINDS, Talk, listed, viewed
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -23,9 +24,16 @@ from tests.support.file_search import files_with
 
 if os.environ.get("CI") is None:
     pytest.importorskip("agents")
-from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettings, SQLiteSession, Usage, function_tool
 from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession, Session
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseReasoningItem,
+)
+from openai.types.responses.response_reasoning_item import Summary
 
 MODES = [*ENGINES, ENCRYPTED]
 PROGRAMS = st.lists(
@@ -310,3 +318,142 @@ def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
     assert asyncio.run(session.get_items()) == texts("anew")
     place.close()
     assert files_with(tmp_path, "secret-") == []
+
+
+class Scripted(Model):
+    """A model that asks for a tool before each answer, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[Any]] = []
+        self.numbers = count(1)
+
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:
+        """Call a tool twice, or answer when the results are there."""
+        del system_instructions
+        self.sent.append(list(input))
+        number = next(self.numbers)
+        output: list[Any] = [
+            ResponseReasoningItem(
+                id=f"rs_{number}", type="reasoning", summary=[Summary(text=f"why {number}", type="summary_text")]
+            )
+        ]
+        if input[-1].get("type") == "function_call_output":
+            text = ResponseOutputText(text=f"answer {number}", type="output_text", annotations=[])
+            output.append(
+                ResponseOutputMessage(id=f"msg_{number}", content=[text], role="assistant", status="completed", type="message")
+            )
+        else:
+            output += [
+                ResponseFunctionToolCall(
+                    id=f"fc_{number}_{name}", call_id=f"call_{number}_{name}", name="look", arguments=f'{{"at": "{name}"}}', type="function_call"
+                )
+                for name in "ab"
+            ]  # fmt: skip
+        return ModelResponse(output=output, usage=Usage(), response_id=f"resp_{number}")
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        """Stream nothing."""
+        raise NotImplementedError
+
+
+def agent_of(model: Model) -> Agent[Any]:
+    """Return an agent with one tool."""
+
+    @function_tool
+    async def look(at: str) -> str:
+        """Look at a thing."""
+        await asyncio.sleep(0.005 if at == "a" else 0)
+        return f"seen {at}"
+
+    return Agent(name="Agent", model=model, tools=[look])
+
+
+PLAIN = RunConfig(tracing_disabled=True)
+
+
+def test_an_agent_goes_on_from_its_session(engine: Engine) -> None:
+    """Each turn of a run shows the model what an earlier process's items say, and so does the view."""
+    model, theirs = Scripted(), Scripted()
+    oracle = SQLiteSession("chat")
+
+    async def play() -> None:
+        for turn in ("first", "second", "third"):
+            session = EverdeltaSession(engine.open(), "chat")
+            await Runner.run(agent_of(model), turn, session=session, run_config=PLAIN)
+            await Runner.run(agent_of(theirs), turn, session=oracle, run_config=PLAIN)
+            items = await session.get_items()
+            assert items == await oracle.get_items()
+            assert shown(session) == listed(items)
+        assert model.sent == theirs.sent
+
+    asyncio.run(play())
+    oracle.close()
+    assert len(model.sent[-1]) > 12
+
+
+class Compacts:
+    """A client whose `responses.compact` sums up its input."""
+
+    def __init__(self) -> None:
+        self.responses = self
+
+    async def compact(self, **asked: Any) -> Any:
+        """Return one user message, and an opaque item."""
+        said = f"sum of {len(asked['input'])}"
+        user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": said}]}
+        return SimpleNamespace(output=[user, {"type": "compaction", "id": "cmp", "encrypted_content": "x"}], usage=None)
+
+
+def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
+    """Compactions after a turn and by hand are what the SDK's own session makes of them, and undoable."""
+    session, oracle = EverdeltaSession(store, "chat"), SQLiteSession("chat")
+
+    def wrapped(inner: Any) -> Any:
+        return OpenAIResponsesCompactionSession(
+            "chat", inner, client=Compacts(), compaction_mode="input",  # type: ignore[arg-type]
+            should_trigger_compaction=lambda context: len(context["session_items"]) > 5,
+        )  # fmt: skip
+
+    async def play() -> None:
+        kept = (wrapped(session), wrapped(oracle))
+        models = (Scripted(), Scripted())
+        before: list[Any] = []
+        for turn in ("first", "second", "third"):
+            for model, one in zip(models, kept, strict=True):
+                before = await session.get_items() if one is kept[0] else before
+                await Runner.run(agent_of(model), turn, session=one, run_config=PLAIN)
+            items = await session.get_items()
+            assert items == await oracle.get_items()
+            assert shown(session) == listed(items)
+        assert [item.get("type") for item in await session.get_items()].count("compaction") >= 1
+        await session.add_items(texts("more"))
+        before = await session.get_items()
+        await kept[0].run_compaction({"force": True})
+        assert len(await session.get_items()) == 2
+        session.session.redo()
+        assert await session.get_items() == before
+        assert shown(session) == listed(before)
+
+    asyncio.run(play())
+    oracle.close()
+
+
+def test_the_sdks_encryption_wraps_it(store: Store) -> None:
+    """`EncryptedSession` keeps its envelopes in it, and an expired one is pruned with a compaction."""
+    inner = EverdeltaSession(store, "chat")
+    session = EncryptedSession("chat", inner, "a key of many letters", ttl=600)
+
+    async def play() -> None:
+        await session.add_items(texts("a", "b", "c"))
+        assert [item["payload"] != "" for item in await inner.get_items()] == [True] * 3
+        session.ttl = -1
+        assert await session.get_items() == []
+        await session.add_items(texts("d"))
+        expired = (await inner.get_items())[0]
+        snapshot = await inner._get_compaction_snapshot(1, prune_prefix=lambda item: item == expired)
+        assert snapshot is not None
+        assert await snapshot.replace_suffix(0, texts("sum"))
+        assert len(await inner.get_items()) == 3
+        assert expired not in await inner.get_items()
+
+    asyncio.run(play())

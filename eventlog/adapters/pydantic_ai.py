@@ -7,8 +7,9 @@ both share the entries. A deleted conversation's session is erased.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -19,11 +20,9 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
-from eventlog.adapters.pydantic_messages import PydanticAIMapping
+from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.settled import settled
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
-from eventlog.importers.common.json_lines import is_object
-from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 from eventlog.store import Store
 
@@ -31,6 +30,9 @@ __all__ = ["FORMAT", "EverdeltaConversationStore"]
 
 FORMAT = "pydantic-ai"
 """Format of the names of these sessions; their keys are ids of conversations."""
+
+FEEDS = 256
+"""Conversations of which is kept where their records are."""
 
 _ENTRY = TypeAdapter(ConversationEntry)
 _RECORD = TypeAdapter(ConversationRecord)
@@ -45,6 +47,7 @@ class EverdeltaConversationStore(ConversationStore):
     def __init__(self, store: Store, *, wait: float = 30.0) -> None:
         self.store = store
         self.wait = wait
+        self._feed = lru_cache(FEEDS)(EntryFeed)
         self._homes: dict[str, str] = {}
         """Sessions in which entries were seen."""
 
@@ -70,7 +73,7 @@ class EverdeltaConversationStore(ConversationStore):
         """Store a record and its new entries in one append, or nothing of them."""
         try:
             await settled(self._write, record, list(new_entries), expected_revision)
-        except (ConflictError, NotFoundError, AlreadyExistsError) as error:
+        except (ConflictError, LookupError, NotFoundError, AlreadyExistsError) as error:
             raise ConversationConflict(record.conversation_id) from error
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
@@ -92,8 +95,8 @@ class EverdeltaConversationStore(ConversationStore):
 
     def _record(self, conversation_id: str) -> ConversationRecord | None:
         with suppress(NotFoundError):
-            feed = _feed(self.session(conversation_id))
-            value = _state(feed)[1]
+            feed = self._feed(self.session(conversation_id))
+            value = feed.newest()[1]
             if value.get("conversation") is not None:
                 record = _RECORD.validate_python(value["conversation"])
                 self._homes.update((entry, feed.session.id) for entry in (record.head_id, *record.branches) if entry)
@@ -111,33 +114,34 @@ class EverdeltaConversationStore(ConversationStore):
         told = [_ENTRY.dump_python(entry, mode="json") for entry in entries]
         kept: dict[str, Any] = {"conversation": _RECORD.dump_python(record, mode="json")}
         if expected is not None:
-            feed = _feed(self.session(record.conversation_id))
-            newest, stored = _state(feed)
+            feed = self._feed(self.session(record.conversation_id))
+            newest, stored = feed.newest()
             if (stored.get("conversation") or {}).get("revision") != expected:
                 raise ConversationConflict(record.conversation_id)
-            after = newest if parent == stored["conversation"]["head_id"] else _place(feed, parent)
-            path = feed.path()
-            places = stored.get("places", {}) | {stored["conversation"]["head_id"]: path[-2] if len(path) > 1 else 0}
+            after = newest if parent == stored["conversation"]["head_id"] else feed.place(parent)
+            places = stored.get("places", {}) | {stored["conversation"]["head_id"]: newest}
             kept["places"] = {tip: places[tip] for tip in record.branches if tip in places}
             feed.add([*told, kept], after=after, expected=newest, wait=self.wait)
         elif self._record(record.conversation_id) is not None:
             raise ConversationConflict(record.conversation_id)
         else:
-            self._begin(name, parent, [*told, kept])
-            feed = _feed(self.session(record.conversation_id))
+            self._begin(name, parent, record.scope, [*told, kept])
+            feed = self._feed(self.session(record.conversation_id))
         self._homes.update((entry.id, feed.session.id) for entry in entries)
 
-    def _begin(self, name: tuple[str, str], parent: str | None, told: list[Any]) -> None:
+    def _begin(self, name: tuple[str, str], parent: str | None, scope: str | None, told: list[Any]) -> None:
         """Begin a conversation whole, and then give it its name, which one of all writers gets."""
-        with suppress(NotFoundError):  # left by a deletion that broke off
-            self._erase(self.session(name[1]))
+        with suppress(NotFoundError):
+            left = self.session(name[1])
+            if self._feed(left).newest()[1].get("conversation") is None:  # by a deletion that broke off
+                self._erase(left)
         if parent is None:
-            session = self.store.create_session()
+            session = self.store.create_session(scope=scope or "")
         else:
             home = self._home(parent)
-            session = home.session.fork(_place(home, parent))
+            session = home.session.fork(home.place(parent))
         try:
-            _feed(session).add(told, wait=self.wait)
+            self._feed(session).add(told, wait=self.wait)
             self.store.names.give(session.id, name)
         except BaseException:
             self._erase(session)
@@ -145,64 +149,28 @@ class EverdeltaConversationStore(ConversationStore):
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)
-        feed = _feed(session)
-        newest, stored = _state(feed)
+        feed = self._feed(session)
+        newest, stored = feed.newest()
         if (stored.get("conversation") or {}).get("revision") != expected:
             raise ConversationConflict(conversation_id)
-        feed.add([{"conversation": None}], expected=newest, wait=self.wait)
+        feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
         self._erase(session)
 
     def _erase(self, session: Session) -> None:
         with suppress(NotFoundError):
+            self._feed(session).forget_unshared()
             self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
 
-    def _home(self, entry: str) -> Feed:
+    def _home(self, entry: str) -> EntryFeed:
         """Return a feed that has an entry: as it was seen, or else of all conversations."""
         known = [self._homes[entry]] if entry in self._homes else []
         for session in [*known, *(info.id for info in self.store.sessions(format=FORMAT))]:
             with suppress(NotFoundError):
-                feed = _feed(self.store.session(session))
-                _place(feed, entry)
+                feed = self._feed(self.store.session(session))
+                feed.place(entry)
                 self._homes[entry] = session
                 return feed
         raise KeyError(entry)
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
-        feed = self._home(head)
-        path = feed.path(_place(feed, head))
-        wanted = len(path) if limit is None else limit
-        found: list[Any] = []
-        while path and len(found) < wanted:
-            piece = path[-2 * wanted :]
-            del path[-len(piece) :]
-            found[:0] = [value for value in feed.read(piece) if is_object(value) and "message" in value]
-        return [_ENTRY.validate_python(value) for value in found[-wanted:]]
-
-
-def _feed(session: Session) -> Feed:
-    return Feed(session, PydanticAIMapping())
-
-
-def _state(feed: Feed) -> tuple[int, dict[str, Any]]:
-    """Return the newest record's number, and what it keeps of the conversation."""
-    path = feed.path(newest=1)
-    value = feed.read(path)[0] if path else {}
-    return (path[0], value) if path and is_object(value) else (0, {})
-
-
-def _place(feed: Feed, entry: str | None) -> int:
-    """Return the number of an entry, 0 for None; `NotFoundError` if the feed has none of this id."""
-    if entry is None:
-        return 0
-    for path in _lines(feed):
-        for number, value in zip(reversed(path), reversed(feed.read(path))):
-            if is_object(value) and value.get("id") == entry:
-                return number
-    raise NotFoundError("entry", entry, session=feed.session.id)
-
-
-def _lines(feed: Feed) -> Iterator[list[int]]:
-    """Yield the records of a conversation's history, and of the branches that it left."""
-    yield feed.path()
-    for place in reversed((_state(feed)[1].get("places") or {}).values()):
-        yield feed.path(place)
+        return [_ENTRY.validate_python(entry) for entry in self._home(head).entries(head, limit)]

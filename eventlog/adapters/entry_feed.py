@@ -31,11 +31,11 @@ class EntryFeed(Feed):
     def newest(self) -> tuple[int, dict[str, Any]]:
         """Return the number and value of the newest record."""
         path = self.path(newest=1)
-        value = self.read(path)[0] if path else {}
+        value: Any = self.read(path)[0] if path else None
         return path[0] if path else 0, value if is_object(value) else {}
 
     def place(self, entry: str | None) -> int:
-        """Return the number of an entry, 0 for None; `NotFoundError` if there is none of this id."""
+        """Return the number of an entry, 0 for None; `NotFoundError` for an unknown id."""
         for path in self._lines() if entry is not None else ():
             for end in range(len(path), 0, -PIECE):
                 piece = path[max(0, end - PIECE) : end]
@@ -68,5 +68,6 @@ class EntryFeed(Feed):
     def _lines(self) -> Iterator[list[int]]:
         """Yield the records of the history, and of the branches that it left, newest first."""
         yield self.path()
-        for place in reversed((self.newest()[1].get("places") or {}).values()):
+        places: dict[str, int] = self.newest()[1].get("places") or {}
+        for place in reversed(places.values()):
             yield self.path(place)

@@ -134,10 +134,18 @@ class EverdeltaSession:
                 self.store.erase(feed.session.id, forks="keep", subsessions="cascade", wait=self.wait)
         self._feed = None
 
+    def _forget_oldest(self, feed: Feed, prune: Prune, until: int) -> None:
+        """Forget the oldest items that the SDK wants kept no longer, of those before a record."""
+        older = [number for number in feed.path() if number < until]
+        expired = takewhile(lambda one: prune(one[1]), zip(older, feed.read(older), strict=True))
+        feed.forget([number for number, _ in expired])
+
     def _snapshot(self, feed: Feed, limit: int, prune: Prune | None) -> _Snapshot:
         path = feed.path(newest=limit + 1)
         before = path.pop(0) if len(path) > limit else 0
-        shown = [(number, item) for number, item in zip(path, feed.read(path)) if type(item) is not Redacted]
+        shown = [
+            (number, item) for number, item in zip(path, feed.read(path), strict=True) if type(item) is not Redacted
+        ]
 
         def replace(start: int, output: list[Any]) -> bool:
             first = path.index(shown[start][0])
@@ -146,8 +154,7 @@ class EverdeltaSession:
             except (ConflictError, NotFoundError):  # other items, or none, by now
                 return False
             if prune is not None:
-                older = [number for number in feed.path() if number < path[first]]
-                feed.forget([number for number, _ in takewhile(lambda one: prune(one[1]), zip(older, feed.read(older)))])
+                self._forget_oldest(feed, prune, path[first])
             return True
 
         async def replace_suffix(start: int, output: list[Any]) -> bool:

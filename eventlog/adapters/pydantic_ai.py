@@ -116,7 +116,7 @@ class EverdeltaConversationStore(ConversationStore):
         if expected is not None:
             feed = self._feed(self.session(record.conversation_id))
             newest, stored = feed.newest()
-            if (stored.get("conversation") or {}).get("revision") != expected:
+            if _revision(stored) != expected:
                 raise ConversationConflict(record.conversation_id)
             after = newest if parent == stored["conversation"]["head_id"] else feed.place(parent)
             places = stored.get("places", {}) | {stored["conversation"]["head_id"]: newest}
@@ -151,7 +151,7 @@ class EverdeltaConversationStore(ConversationStore):
         session = self.session(conversation_id)
         feed = self._feed(session)
         newest, stored = feed.newest()
-        if (stored.get("conversation") or {}).get("revision") != expected:
+        if _revision(stored) != expected:
             raise ConversationConflict(conversation_id)
         feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
         self._erase(session)
@@ -174,3 +174,8 @@ class EverdeltaConversationStore(ConversationStore):
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
         return [_ENTRY.validate_python(entry) for entry in self._home(head).entries(head, limit)]
+
+
+def _revision(stored: dict[str, Any]) -> str | None:
+    conversation: dict[str, Any] = stored.get("conversation") or {}
+    return conversation.get("revision")

@@ -1,9 +1,9 @@
 """Mapping of pydantic-ai's messages, as `ModelMessagesTypeAdapter` dumps them to JSON.
 
-* Leading system prompts are the system prompt; later ones, feedback and summaries that no call asked
-  for are synthetic user messages.
+* Leading system prompts are the system prompt; later ones, and feedback and summaries that answer
+  no call, are synthetic user messages.
 * Each user prompt of a request is a user message, each response one answer.
-* Instructions and what changes tools and settings mean nothing here: they are the program's business.
+* Instructions, and what changes tools and settings, mean nothing here: the program sets them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class PydanticAIMapping:
         message = record.get("message") if is_object(record) else None
         if not is_object(message):
             return
-        parts = [part for part in message.get("parts") or [] if is_object(part)]
+        listed: list[Any] = message.get("parts") or []
+        parts = [part for part in listed if is_object(part)]
         if message.get("kind") == "response":
             _response(to, message, parts)
             return

@@ -200,7 +200,7 @@ class Executor:
             self._run_alone(events, bodies, lazily=False, wait=wait)
 
     @contextmanager
-    def writing(self, *, lazily: bool, wait: float = 0.0) -> Generator[Lease]:
+    def writing(self, *, lazily: bool = True, wait: float = 0.0) -> Generator[Lease]:
         """Use the running task's lease, or take one for an append, which may give it back.
 
         A lease that is taken settles nothing: the append goes on with what is open. One that is

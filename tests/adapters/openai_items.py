@@ -44,8 +44,14 @@ class Talk:
             case "parts":
                 return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
             case "assistant":
-                block = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-                return {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed", "content": [block]}
+                block: dict[str, Any] = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+                return {
+                    "id": f"msg_{number}",
+                    "type": "message",
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": [block],
+                }
             case "easy":
                 return {"role": "assistant", "content": text}
             case "reasoning":
@@ -54,9 +60,16 @@ class Talk:
                 arguments = f'{{"n": {number}}}'
                 return {"type": "function_call", "call_id": f"call_{number}", "name": "look", "arguments": arguments}
             case "search":
-                return {"type": "web_search_call", "id": f"ws_{number}", "status": "completed", "action": {"type": "search", "query": text}}
+                return {
+                    "type": "web_search_call",
+                    "id": f"ws_{number}",
+                    "status": "completed",
+                    "action": {"type": "search", "query": text},
+                }
             case "compaction":
                 return {"type": "compaction", "id": f"cmp_{number}", "encrypted_content": text}
+            case _:
+                pass
         waiting = _waiting(before)
         if not waiting:
             return None

@@ -15,7 +15,7 @@ from pydantic_ai.messages import (
     FilePart,
     ImageUrl,
     ModelMessage,
-    ModelMessagesTypeAdapter as MESSAGES,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
@@ -57,17 +57,25 @@ class Talk:
         """Return messages of these kinds that come behind others."""
         made: list[ModelMessage] = []
         for kind in kinds:
-            message = self._message(kind, [*before, *made])
-            made += MESSAGES.validate_python(MESSAGES.dump_python([message], mode="json"))  # as any store has it
+            dumped = ModelMessagesTypeAdapter.dump_python([self._message(kind, [*before, *made])], mode="json")
+            made += ModelMessagesTypeAdapter.validate_python(dumped)  # as any store has it
         return made
 
     def _message(self, kind: str, before: list[ModelMessage]) -> ModelMessage:
         number = next(self._numbers)
         text = f"{kind} {number} é"
-        calls = [ToolCallPart("look", {"at": text}, f"call_{number}a"), ToolCallPart("find", f'{{"n": {number}}}', f"call_{number}b")]
+        calls = [
+            ToolCallPart("look", {"at": text}, f"call_{number}a"),
+            ToolCallPart("find", f'{{"n": {number}}}', f"call_{number}b"),
+        ]
         match kind:
             case "files":
-                content: list[Any] = [text, ImageUrl(f"http://x/{number}.png"), BinaryContent(PNG, media_type="image/png"), TextContent(content="more")]
+                content: list[Any] = [
+                    text,
+                    ImageUrl(f"http://x/{number}.png"),
+                    BinaryContent(PNG, media_type="image/png"),
+                    TextContent(content="more"),
+                ]
                 return ModelRequest([UserPromptPart([*content, CachePoint()])])
             case "system":
                 return ModelRequest([SystemPromptPart(text), UserPromptPart("asked")], instructions="be brief")
@@ -81,7 +89,9 @@ class Talk:
                 return ModelResponse([TextPart(text), *calls], finish_reason="tool_call")
             case "native":
                 returned = NativeToolReturnPart("web_search", {"found": [text]}, f"native_{number}")
-                return ModelResponse([NativeToolCallPart("web_search", {"q": text}, f"native_{number}"), returned, TextPart(text)])
+                return ModelResponse(
+                    [NativeToolCallPart("web_search", {"q": text}, f"native_{number}"), returned, TextPart(text)]
+                )
             case "file":
                 return ModelResponse([FilePart(BinaryImage(PNG, media_type="image/png")), CompactionPart(text)])
             case "feedback":
@@ -91,8 +101,18 @@ class Talk:
             case "results":
                 waiting = _waiting(before)[: 1 + number % 2]
                 outputs: list[Any] = [text, {"found": [number]}, None]
-                returns = [ToolReturnPart(call.tool_name, outputs[number % 3], call.tool_call_id, outcome="failed" if number % 4 == 0 else "success") for call in waiting]
+                returns = [
+                    ToolReturnPart(
+                        call.tool_name,
+                        outputs[number % 3],
+                        call.tool_call_id,
+                        outcome="failed" if number % 4 == 0 else "success",
+                    )
+                    for call in waiting
+                ]
                 return ModelRequest([*returns, UserPromptPart(text)])
+            case _:
+                pass
         return ModelRequest([UserPromptPart(text)])
 
 
@@ -112,12 +132,16 @@ def _text(content: Any) -> str:
 
 
 def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
-    """Return what a model is shown of messages: texts, files and calls in order, a call with its return.
+    """Return what a model is shown of messages: texts, files, and calls with their returns.
 
     Leading system prompts are left out: they are the view's system prompt.
     """
     parts = [(message.kind, part) for message in messages for part in message.parts]
-    outputs = {part.tool_call_id: _text(part.content) for _, part in parts if isinstance(part, (ToolReturnPart, NativeToolReturnPart))}
+    outputs = {
+        part.tool_call_id: _text(part.content)
+        for _, part in parts
+        if isinstance(part, (ToolReturnPart, NativeToolReturnPart))
+    }
     shown: list[Shown] = []
     for kind, part in parts:
         match part:
@@ -127,7 +151,7 @@ def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
                 for one in [content] if isinstance(content, str) else content:
                     if isinstance(one, (ImageUrl, BinaryContent)):
                         shown.append(("user", "file", one.media_type))
-                    elif not isinstance(one, CachePoint):
+                    elif isinstance(one, (str, TextContent)):
                         shown.append(("user", one if isinstance(one, str) else one.content))
             case SpeechPart(transcript=transcript):
                 shown.append(("user", str(transcript)))
@@ -136,7 +160,15 @@ def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
             case FilePart():
                 shown.append(("assistant", "file", "image/png"))
             case ToolCallPart() | NativeToolCallPart():
-                shown.append(("call", part.tool_call_id, part.tool_name, _text(part.args), outputs.get(part.tool_call_id, INTERRUPTED)))
+                shown.append(
+                    (
+                        "call",
+                        part.tool_call_id,
+                        part.tool_name,
+                        _text(part.args),
+                        outputs.get(part.tool_call_id, INTERRUPTED),
+                    )
+                )
             case _:
                 pass
     return shown

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 import threading
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog import ConflictError, FencedError, NotFoundError, Store
@@ -132,7 +131,7 @@ class Pair:
 def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
     """After every command the items are those of `SQLiteSession`, and the view shows them."""
 
-    @settings(max_examples=60 if mode == "memory" else 8, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60 if mode == "memory" else 8)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, Any]]) -> None:
         async def play() -> None:
@@ -294,7 +293,7 @@ def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:
 
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
 def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
-    """After a clear and a scrub no file has a text of an item, popped and compacted ones included."""
+    """After a clear and a scrub no file has a text of an item, popped or compacted ones either."""
     place = Engine(mode, tmp_path)
     store = place.open()
     session = EverdeltaSession(store, "chat")
@@ -340,7 +339,9 @@ class Scripted(Model):
         if input[-1].get("type") == "function_call_output":
             text = ResponseOutputText(text=f"answer {number}", type="output_text", annotations=[])
             output.append(
-                ResponseOutputMessage(id=f"msg_{number}", content=[text], role="assistant", status="completed", type="message")
+                ResponseOutputMessage(
+                    id=f"msg_{number}", content=[text], role="assistant", status="completed", type="message"
+                )
             )
         else:
             output += [
@@ -372,7 +373,7 @@ PLAIN = RunConfig(tracing_disabled=True)
 
 
 def test_an_agent_goes_on_from_its_session(engine: Engine) -> None:
-    """Each turn of a run shows the model what an earlier process's items say, and so does the view."""
+    """Each turn of a run sends the model what `SQLiteSession` would, and the view shows it."""
     model, theirs = Scripted(), Scripted()
     oracle = SQLiteSession("chat")
 
@@ -405,7 +406,7 @@ class Compacts:
 
 
 def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
-    """Compactions after a turn and by hand are what the SDK's own session makes of them, and undoable."""
+    """Compactions, automatic or by hand, agree with `SQLiteSession`, and can be undone."""
     session, oracle = EverdeltaSession(store, "chat"), SQLiteSession("chat")
 
     def wrapped(inner: Any) -> Any:
@@ -439,9 +440,9 @@ def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
 
 
 def test_the_sdks_encryption_wraps_it(store: Store) -> None:
-    """`EncryptedSession` keeps its envelopes in it, and an expired one is pruned with a compaction."""
+    """`EncryptedSession` keeps its envelopes in it; a compaction prunes expired ones."""
     inner = EverdeltaSession(store, "chat")
-    session = EncryptedSession("chat", inner, "a key of many letters", ttl=600)
+    session = EncryptedSession("chat", cast("Any", inner), "a key of many letters", ttl=600)
 
     async def play() -> None:
         await session.add_items(texts("a", "b", "c"))

@@ -79,8 +79,9 @@ class Names:
     def give(self, session: str, name: Name) -> None:
         """Give an existing session a name, so that `Store.open_session` finds it.
 
-        `AlreadyExistsError` if another session has it, `RefusedError` if this one has another name.
-        Needs no lease.
+        `AlreadyExistsError` if another session has it, or is to have it: an `open_session` that
+        broke off is finished by the next one. `RefusedError` if this one has another name. Needs
+        no lease.
         """
         log = self._store.log
         self._store.host.require_open(writing=True)

@@ -5,7 +5,8 @@ no session in a list, a rollback does not undo it, and the model sees nothing of
 values are stored once. What was replaced or dropped cannot be read any more, and `Store.scrub`
 removes its bytes.
 
-A fork begins with the values as of its version. Which version is a key's newest is asked of an
+A fork begins with the values as of its version, without those that were freed before it began.
+Which version is a key's newest is asked of an
 index for each stream (`history/value_index.py`).
 """
 
@@ -141,10 +142,17 @@ class Values:
         """Return the event that put a key's value, and its stream."""
         require(str, key, "a value's key is a str")
         for stream in reversed(streams):
-            found = self._index(stream).newest(key, stream.last if upto is None else min(stream.last, upto))
+            index = self._index(stream)
+            found = index.newest(key, stream.last if upto is None else min(stream.last, upto))
             if found is not None:
-                return None if found.dropped else (stream, found)
+                return None if found.dropped or self._was_freed(stream, found, index.newest(key)) else (stream, found)
         return None
+
+    def _was_freed(self, stream: StreamRange, found: Change, newest: Change | None) -> bool:
+        """Whether an inherited value, which its own session replaced, was freed before the fork."""
+        if newest is None or newest.version == found.version:
+            return False
+        return self._content(stream, found) is None
 
     def _content(self, stream: StreamRange, change: Change) -> str | bytes | None:
         """Read a value; None if it was freed."""

@@ -46,7 +46,10 @@ from tests.test_layers import LAYERS
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
 FENCES = {"python", "pyi", "sh", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
-OTHERS_NAMES = {"StreamingResponse"}
+OTHERS_NAMES = {
+    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "OpenAIResponsesCompactionSession", "SQLiteSession",
+    "StreamingResponse",
+}  # fmt: skip
 """Classes of other libraries that pages name."""
 OTHERS_FILES = {"tests/models/cassettes/test_anthropic/test_anthropic_mcp_servers_stream.yaml"}
 """Files of other repositories that pages name."""

@@ -1,1 +1,1 @@
-"""Stores of agent frameworks on feeds; each is imported by its own name, and none by `eventlog`."""
+"""Stores of agent frameworks on feeds, each imported by its own name only."""

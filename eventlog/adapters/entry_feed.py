@@ -1,4 +1,4 @@
-"""Feed of a conversation of pydantic-ai: its entries, and behind each append what is kept beside.
+"""Feed of a conversation of pydantic-ai: entries, and what is kept beside them.
 
 A record is an entry with its message, or `{"conversation", "places"}`: the conversation's own
 record as of that append, and for each branch that it left the number of the newest record there.

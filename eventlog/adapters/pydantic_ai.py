@@ -39,7 +39,9 @@ _RECORD = TypeAdapter(ConversationRecord)
 
 
 class EverdeltaConversationStore(ConversationStore):
-    """Conversations of pydantic-ai in a store; `delete` erases one, and forks keep what they share.
+    """Conversations of pydantic-ai in a store.
+
+    A deletion erases one; forks keep what they share.
 
     `wait` is how many seconds a write waits for another task to give back a session's lease.
     """

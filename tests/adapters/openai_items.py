@@ -1,4 +1,4 @@
-"""Items of the OpenAI Agents SDK, random ones, and what a model is shown of a list of them."""
+"""Random items of the OpenAI Agents SDK, and what a model is shown of them."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:
 
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
 def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
-    """After a clear and a scrub no file has a text of an item, popped or compacted ones either."""
+    """After a clear and a scrub no file has a text of an item, popped or compacted."""
     place = Engine(mode, tmp_path)
     store = place.open()
     session = EverdeltaSession(store, "chat")

@@ -329,7 +329,7 @@ def test_the_newest_of_a_path(store: Store) -> None:
 
 
 def test_an_erased_session_says_so(store: Store) -> None:
-    """What comes behind an erasure by the same task is `ErasedError`, not a lease that is over."""
+    """A command behind an erasure by the same task is `ErasedError`, not a lease that is over."""
     feed = feed_of(store)
     feed.add([ASK])
     store.erase(feed.session.id)

@@ -488,11 +488,12 @@ def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
             feed.add([ASK], keep=keep)  # type: ignore[arg-type]
     with pytest.raises(CallError):
         feed.replace([ASK], expected=deep)  # type: ignore[arg-type]
-    for wrong in (
+    mistaken: list[dict[str, Any]] = [
         {**ASK, "text": 5},
         {**RESULT, "call": []},
         {**CALL, "calls": [{"id": [], "tool": "ls", "input": {}}]},
-    ):
+    ]
+    for wrong in mistaken:
         with pytest.raises(CallError):
             feed.add([wrong])
     for unknown in (1 << 70, -1, 0, number + 1):

@@ -84,7 +84,9 @@ def test_no_command_of_many_processes_is_lost_or_done_twice(tmp_path: Path, *, e
         assert feed.path() == sorted(told)
         assert [record["text"] for record in feed.read(sorted(told))] == [told[number] for number in sorted(told)]
         path = chain.path()
-        assert sorted(map(tuple, all_of("chain"))) == list(zip([0, *path], path, strict=False))
+        assert sorted((before, number) for before, number in all_of("chain")) == list(
+            zip([0, *path], path, strict=False)
+        )
         results = {(call, by, version) for call, by, version in all_of("late") if by}
         assert len(results) == len({call for call, _, _ in results})
         assert verify(store, deep=True).sound

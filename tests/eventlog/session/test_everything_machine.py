@@ -849,7 +849,7 @@ class Everything(RuleBasedStateMachine):
                 page = handle.newest_sessions(limit=2, cursor=page.next)
                 states |= {info.id: info.state for info in page.sessions}
             assert states.keys() == self.models.keys()
-            running = set() if self.held is None else {self.held.id}
+            running: set[str] = set() if self.held is None else {self.held.id}
             assert {name for name, state in states.items() if state == "running"} == running
             assert {name for name, state in states.items() if state == "unfinished"} == open_now
 
@@ -904,7 +904,7 @@ def test_all_commands_together_agree_with_a_plain_model(engine: str) -> None:
             max_examples=(100 if few else 400) if SLOW else (8 if few else 25),
             stateful_step_count=80 if SLOW else 40,
             deadline=None,
-            suppress_health_check=list(HealthCheck),
+            suppress_health_check=tuple[HealthCheck, ...](HealthCheck),
             phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
         ),
     )

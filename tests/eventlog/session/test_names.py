@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,12 @@ def test_what_is_no_name(name: Any, error: type[CallError]) -> None:
     """A name is a format without a colon and a key, both text of a bounded length."""
     with eventlog.open("memory:") as store:
         store.create_session(id="s")
-        for call in (store.open_session, store.names.free, lambda given: store.names.give("s", given)):
+        calls: list[Callable[[Any], object]] = [
+            store.open_session,
+            store.names.free,
+            lambda given: store.names.give("s", given),
+        ]
+        for call in calls:
             with pytest.raises(error):
                 call(name)
 
@@ -261,11 +266,15 @@ def test_erasure_frees_the_name(engine: Engine) -> None:
         assert verify(store, deep=True).sound
 
 
+def _nothing(*_: object) -> None:
+    """Free no name."""
+
+
 def test_an_erasure_between_its_two_steps(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name whose session is erased and that was not freed yet is freed by the next caller."""
     with engine.open() as store:
         session = store.open_session(NAME)
-        monkeypatch.setattr("eventlog.maintenance.erase.free_erased", lambda *_: None)
+        monkeypatch.setattr("eventlog.maintenance.erase.free_erased", _nothing)
         store.erase(session.id)
         assert begun(store, NAME) == session.id
         with pytest.raises(NotFoundError):

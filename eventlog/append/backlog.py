@@ -249,8 +249,8 @@ class Backlog:
     def fence(self, epoch: int) -> FencedError | LeaseHeldError:
         """Refuse what was accepted under a lease that another owner has taken; return why.
 
-        What is on its way is committed or refused by then. A claim that the log never knew of, and
-        under which no text is lost, came too late: `LeaseHeldError`.
+        What is on its way is committed or refused by then. `LeaseHeldError` for a claim that is in
+        memory only and under which nothing was accepted: its owner has never run the session.
         """
         self._buffer.hold()
         claim = self.claim
@@ -259,11 +259,12 @@ class Backlog:
             self.resolve()
         if claim is None or claim.state.epoch != epoch:
             return FencedError(self.session, epoch, self.committed.lease.epoch)
-        self.drop(claim)
-        self.failure = None  # it is about what is dropped
-        if claim.status is LeaseStatus.CLAIMED and not claim.deltas:
+        unused = not self._buffer.flat and all(command.epoch != epoch for command in self.commands)
+        if unused and claim.status is LeaseStatus.CLAIMED:
             claim.status, claim.is_returning = LeaseStatus.LOST, False
             return lease_lost(self.session)
+        self.drop(claim)
+        self.failure = None  # it is about what is dropped
         return claim.fenced(self.session, self.committed.lease.epoch)
 
     def _lose(self, claim: LeaseClaim, commands: Sequence[AcceptedCommand]) -> bool:

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import RLock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.redaction import part_of
-from eventlog.errors import CallError, ConflictError, LeaseHeldError, NotFoundError
+from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
@@ -26,28 +26,19 @@ from eventlog.log.contract import Committed
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
+from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide
 from eventlog.state.state import State
-from eventlog.validation import each, require, require_function, require_or_none, require_version, require_wait
+from eventlog.validation import each, require, require_function, require_or_none, require_version
 
 __all__ = ["Feed"]
 
 T = TypeVar("T")
-
-
-class _Asked(NamedTuple):
-    """An append as its caller asks for it."""
-
-    told: list[tuple[Any, str]]
-    after: int | None
-    keep: dict[str, str | bytes]
-    expected: int | None
-    request_id: str | None
-    digest: bytes
 
 
 class Feed:
@@ -97,27 +88,19 @@ class Feed:
         for number in (after, expected):
             if number is not None:
                 require_version(number)
-        kept = {} if keep is None else dict(keep)
+        require_or_none(Mapping, keep, "values to keep are a mapping of keys to values")
+        kept = dict(keep or {})
         for key, content in kept.items():
             value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
-        require_wait(wait)
         digest = b"" if request_id is None else self._digest(told, after, kept)
         writer = self._executor.writer
         if request_id is not None and (known := writer.known(request_id, digest)) is not None:
             return self._numbers(known)
-        asked = _Asked(told, after, kept, expected, request_id, digest)
-        try:
-            return self._append(asked, lazily=True)
-        except LeaseHeldError:  # before, or of an owner whose append was quicker than the lease
-            return self._append(asked, lazily=False, wait=wait)
-
-    def _append(self, asked: _Asked, *, lazily: bool, wait: float = 0.0) -> list[int]:
-        """Take the lease for an append, decide it, and decide it anew if others were first."""
-        told, after, kept, expected, request_id, digest = asked
-        writer, contention = self._executor.writer, Contention()
         is_alone = self._executor.leases.held is None
-        with self._executor.writing(lazily=lazily, wait=wait) as lease:
+
+        def tell(lease: Lease) -> list[int]:
+            contention = Contention()
             while True:
                 version = self._version_now()
                 newest = self._newest(version)
@@ -138,16 +121,16 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if not contention.note():
+                    if not contention.goes_on():
                         raise
-                    if contention.asks_for_pause:
-                        contention.wait()
                     continue
                 if committed.repeated:
                     return self._numbers(committed)
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]
+
+        return self._executor.writing(tell, wait=wait)
 
     def _version_now(self) -> int:
         """Return the newest version, with what this handle has accepted committed."""
@@ -211,6 +194,8 @@ class Feed:
         whose parts are new ones: pins and prunes of their old parts are lost.
         """
         values = each(values, "records are a list of JSON values")
+        if expected is not None:
+            require_version(expected)
         digests = [_digest_of(require_value(value)) for value in values]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):
@@ -247,7 +232,7 @@ class Feed:
             raise CallError(f"`newest` is a whole number from 0, not {newest!r:.40}")
         version = self._reader.resolve(at)
         with self._lock:
-            self._index.advance(version if at is None else self._reader.version)
+            self._index.advance(version)
             pieces: list[list[int]] = []
             left = sys.maxsize if newest is None else newest
             for piece in self._index.newest_first(version, self._reader.forgotten()):
@@ -263,8 +248,8 @@ class Feed:
         `NotFoundError` for a number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        for number in numbers:
-            if type(number) is not int:
+        if not {int}.issuperset(map(type, numbers)):
+            for number in numbers:
                 require_version(number)
         self._reader.resolve(None)
         streams = self._reader.ancestry()
@@ -278,12 +263,14 @@ class Feed:
                 if any(part_of(event) in redacted for event in events_of(record))
             }
         if forgotten:
-            self._require_records(numbers)
+            for number in numbers:
+                if covers(forgotten, number):
+                    self._require_record(number)
             hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
         values = values_of(self._log, self.session.id, streams, shown)
         values.update(hidden)
-        return [values[number] for number in numbers]
+        return list(map(values.__getitem__, numbers))
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Hide records, with all that they mean, in every view of every version, and in forks.
@@ -292,7 +279,9 @@ class Feed:
         number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        self._require_records(numbers)
+        for number in numbers:
+            require_version(number)
+        self._reader.resolve(None)
         forget(self.session, numbers)
 
     def _redacted(self) -> frozenset[str]:
@@ -301,25 +290,18 @@ class Feed:
             part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
         )
 
-    def _require_records(self, numbers: Sequence[int]) -> None:
-        version = self._reader.version
-        for number in numbers:
-            require_version(number)
-            self._require_record(number, version)
-
     def at(self, number: int) -> int:
         """Return the version right after a record; `NotFoundError` if the number is of none."""
         require_version(number)
-        self._require_record(number, self._reader.version)
+        self._reader.resolve(None)
+        self._require_record(number)
         return number
 
     # -- where records are -----------------------------------------------------------------------
 
-    def _require_record(self, number: int, version: int) -> None:
-        with self._lock:
-            self._index.advance(version)
-            if number > version or not self._index.holds(number):
-                raise NotFoundError("record", str(number), session=self.session.id)
+    def _require_record(self, number: int) -> None:
+        """Raise `NotFoundError` unless a version is that of a record; reads one append."""
+        list(stored_records(self._log, self._reader.ancestry(), [number], light_events))
 
     def _newest(self, version: int) -> int:
         """Return the number of the newest effective record, 0 if there is none."""
@@ -331,7 +313,7 @@ class Feed:
     def _target(self, after: int, version: int) -> int | None:
         """Return the version to roll back to for records behind `after`, not the newest one."""
         if after:
-            self._require_record(after, version)
+            self._require_record(after)
             return after
         first = self.path(version)[0]
         (record,) = stored_records(self._log, self._reader.ancestry(), [first])

@@ -6,8 +6,7 @@ values are stored once. What was replaced or dropped cannot be read any more, an
 removes its bytes.
 
 A fork begins with the values as of its version, without those that were freed before it began.
-Which version is a key's newest is asked of an
-index for each stream (`history/value_index.py`).
+Which version is a key's newest is asked of an index for each stream (`history/value_index.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from eventlog.errors import ConflictError, DamagedError, brief
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
-from eventlog.validation import require, require_or_none
+from eventlog.validation import require, require_version
 
 if TYPE_CHECKING:
     from eventlog.history.lineage import StreamRange
@@ -169,7 +168,8 @@ class Values:
 
     def _append(self, event: ev.ValuePut | ev.ValueDropped, bodies: dict[bytes, bytes], expected: int | None) -> int:
         executor = self._executor
-        require_or_none(int, expected, "an expected revision is a whole number")
+        if expected is not None:
+            require_version(expected)
         if expected is None and executor.in_pipeline:
             executor.command([event], bodies)
             return 0
@@ -181,10 +181,8 @@ class Values:
             try:
                 return executor.commit([event], bodies=bodies, expected=version).first
             except ConflictError:  # something else was appended: perhaps the key has its revision all the same
-                if not contention.note():
+                if not contention.goes_on():
                     raise
-                if contention.asks_for_pause:
-                    contention.wait()
 
     def _version_with(self, key: str, expected: int) -> int:
         """Return the version of now, at which the key has the expected revision."""

@@ -131,7 +131,7 @@ class Pair:
 def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
     """After every command the items are those of `SQLiteSession`, and the view shows them."""
 
-    @settings(max_examples=60 if mode == "memory" else 8)
+    @settings(max_examples=30 if mode == "memory" else 6)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, Any]]) -> None:
         async def play() -> None:

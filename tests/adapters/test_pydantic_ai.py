@@ -137,7 +137,7 @@ class Pair:
 def test_random_programs_agree_with_the_store_in_memory(mode: str) -> None:
     """After every command both stores have the same conversations, and the views show them."""
 
-    @settings(max_examples=60 if mode == "memory" else 8)
+    @settings(max_examples=30 if mode == "memory" else 6)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, str, list[str], int]]) -> None:
         async def play() -> None:

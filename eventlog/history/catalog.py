@@ -232,7 +232,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     messages: int
     """Visible messages: neither removed nor rolled back, those that a fork inherited included.
 
-    Of a session that only an earlier program wrote to: all messages that were added to it.
+    Messages of forgotten records are not visible. Where a record was forgotten in a fork's parent
+    after the fork, the fork's total follows with its next append. Of a session that only an earlier
+    program wrote to: all messages that were added to it.
     """
     archived: bool
     directory: str = ""

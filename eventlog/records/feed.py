@@ -28,6 +28,7 @@ from eventlog.records.json_value import dumped, require_value
 from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide
@@ -86,7 +87,8 @@ class Feed:
         for number in (after, expected):
             if number is not None:
                 require_version(number)
-        kept = {} if keep is None else dict(keep)
+        require_or_none(Mapping, keep, "values to keep are a mapping of keys to values")
+        kept = dict(keep or {})
         for key, content in kept.items():
             value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
@@ -94,9 +96,10 @@ class Feed:
         writer = self._executor.writer
         if request_id is not None and (known := writer.known(request_id, digest)) is not None:
             return self._numbers(known)
-        contention = Contention()
         is_alone = self._executor.leases.held is None
-        with self._executor.writing(wait=wait) as lease:
+
+        def tell(lease: Lease) -> list[int]:
+            contention = Contention()
             while True:
                 version = self._version_now()
                 newest = self._newest(version)
@@ -125,6 +128,8 @@ class Feed:
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]
+
+        return self._executor.writing(tell, wait=wait)
 
     def _version_now(self) -> int:
         """Return the newest version, with what this handle has accepted committed."""
@@ -188,6 +193,8 @@ class Feed:
         whose parts are new ones: pins and prunes of their old parts are lost.
         """
         values = each(values, "records are a list of JSON values")
+        if expected is not None:
+            require_version(expected)
         digests = [_digest_of(require_value(value)) for value in values]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):
@@ -229,8 +236,8 @@ class Feed:
         `NotFoundError` for a number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        for number in numbers:
-            if type(number) is not int:
+        if not {int}.issuperset(map(type, numbers)):
+            for number in numbers:
                 require_version(number)
         self._reader.resolve(None)
         streams = self._reader.ancestry()
@@ -251,7 +258,7 @@ class Feed:
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
         values = values_of(self._log, self.session.id, streams, shown)
         values.update(hidden)
-        return [values[number] for number in numbers]
+        return list(map(values.__getitem__, numbers))
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Hide records, with all that they mean, in every view of every version, and in forks.

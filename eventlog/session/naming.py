@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from eventlog import events as ev
-from eventlog.codec.payload import is_encrypted
+from eventlog.codec.payload import NAMES, is_encrypted
 from eventlog.errors import (
     AlreadyExistsError,
+    CallError,
     ConflictError,
     ErasedError,
     EventlogError,
@@ -64,6 +65,8 @@ def open_named(store: Sessions, name: Name, id: str | None, begin: Begin | None)
         elif begin is None:
             raise named.missing()
         else:
+            if id is not None and id.startswith(NAMES):
+                raise CallError(f"an id that begins with {NAMES} is that of a name, not of a session")
             if id is not None and store.log.head(id) is not None:
                 head_of(store.log, id)  # `ErasedError` for an erased session, whose id is not used again
                 raise AlreadyExistsError("session", id)

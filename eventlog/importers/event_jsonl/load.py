@@ -142,6 +142,9 @@ class _Candidate:
         """Return the event with stored versions."""
         if isinstance(event, ev.RolledBack):
             return replace(event, to=self.version(event.to))
+        if isinstance(event, ev.RecordForgotten):
+            ranges = ((self.version(first), self.version(last)) for first, last in event.ranges)
+            return replace(event, ranges=tuple(ranges))
         if isinstance(event, ev.StepStarted) and event.view_version:
             return replace(event, view_version=self.version(event.view_version))
         return event

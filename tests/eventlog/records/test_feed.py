@@ -22,6 +22,7 @@ from eventlog import (
     RecordBuilder,
     RefusedError,
     RequestReusedError,
+    Session,
     Store,
 )
 from eventlog import events as ev
@@ -396,3 +397,62 @@ def test_system_prompts_and_models_of_chat_messages(store: Store) -> None:
     assert len(view.messages) == 3
     started = [found.event for found in feed.session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
     assert started[0].model == Model("", "m")
+
+
+class Interrupted(ToyMapping):
+    """A mapping in the middle of which another owner runs the session."""
+
+    def __init__(self, other: Session, times: int) -> None:
+        self.other = other
+        self.left = times
+
+    def read(self, record: Any, to: RecordBuilder) -> None:
+        """Tell what the record means, once the other owner has had the lease."""
+        if self.left:
+            self.left -= 1
+            with self.other.lease():
+                pass
+        super().read(record, to)
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("wait", [0.0, 5.0])
+def test_an_owner_that_was_quicker_is_waited_for(wait: float) -> None:
+    """A feed whose claim was beaten before its append takes the lease again, and tells once."""
+    engine = Engine("memory")
+    here, there = engine.open(), engine.open()
+    session = here.create_session()
+    session.user("hi")
+    feed = Feed(session, Interrupted(there.session(session.id), 1))
+    (number,) = feed.add([{"kind": "user", "text": "told"}], wait=wait)
+    assert feed.path() == [number]
+    assert not session.holds_lease
+    engine.close()
+
+
+def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
+    """Values to keep, numbers and ids of calls that are none are a `CallError` or not found."""
+    engine = Engine("memory")
+    feed = Feed(engine.open().create_session(), ToyMapping())
+    (number,) = feed.add([ASK])
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    version = feed.session.version
+    for keep in (5, "ab", [["a", "b"]], deep):
+        with pytest.raises(CallError):
+            feed.add([ASK], keep=keep)  # type: ignore[arg-type]
+    with pytest.raises(CallError):
+        feed.replace([ASK], expected=deep)  # type: ignore[arg-type]
+    for wrong in (
+        {**ASK, "text": 5},
+        {**RESULT, "call": []},
+        {**CALL, "calls": [{"id": [], "tool": "ls", "input": {}}]},
+    ):
+        with pytest.raises(CallError):
+            feed.add([wrong])
+    for unknown in (1 << 70, -1, 0, number + 1):
+        with pytest.raises(NotFoundError):
+            feed.read([number, unknown])
+    assert feed.session.version == version
+    engine.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventlog import Feed, Forgotten, NotFoundError, Redacted, Store, import_file
+from eventlog import Feed, Forgotten, NotFoundError, RecordBuilder, Redacted, Store, import_file
 from eventlog import events as ev
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import clipped, covers, meets, merged, without
@@ -282,3 +282,55 @@ def test_ranges_are_sets_of_versions() -> None:
         for last in range(version, 42):
             assert meets(first, version, last) == bool(plain(first) & set(range(version, last + 1)))
             assert plain(clipped(first, version, last)) == plain(first) & set(range(version, last + 1))
+
+
+@pytest.mark.promise(13)
+def test_a_forgotten_end_is_in_no_view_of_an_earlier_version(engine: Engine) -> None:
+    """A version that ends with what was forgotten later does not show it."""
+    store = engine.open()
+    feed = Feed(store.create_session(), ToyMapping())
+    (number,) = feed.add([ASK])
+    version = feed.session.version
+    for hidden in (feed.session, engine.open().session(feed.session.id)):
+        feed.forget([number])
+        for at in range(1, version + 1):
+            assert shown(hidden, at=at) == []
+            assert SECRET not in repr(list(hidden.history(at)))
+    assert verify(store, deep=True).sound
+
+
+@pytest.mark.promise(13)
+def test_no_version_shows_a_forgotten_record(engine: Engine) -> None:
+    """Looking back to any version, also one within the record, shows nothing of it."""
+    store = engine.open()
+    feed, numbers = told(store)
+    version = feed.session.version
+    feed.forget(numbers[:3])
+    for at in range(1, version + 1):
+        assert SECRET not in repr(list(feed.session.history(at)))
+        assert SECRET not in repr(shown(feed.session, at=at))
+    assert [found.problems for found in verify(store, deep=True).sessions] == [[]]
+
+
+def test_a_removal_outlives_the_record_that_told_it(engine: Engine) -> None:
+    """A message that a record removed stays removed when that record is forgotten."""
+
+    class Removing(ToyMapping):
+        def read(self, record: Any, to: RecordBuilder) -> None:
+            if record["kind"] == "remove":
+                assert to.remove(record["message"])
+                assert not to.remove(record["message"])  # it is gone, in the same append as well
+            else:
+                super().read(record, to)
+
+    store = engine.open()
+    feed = Feed(store.create_session(), Removing())
+    feed.add([ASK])
+    message = next(
+        found.event.message for found in feed.session.events() if isinstance(found.event, ev.UserMessageAdded)
+    )
+    numbers = feed.add([{"kind": "remove", "message": message}, END])
+    feed.forget(numbers[:1])
+    assert shown(feed.session) == [("assistant", END["text"], ())]
+    assert feed.session.info.messages == 1
+    assert [found.problems for found in verify(store, deep=True).sessions] == [[]]

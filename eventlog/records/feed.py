@@ -8,6 +8,7 @@ share it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import RLock
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.redaction import part_of
-from eventlog.errors import ConflictError
+from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
@@ -222,12 +223,23 @@ class Feed:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def path(self, at: int | None = None) -> list[int]:
-        """Return the numbers of the effective records in order, right after a version."""
+    def path(self, at: int | None = None, *, newest: int | None = None) -> list[int]:
+        """Return the numbers of the effective records in order, right after a version.
+
+        With `newest` only so many of the newest, which cost what they are.
+        """
+        if newest is not None and (type(newest) is not int or newest < 0):
+            raise CallError(f"`newest` is a whole number from 0, not {newest!r:.40}")
         version = self._reader.resolve(at)
         with self._lock:
             self._index.advance(version)
-            pieces = list(self._index.newest_first(version, self._reader.forgotten()))
+            pieces: list[list[int]] = []
+            left = sys.maxsize if newest is None else newest
+            for piece in self._index.newest_first(version, self._reader.forgotten()):
+                if left <= 0:
+                    break
+                pieces.append(piece[-left:])
+                left -= len(piece)
         return [number for piece in reversed(pieces) for number in piece]
 
     def read(self, numbers: Sequence[int]) -> list[Any]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from eventlog import (
     CallError,
     ConflictError,
+    ErasedError,
     Feed,
     FencedError,
     LeaseHeldError,
@@ -294,6 +295,49 @@ def test_many_writers_each_get_in(engine: Engine) -> None:
         numbers = records.result()
     assert feed.path() == numbers
     assert [value["text"] for value in feed.read(numbers)] == [f"told {number}" for number in range(20)]
+
+
+@pytest.mark.promise(14)
+def test_feeds_that_wait_all_get_in(engine: Engine) -> None:
+    """A feed with `wait` waits also for an owner whose append came between lease and append."""
+    session = engine.open().create_session()
+
+    def write(name: int) -> None:
+        feed = Feed(engine.open().session(session.id), ToyMapping())
+        for number in range(8):
+            feed.add([{"kind": "user", "text": f"{name} {number}"}], wait=60)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    feed = Feed(session, ToyMapping())
+    said = [record["text"] for record in feed.read(feed.path())]
+    assert len(said) == 24
+    for name in range(3):
+        assert [text for text in said if text.startswith(f"{name} ")] == [f"{name} {number}" for number in range(8)]
+
+
+def test_the_newest_of_a_path(store: Store) -> None:
+    """A path may be of the newest records only, also across rollbacks and at a version."""
+    feed = feed_of(store)
+    first = feed.add([ASK, ASK, ASK])
+    second = feed.add([ASK, ASK], after=first[1])
+    whole = [*first[:2], *second]
+    assert [feed.path(newest=newest) for newest in range(6)] == [whole[4 - min(newest, 4) :] for newest in range(6)]
+    assert feed.path(first[-1], newest=2) == first[1:]
+    for wrong in (-1, True, "2"):
+        with pytest.raises(CallError, match="newest"):
+            feed.path(newest=wrong)  # type: ignore[arg-type]
+
+
+def test_an_erased_session_says_so(store: Store) -> None:
+    """A command behind an erasure by the same task is `ErasedError`, not a lease that is over."""
+    feed = feed_of(store)
+    feed.add([ASK])
+    store.erase(feed.session.id)
+    with pytest.raises(ErasedError):
+        feed.add([ASK])
+    with pytest.raises(ErasedError):
+        feed.session.rollback(1)
 
 
 def test_replace_tells_what_differs(store: Store) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.history.lineage import END
+from eventlog.history.ranges import covers
 from eventlog.session.lease import TAKEN_OVER
 from eventlog.state.facts import MessageFacts
 from eventlog.state.state import GOES_ON, State
@@ -81,9 +82,10 @@ WITHDRAWN = Outcome("withdrawn", final=True)
 def outcome_of(reader: SessionReader, message: str) -> Outcome:
     """Return what became of a user message; reads what came behind it, up to its answer."""
     upto = reader.version
+    forgotten = reader.forgotten()
     with reader.deciding() as state:
         facts = state.messages.get(message)
-        if facts is None or not state.history.holds(facts.added):
+        if facts is None or not state.history.holds(facts.added) or covers(forgotten, facts.added):
             return WITHDRAWN
         change = state.now(facts.changes)
         place = next(filter(state.history.holds, facts.promotions()), facts.added)
@@ -105,14 +107,19 @@ def has_open_work(reader: SessionReader) -> bool:
     """Whether a loop that runs the session now has something to do.
 
     A reply or compaction is open, or a question has no answer. One that is queued is found among
-    the newest messages only, which the state has in memory.
+    the newest messages only, which the state has in memory. Forgotten ones ask for nothing.
     """
+    forgotten = reader.forgotten()
     with reader.deciding() as state:
         if state.open_messages() or state.open_compaction() is not None:
             return True
-        newest = next(questions(state), None)
+        asked = (name for name in questions(state) if not covers(forgotten, state.messages[name].added))
+        newest = next(asked, None)
         waits = any(
-            facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
+            facts.user
+            and state.history.holds(facts.added)
+            and state.now(facts.changes) == "waiting"
+            and not covers(forgotten, facts.added)
             for facts in state.hot_messages.values()
         )
     return waits or (newest is not None and outcome_of(reader, newest).state == "pending")

@@ -15,6 +15,7 @@ from eventlog import Feed, Forgotten, NotFoundError, RecordBuilder, Redacted, St
 from eventlog import events as ev
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import clipped, covers, meets, merged, without
+from eventlog.session.outcome import outcome_of
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
 from projections.reports.audit import audit
@@ -45,6 +46,17 @@ def told(store: Store) -> tuple[Feed, list[int]]:
     """A feed whose session has the records."""
     feed = Feed(store.create_session(), ToyMapping())
     return feed, feed.add(TOLD)
+
+
+def test_a_question_that_is_forgotten_asks_for_nothing(engine: Engine) -> None:
+    """A session whose newest question is forgotten without an answer is finished."""
+    store = engine.open()
+    feed = Feed(store.create_session(), ToyMapping())
+    feed.forget(feed.add([ASK]))
+    assert store.unfinished() == []
+    assert [info.state for info in store.newest_sessions().sessions] == ["waiting"]
+    (message,) = feed.session.reader.state().messages
+    assert outcome_of(feed.session.reader, message).state == "withdrawn"
 
 
 @pytest.mark.promise(13)

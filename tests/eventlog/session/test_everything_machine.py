@@ -92,7 +92,7 @@ class Gone(NamedTuple):
 
 
 class Now(NamedTuple):
-    """What counts right after a version."""
+    """The facts that count right after a version."""
 
     items: tuple[Any, ...] = ()
     undo: tuple[tuple[int, tuple[Any, ...]], ...] = ()
@@ -892,7 +892,7 @@ def _part_of_record(session: Session, number: int) -> str:
 @pytest.mark.promise(7, 9, 10)
 @pytest.mark.parametrize("engine", [*ENGINES, ENCRYPTED])
 def test_all_commands_together_agree_with_a_plain_model(engine: str) -> None:
-    """Views, records, values, names, lists and files are those of the model after any commands."""
+    """Views, records, values, names, lists and files are those of a plain model."""
 
     class Machine(Everything):
         engine_name = engine

@@ -63,7 +63,7 @@ def shown(store: Store, session: str, at: int | None = None) -> frozenset[str]:
 
 
 def problems(store: Store) -> list[Problem]:
-    """What a deep check finds."""
+    """The faults that a deep check finds."""
     return [problem for session in verify(store, deep=True).sessions for problem in session.problems]
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import unpack
-from eventlog.codec.payload import decode_encrypted_value, is_encrypted
+from eventlog.codec.payload import decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.history.ranges import Range, merged
 from eventlog.log.contract import Head
@@ -27,6 +27,7 @@ __all__ = [
     "entry_of",
     "evolve_entry",
     "info_of",
+    "is_session",
     "is_shelf",
     "is_shelf_id",
 ]
@@ -47,7 +48,6 @@ CATALOG_EVENTS: frozenset[type[ev.Base]] = frozenset(
         ev.NameGiven,
         ev.NameFreed,
         ev.NoteSet,
-        ev.RecordKept,
         ev.RecordForgotten,
     )
 )
@@ -104,8 +104,6 @@ class CatalogEntry(msgspec.Struct, frozen=True, array_like=True):
     """The embedder's note."""
     valued: int = 0
     """Values put and dropped here: an index of its values that knows of fewer is behind."""
-    recorded: int = 0
-    """Records kept and forgotten here: an index of its records that knows of fewer is behind."""
     answered: int = 0
     """The version right after which its writer knew of nothing that a loop has to do.
 
@@ -147,6 +145,11 @@ def is_shelf(head: Head) -> bool:
     return is_shelf_id(head.session) and entry_of(head).shelf
 
 
+def is_session(head: Head) -> bool:
+    """Return whether this is the head of a session, erased or locked ones included."""
+    return not is_foreign(head) and not is_shelf_id(head.session)
+
+
 def is_shelf_id(session: str) -> bool:
     """Return whether an id is one of those that are left to shelves."""
     return session.startswith((f"{SHELF}:", f"{SHELF}~"))
@@ -184,11 +187,8 @@ def evolve_entry(entry: CatalogEntry, event: ev.Event) -> CatalogEntry:
         return CatalogEntry(event.name, shelf=True)
     if isinstance(event, (ev.ValuePut, ev.ValueDropped)):
         return replace(entry, valued=entry.valued + 1)
-    if isinstance(event, ev.RecordKept):
-        return replace(entry, recorded=entry.recorded + 1)
     if isinstance(event, ev.RecordForgotten):
-        forgotten = merged((*entry.forgotten, *event.ranges))
-        return replace(entry, recorded=entry.recorded + 1, forgotten=forgotten)
+        return replace(entry, forgotten=merged((*entry.forgotten, *event.ranges)))
     if isinstance(event, ev.NameGiven):
         return replace(entry, name=(event.format, event.key))
     if isinstance(event, ev.NameFreed):
@@ -232,7 +232,9 @@ class SessionInfo(msgspec.Struct, frozen=True):
     messages: int
     """Visible messages: neither removed nor rolled back, those that a fork inherited included.
 
-    Of a session that only an earlier program wrote to: all messages that were added to it.
+    Messages of forgotten records are not visible. Where a record was forgotten in a fork's parent
+    after the fork, the fork's total follows with its next append. Of a session that only an earlier
+    program wrote to: all messages that were added to it.
     """
     archived: bool
     directory: str = ""

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from eventlog.history.lineage import END
 
-__all__ = ["Range", "clipped", "covers", "meets", "merged", "without"]
+__all__ = ["Range", "clipped", "covers", "meets", "merged", "shared", "without"]
 
 Range: TypeAlias = tuple[int, int]
 """First and last version."""
@@ -28,6 +28,22 @@ def merged(ranges: Iterable[Range]) -> tuple[Range, ...]:
 def clipped(ranges: Sequence[Range], first: int, last: int) -> tuple[Range, ...]:
     """Return what of the ranges lies in versions `first..last`."""
     return tuple((max(low, first), min(high, last)) for low, high in ranges if low <= last and high >= first)
+
+
+def shared(ranges: Sequence[Range], others: Sequence[Range]) -> list[Range]:
+    """Return what of the ranges is in one of the others, too."""
+    found: list[Range] = []
+    place = 0
+    for first, last in ranges:
+        place = max(bisect_right(others, (first, END), place) - 1, 0)
+        while place < len(others) and others[place][0] <= last:
+            low, high = others[place]
+            if high >= first:
+                found.append((max(low, first), min(high, last)))
+            if high > last:
+                break
+            place += 1
+    return found
 
 
 def covers(ranges: Sequence[Range], version: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.redaction import part_of
-from eventlog.errors import ConflictError, NotFoundError
+from eventlog.errors import ConflictError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
@@ -25,6 +25,7 @@ from eventlog.log.contract import Committed
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
+from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
 from eventlog.session.lease import Lease
@@ -119,10 +120,8 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if not contention.note():
+                    if not contention.goes_on():
                         raise
-                    if contention.asks_for_pause:
-                        contention.wait()
                     continue
                 if committed.repeated:
                     return self._numbers(committed)
@@ -227,7 +226,7 @@ class Feed:
         """Return the numbers of the effective records in order, right after a version."""
         version = self._reader.resolve(at)
         with self._lock:
-            self._index.advance(version if at is None else self._reader.version)
+            self._index.advance(version)
             pieces = list(self._index.newest_first(version, self._reader.forgotten()))
         return [number for piece in reversed(pieces) for number in piece]
 
@@ -237,8 +236,8 @@ class Feed:
         `NotFoundError` for a number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        for number in numbers:
-            if type(number) is not int:
+        if not {int}.issuperset(map(type, numbers)):
+            for number in numbers:
                 require_version(number)
         self._reader.resolve(None)
         streams = self._reader.ancestry()
@@ -252,12 +251,14 @@ class Feed:
                 if any(part_of(event) in redacted for event in events_of(record))
             }
         if forgotten:
-            self._require_records(numbers)
+            for number in numbers:
+                if covers(forgotten, number):
+                    self._require_record(number)
             hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
         values = values_of(self._log, self.session.id, streams, shown)
         values.update(hidden)
-        return [values[number] for number in numbers]
+        return list(map(values.__getitem__, numbers))
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Hide records, with all that they mean, in every view of every version, and in forks.
@@ -266,7 +267,9 @@ class Feed:
         number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        self._require_records(numbers)
+        for number in numbers:
+            require_version(number)
+        self._reader.resolve(None)
         forget(self.session, numbers)
 
     def _redacted(self) -> frozenset[str]:
@@ -275,25 +278,18 @@ class Feed:
             part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
         )
 
-    def _require_records(self, numbers: Sequence[int]) -> None:
-        version = self._reader.version
-        for number in numbers:
-            require_version(number)
-            self._require_record(number, version)
-
     def at(self, number: int) -> int:
         """Return the version right after a record; `NotFoundError` if the number is of none."""
         require_version(number)
-        self._require_record(number, self._reader.version)
+        self._reader.resolve(None)
+        self._require_record(number)
         return number
 
     # -- where records are -----------------------------------------------------------------------
 
-    def _require_record(self, number: int, version: int) -> None:
-        with self._lock:
-            self._index.advance(version)
-            if number > version or not self._index.holds(number):
-                raise NotFoundError("record", str(number), session=self.session.id)
+    def _require_record(self, number: int) -> None:
+        """Raise `NotFoundError` unless a version is that of a record; reads one append."""
+        list(stored_records(self._log, self._reader.ancestry(), [number], light_events))
 
     def _newest(self, version: int) -> int:
         """Return the number of the newest effective record, 0 if there is none."""
@@ -305,7 +301,7 @@ class Feed:
     def _target(self, after: int, version: int) -> int | None:
         """Return the version to roll back to for records behind `after`, not the newest one."""
         if after:
-            self._require_record(after, version)
+            self._require_record(after)
             return after
         first = self.path(version)[0]
         (record,) = stored_records(self._log, self._reader.ancestry(), [first])

@@ -3,7 +3,8 @@
 What is forgotten are ranges of versions: the events of the records, those that end the records, and
 the beginning of a message once nothing else is in it. The state that commands are decided against
 keeps its facts, so a session goes on as if nothing had happened. The ranges are recorded where the
-records were told; a fork reads those of its parents.
+records were told; a fork reads those of its parents. Its total of messages follows with its next
+append, by a handle that was opened since or that forgot them itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from eventlog.state.state import State
 __all__ = ["forget"]
 
 
+_ENDS = (ev.MessageFinished, ev.StepFinished, ev.MessageRemoved)
+"""What ends a message, which stays ended or removed though the record that did it is forgotten."""
+
+
 class _Found(NamedTuple):
     """Versions and messages of records."""
 
@@ -40,6 +45,8 @@ def forget(session: Session, numbers: Sequence[int]) -> None:
         own = [record for record in records if stream.first <= record[1] <= stream.last]
         for name in _recorders(session.store, stream, session.id) if own else ():
             _record(session.store.session(name), own)
+    if len(streams) > 1:
+        session.reader.note_forgotten()
 
 
 def _recorders(store: Sessions, stream: StreamRange, session: str) -> list[str]:
@@ -61,7 +68,8 @@ def _record(session: Session, records: Iterable[StoredRecord]) -> None:
     found = _found(record for record in records if record[1] <= inherited.get(record[0], 0))
     with reader.deciding() as state:
         ranges = _with_messages(state, found, merged((*known, *found.versions)))
-    fresh = tuple(one for one in ranges if one not in known)
+    before = set(known)
+    fresh = tuple(one for one in ranges if one not in before)
     if not fresh:
         return
     try:
@@ -83,7 +91,7 @@ def _found(records: Iterable[StoredRecord]) -> _Found:
         versions.append((number, number))
         for version, event in enumerate(events, first):
             message: str | None = getattr(event, "message", None)
-            if isinstance(event, (ev.MessageFinished, ev.StepFinished)) and message not in begun:
+            if isinstance(event, _ENDS) and message not in begun:
                 continue
             if message is not None:
                 messages.add(message)

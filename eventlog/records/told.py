@@ -137,6 +137,8 @@ class ToldConversation(Conversation):
         self.waiting[:0] = going[:-1]
         self.latest = self.open or found.latest
         self._ids: set[str] = set()
+        self._removed: set[str] = set()
+        """Messages that records of this append remove."""
         self._start = 0
         """Index of the record's first event."""
         for event in self.settling:
@@ -243,8 +245,9 @@ class ToldConversation(Conversation):
                 return False
             return True
 
-        if message in self._ids or not self._ask(is_there):
+        if message in self._ids or message in self._removed or not self._ask(is_there):
             return False
+        self._removed.add(message)
         if message in {answer.id for answer in (*self.waiting, self.open) if answer is not None}:
             self.interrupt_all(None)
         self.add(time, ev.MessageRemoved(message))
@@ -296,7 +299,11 @@ class ToldBuilder(RecordBuilder):
         self.number += 1
         self.conversation.begin_record()
         time = self.time
-        mapping.read(record, self)
+        try:
+            mapping.read(record, self)
+        except Exception as error:
+            error.add_note(f"record {self.number} of these, as the mapping {mapping.format!r} reads it")
+            raise
         self.conversation.keep_record(self.time, record, text)
         self.time = time
 

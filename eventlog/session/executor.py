@@ -202,7 +202,7 @@ class Executor:
             self._run_alone(events, bodies, lazily=False, wait=wait)
 
     def writing(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
-        """Append under the running task's lease, or under one taken for it, which it may give back.
+        """Append under the running task's lease, or one that the append may give back.
 
         A lease that is taken settles nothing: the append goes on with what is open. If the append
         finds that another owner was quicker, the lease is waited for, and `work` done again.

@@ -16,7 +16,7 @@ from eventlog.errors import NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.forgotten import blanked_commits, forgotten_in, without_content
 from eventlog.history.lineage import StreamRange, lineage_of
-from eventlog.history.ranges import Range, without
+from eventlog.history.ranges import Range, clipped, without
 from eventlog.history.streams import decoded_commits, forked_from, head_of, history_spans, texts
 from eventlog.integrity.heads import SessionHead, session_head
 from eventlog.state.loader import restore, wrong_checkpoints
@@ -132,6 +132,11 @@ class SessionReader:
         """
         return forgotten_in(self._host.log, self.id)
 
+    def note_forgotten(self) -> None:
+        """Have this handle count without what was just forgotten in the session's parents."""
+        with self.deciding():
+            self._writer.committed.note_forgotten()
+
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""
         require((str, Body), content, "a content is a str or a Body")
@@ -188,6 +193,7 @@ class SessionReader:
             if stream.first <= at
         ]
         state, _ = restore(self._host.log, streams, at)
+        state.forget(clipped(self.forgotten(), 1, at))
         state.started = 0
         state.commit_to(state.version)
         return streams, state

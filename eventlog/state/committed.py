@@ -10,6 +10,7 @@ from contextlib import suppress
 
 from eventlog.errors import ErasedError, EventlogError
 from eventlog.history.catalog import CatalogEntry, entry_of
+from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
 from eventlog.history.tree_heads import EVERY, save_tree_head
@@ -43,7 +44,8 @@ class CommittedState:
         self.uncounted = 0
         """By how much the log's total of visible messages is too small.
 
-        Not 0 only where an earlier program wrote it: the next append makes up for it.
+        Not 0 only where an earlier program wrote it, or where records of a fork's parent were
+        forgotten since its last append: the next append makes up for it.
         """
         self.loaded = False
         self.keep_at = checkpoint_events
@@ -98,7 +100,16 @@ class CommittedState:
         self.lease = head.lease
         self.certain = self.state.version
         self.uncounted = self.state.visible - head.messages
+        if self.uncounted and head.base:  # another handle may know of more that was forgotten in a parent
+            self.state.forget(forgotten_in(self.log, self.session))
+            self.uncounted = self.state.visible - head.messages
         self.state.commit_to(self.certain)
+
+    def note_forgotten(self) -> None:
+        """Count without what was forgotten in a fork's parents since it was read."""
+        before = self.state.visible
+        self.state.forget(forgotten_in(self.log, self.session))
+        self.uncounted += self.state.visible - before
 
     def keep_if_due(self) -> None:
         """Store the state, all of which is committed, if `checkpoint_events` came since the last.

@@ -7,6 +7,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.history.lineage import History
+from eventlog.history.ranges import merged
 from eventlog.state.facts import MessageFacts, PartFacts, PinFacts
 from eventlog.state.state import State
 from eventlog.values import File, PartKind, Patch, Reasoning, Text, Tool
@@ -29,7 +30,7 @@ def _began(state: State, event: ev.SessionStarted | ev.SessionForked | ev.ShelfS
 
 
 def _count(state: State, change: int) -> None:
-    state.add(state.counts.recent, (str(state.visible + change),))
+    state.add(state.counts.recent, (str(state.counted + change),))
 
 
 def _user(state: State, event: ev.UserMessageAdded) -> None:
@@ -63,7 +64,10 @@ def _finished(state: State, event: ev.MessageFinished) -> None:
 
 def _message_removed(state: State, event: ev.MessageRemoved) -> None:
     _count(state, -1)
-    state.change(state.messages[event.message], "changes", "removed")
+    facts = state.messages[event.message]
+    state.add(state.removals.recent, (str(facts.added),))
+    state.hidden = None
+    state.change(facts, "changes", "removed")
 
 
 def _promoted(state: State, event: ev.MessagePromoted) -> None:
@@ -178,6 +182,7 @@ def _undone(state: State, event: ev.CompactionUndone) -> None:
 def _rolled_back(state: State, event: ev.RolledBack) -> None:
     state.history.roll_back(state.version, event.to)
     state.undo.append((state.version, History.undo_last, state.history))
+    state.hidden = None
 
 
 def _pinned(state: State, event: ev.Pinned) -> None:
@@ -197,6 +202,11 @@ def _settled(state: State, event: ev.Settled) -> None:
     del event
     if state.interrupt_pending():
         state.add(state.interrupts, "answered")
+
+
+def _record_forgotten(state: State, event: ev.RecordForgotten) -> None:
+    state.set("forgotten", merged((*state.forgotten, *event.ranges)))
+    state.hidden = None
 
 
 def _erased(state: State, event: ev.SessionErased) -> None:
@@ -235,5 +245,6 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.Unpinned: _unpinned,
     ev.InterruptRequested: _interrupt,
     ev.Settled: _settled,
+    ev.RecordForgotten: _record_forgotten,
     ev.SessionErased: _erased,
 }

@@ -14,6 +14,7 @@ import msgspec
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.history import checkpoint_store
+from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import spans
 from eventlog.log.contract import Log
@@ -26,7 +27,7 @@ from eventlog.state.version_log import Entry, VersionLog
 
 __all__ = ["STATE", "LogRows", "apply_spans", "newest_state", "restore", "save_state", "wrong_checkpoints"]
 
-STATE = "state 8"
+STATE = "state 9"
 """Kind of the checkpoints; the number is that of the format and its meaning."""
 UNDO_ENTRIES = 4096
 """Undo entries retained while committed events are applied.
@@ -48,6 +49,7 @@ def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State,
             saved, state = checkpoint
             break
     apply_spans(log, streams, state, upto)
+    state.forget(forgotten_in(log, streams[-1].session))  # the newest, whatever the version
     return state, saved
 
 

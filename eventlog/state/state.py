@@ -18,6 +18,7 @@ from typing import Any
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.history.lineage import History
+from eventlog.history.ranges import Range, covers, shared
 from eventlog.state.fact_store import FactStore
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.state.version_log import VersionLog
@@ -39,6 +40,8 @@ class State:
         "erased",
         "facts",
         "files",
+        "forgotten",
+        "hidden",
         "history",
         "hot_messages",
         "hot_parts",
@@ -49,6 +52,7 @@ class State:
         "parts",
         "pins",
         "queued",
+        "removals",
         "started",
         "undo",
         "users",
@@ -70,6 +74,12 @@ class State:
         """The user messages."""
         self.counts = VersionLog("counts")
         """How many messages were visible, each time that changed but by a rollback."""
+        self.removals = VersionLog("removals")
+        """Removals of messages, each with the version that added the message."""
+        self.forgotten: tuple[Range, ...] = ()
+        """Versions of forgotten records. Of a fork's parents those that its owner knows of."""
+        self.hidden: int | None = None
+        """By how much these lower the number of visible messages; None: count it when asked."""
         self.files = VersionLog("files")
         """The events that tell of file states: snapshots and patches."""
         self.compactions: list[tuple[int, str, str]] = []
@@ -145,7 +155,27 @@ class State:
 
     @property
     def visible(self) -> int:
-        """The number of effective messages that were not removed."""
+        """The number of effective messages that were not removed or forgotten."""
+        if not self.forgotten:
+            return self.counted
+        if self.hidden is None:
+            self.hidden = self._count_hidden()
+        return self.counted - self.hidden
+
+    def _count_hidden(self) -> int:
+        """Count messages of forgotten records that are there, less those that others removed.
+
+        A forgotten record that had removed a message shows that one again.
+        """
+        ranges = shared(self.history.at(self.version), self.forgotten)
+        hidden = len(self.counts.among(ranges)) - len(self.removals.among(ranges))
+        for version, (added,) in self.removals.newest_first(self.history):
+            hidden -= covers(self.forgotten, version) or covers(self.forgotten, int(added))
+        return hidden
+
+    @property
+    def counted(self) -> int:
+        """The number of effective messages that were not removed, with forgotten ones."""
         recent = self.counts.recent
         if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
             return int(recent[-1][1][0])
@@ -297,6 +327,7 @@ class State:
             self.opens.pack(version)
             self.users.pack(version)
             self.counts.pack(version)
+            self.removals.pack(version)
             self.files.pack(version)
             staying = {*self.open_messages(), self.last_message}
             self.facts.archive_older(staying, version if undo else None)
@@ -308,6 +339,12 @@ class State:
             entry = undo.pop()
             entry[1](*entry[2:])
         self.version = version
+        self.hidden = None
+
+    def forget(self, ranges: tuple[Range, ...]) -> None:
+        """Take in all versions that are forgotten, those of its parents included."""
+        if ranges != self.forgotten:
+            self.forgotten, self.hidden = ranges, None
 
     def add(self, facts: list[Any], *fact: Any) -> None:
         """Add `(version, *fact)` to a list of facts."""

@@ -25,7 +25,7 @@ __all__ = ["Row", "StoredState", "canonical", "decode_messages", "decode_state",
 
 Row = tuple[str, int, bytes | None]
 """A row beside a checkpoint: kind, number, and bytes or None to delete it."""
-LOGS = ("opens", "users", "counts", "files")
+LOGS = ("opens", "users", "counts", "removals", "files")
 
 
 class ArchiveSummary(msgspec.Struct, array_like=True):

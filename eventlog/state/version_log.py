@@ -1,4 +1,4 @@
-"""Entries by version, newest effective first: open and user messages, counts, file states.
+"""Entries by version, newest effective first: messages, counts, removals, file states.
 
 The newest entries are a plain list. Older ones are packed, because hardly any rollback looks at
 them. A checkpoint stores packs as rows of their own; they are read one by one when a rollback needs

@@ -21,8 +21,10 @@ import msgspec
 from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
-from eventlog.history.catalog import as_said, entry_of
+from eventlog.events import RecordForgotten
+from eventlog.history.catalog import as_said, entry_of, is_session
 from eventlog.history.lineage import StreamRange
+from eventlog.history.ranges import Range, merged, without
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
@@ -62,6 +64,8 @@ class SessionReport(msgspec.Struct):
 
     False if its head was changed, because then the right key is not known.
     """
+    is_session: bool = True
+    """Whether it is a session: not a shelf, a name, or another program's stream."""
 
     @property
     def sound(self) -> bool:
@@ -156,6 +160,7 @@ def _session(
         elif not report.problems:
             report.problems.append(Problem("the session is gone, and the saved head has it", 1))
         return report
+    report.is_session = is_session(head)
     _try(report, partial(_tree, store, head, report, against))
     if is_foreign(head):
         report.version = report.events = head.version
@@ -372,8 +377,22 @@ def _state(session: Session, report: SessionReport) -> None:
 
 def _total(check: StreamCheck, session: Session, head: Head, report: SessionReport) -> None:
     """Compare the number of visible messages with that of the state."""
-    if check.counted and check.version == head.version and session.reader.state().visible != head.messages:
+    if not check.counted or check.version != head.version or session.reader.state().visible == head.messages:
+        return
+    if not head.base or not _forgotten_since(session, head):
         report.problems.append(Problem("its number of visible messages is not that of a replay"))
+
+
+def _forgotten_since(session: Session, head: Head) -> list[Range]:
+    """Return what was forgotten in a fork's parents since.
+
+    Its total follows with its next append.
+    """
+    inherited = session.events(upto=head.base)
+    known = [
+        one for recorded in inherited if isinstance(recorded.event, RecordForgotten) for one in recorded.event.ranges
+    ]
+    return without(session.reader.forgotten(), merged((*known, *entry_of(head).forgotten)))
 
 
 def _rows(session: Session, report: SessionReport) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from eventlog import Feed, Forgotten, NotFoundError, Redacted, Store, import_file
+from eventlog import Feed, Forgotten, NotFoundError, RecordBuilder, Redacted, Store, import_file
 from eventlog import events as ev
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import clipped, covers, meets, merged, without
@@ -63,6 +63,7 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
     for seen in (session, fork, engine.open().session(session.id)):
         assert shown(seen) == [("assistant", END["text"], ())]
         assert shown(seen, at=version) == [("assistant", END["text"], ())]
+        assert not any(SECRET in repr(shown(seen, at=at)) for at in range(1, version + 1))
         assert [part.text for one in Transcript(seen).newest_first() for part in one.parts if part.text] == [
             END["text"]
         ]
@@ -70,6 +71,7 @@ def test_forgotten_records_are_nowhere(engine: Engine) -> None:
         assert SECRET not in repr(timeline(seen))
         assert SECRET not in repr(list(seen.events()))
         assert SECRET not in repr(list(seen.history()))
+    assert verify(store, deep=True).sound
     assert len(live.advance().messages) == 1
     assert feed.path() == numbers[3:]
     assert feed.read(numbers) == [*map(Forgotten, numbers[:3]), END]
@@ -88,9 +90,8 @@ def test_what_a_fork_forgets_its_parent_forgets(engine: Engine) -> None:
     fork.forget([numbers[0], own[0]])
     assert feed.read(numbers[:1]) == [Forgotten(numbers[0])]
     assert fork.path() == numbers[1:]
-    assert [
-        entry_of(head).recorded for head in store.log.heads() if head.entry and head.session == fork.session.id
-    ] == [2]
+    (head,) = (head for head in store.log.heads() if head.session == fork.session.id)
+    assert entry_of(head).forgotten == ((own[0] - 2, own[0]),)
 
 
 def test_heirs_of_an_erased_session_forget_together(engine: Engine) -> None:
@@ -315,3 +316,40 @@ def test_a_question_whose_answer_is_forgotten_waits_again(engine: Engine) -> Non
     with feed.session.pipeline():
         feed.session.rename("quiet")
     assert [info.id for info in store.unfinished()] == [feed.session.id]
+
+
+@pytest.mark.promise(13)
+def test_no_version_shows_a_forgotten_record(engine: Engine) -> None:
+    """Looking back to any version, also one within the record, shows nothing of it."""
+    store = engine.open()
+    feed, numbers = told(store)
+    version = feed.session.version
+    feed.forget(numbers[:3])
+    for at in range(1, version + 1):
+        assert SECRET not in repr(list(feed.session.history(at)))
+        assert SECRET not in repr(shown(feed.session, at=at))
+    assert [found.problems for found in verify(store, deep=True).sessions] == [[]]
+
+
+def test_a_removal_outlives_the_record_that_told_it(engine: Engine) -> None:
+    """A message that a record removed stays removed when that record is forgotten."""
+
+    class Removing(ToyMapping):
+        def read(self, record: Any, to: RecordBuilder) -> None:
+            if record["kind"] == "remove":
+                assert to.remove(record["message"])
+                assert not to.remove(record["message"])  # it is gone, in the same append as well
+            else:
+                super().read(record, to)
+
+    store = engine.open()
+    feed = Feed(store.create_session(), Removing())
+    feed.add([ASK])
+    message = next(
+        found.event.message for found in feed.session.events() if isinstance(found.event, ev.UserMessageAdded)
+    )
+    numbers = feed.add([{"kind": "remove", "message": message}, END])
+    feed.forget(numbers[:1])
+    assert shown(feed.session) == [("assistant", END["text"], ())]
+    assert feed.session.info.messages == 1
+    assert [found.problems for found in verify(store, deep=True).sessions] == [[]]

@@ -188,7 +188,8 @@ class PendingAppend(msgspec.Struct, eq=False):
                 last_time = max(last_time, time)
         quiet = len(events) == count and QUIET_EVENTS.issuperset(map(type, events))
         if quiet:
-            is_answered = entry.answered == last - count > 0
+            forgets = any(type(event) is ev.RecordForgotten for event in events)  # perhaps the answer
+            is_answered = entry.answered == last - count > 0 and not forgets
         else:
             state = committed.state
             is_answered = finish is not None and state.version == last and state.is_answered_by(finish)

@@ -7,14 +7,14 @@ counts as any other. Nothing is stored for this: reading costs the turn, not the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from eventlog import events as ev
 from eventlog.history.lineage import END
-from eventlog.history.ranges import covers
+from eventlog.history.ranges import Range, covers
 from eventlog.session.lease import TAKEN_OVER
 from eventlog.state.facts import MessageFacts
 from eventlog.state.state import GOES_ON, State
@@ -81,8 +81,7 @@ WITHDRAWN = Outcome("withdrawn", final=True)
 
 def outcome_of(reader: SessionReader, message: str) -> Outcome:
     """Return what became of a user message; reads what came behind it, up to its answer."""
-    upto = reader.version
-    forgotten = reader.forgotten()
+    upto, forgotten = reader.version, reader.forgotten()
     with reader.deciding() as state:
         facts = state.messages.get(message)
         if facts is None or not state.history.holds(facts.added) or covers(forgotten, facts.added):
@@ -98,8 +97,9 @@ def outcome_of(reader: SessionReader, message: str) -> Outcome:
 
 def has_earlier_question(reader: SessionReader, message: str) -> bool:
     """Whether the question before this message waits for its answer, too."""
+    forgotten = reader.forgotten()
     with reader.deciding() as state:
-        before = next(questions(state, state.messages[message].added), None)
+        before = next(questions(state, state.messages[message].added, forgotten), None)
     return before is not None and outcome_of(reader, before).state == "pending"
 
 
@@ -107,33 +107,30 @@ def has_open_work(reader: SessionReader) -> bool:
     """Whether a loop that runs the session now has something to do.
 
     A reply or compaction is open, or a question has no answer. One that is queued is found among
-    the newest messages only, which the state has in memory. Forgotten ones ask for nothing.
+    the newest messages only, which the state has in memory.
     """
     forgotten = reader.forgotten()
     with reader.deciding() as state:
         if state.open_messages() or state.open_compaction() is not None:
             return True
-        asked = (name for name in questions(state) if not covers(forgotten, state.messages[name].added))
-        newest = next(asked, None)
+        newest = next(questions(state, forgotten=forgotten), None)
         waits = any(
-            facts.user
-            and state.history.holds(facts.added)
-            and state.now(facts.changes) == "waiting"
-            and not covers(forgotten, facts.added)
+            facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
             for facts in state.hot_messages.values()
         )
     return waits or (newest is not None and outcome_of(reader, newest).state == "pending")
 
 
-def questions(state: State, before: int = END) -> Iterator[str]:
+def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:
     """Yield the effective user messages added before a version, newest first.
 
-    Without those that wait, and those that only ask for a compaction.
+    Without those that wait, those that only ask for a compaction, and forgotten ones.
     """
     for version, (name,) in state.users.newest_first(state.history):
         facts = state.messages[name]
         asks = all(part.kind != "compaction" for part in facts.parts.values())
-        if version < before and asks and state.now(facts.changes) in {"", "promoted"}:
+        is_there = version < before and not covers(forgotten, version)
+        if is_there and asks and state.now(facts.changes) in {"", "promoted"}:
             yield name
 
 

@@ -1,4 +1,4 @@
-"""A process that gives commands on shared sessions for a time, and prints the answers.
+"""Gives commands on shared sessions until a time, and prints what it was told.
 
 Started by `tests/eventlog/records/test_races.py`, several at once:
 `python -m tests.support.facts_racer STORE NUMBER SECONDS [KEYS]`. It says "ready", and begins when
@@ -24,7 +24,7 @@ CALLS = 20
 
 
 def counted(session: Session) -> None:
-    """Count one more in a value, while other processes do."""
+    """Count one more in a value that other processes count in, too."""
     while True:
         now = session.values.get("counter")
         try:

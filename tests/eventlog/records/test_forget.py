@@ -300,6 +300,37 @@ def test_a_forgotten_end_is_in_no_view_of_an_earlier_version(engine: Engine) -> 
 
 
 @pytest.mark.promise(13)
+def test_a_forgotten_question_waits_for_no_answer(engine: Engine) -> None:
+    """A session of which the question is forgotten has nothing to go on with."""
+    store = engine.open()
+    feed = Feed(store.create_session(), ToyMapping())
+    (number,) = feed.add([ASK])
+    assert [info.id for info in store.unfinished()] == [feed.session.id]
+    feed.forget([number])
+    for seen in (store, engine.open()):
+        assert seen.unfinished() == []
+        assert [info.state for info in seen.newest_sessions().sessions] == ["waiting"]
+
+
+@pytest.mark.promise(13)
+def test_a_question_whose_answer_is_forgotten_waits_again(engine: Engine) -> None:
+    """Every handle lists it as unfinished, as a loop that goes on finds it."""
+    store = engine.open()
+    feed = Feed(store.create_session(), ToyMapping())
+    feed.session.user("What is there?")
+    (number,) = feed.add([END])
+    with feed.session.lease():
+        assert store.unfinished() == []
+    feed.forget([number])
+    for seen in (store, engine.open()):
+        assert [info.id for info in seen.unfinished()] == [feed.session.id]
+        assert [info.state for info in seen.newest_sessions().sessions] == ["unfinished"]
+    with feed.session.pipeline():
+        feed.session.rename("quiet")
+    assert [info.id for info in store.unfinished()] == [feed.session.id]
+
+
+@pytest.mark.promise(13)
 def test_no_version_shows_a_forgotten_record(engine: Engine) -> None:
     """Looking back to any version, also one within the record, shows nothing of it."""
     store = engine.open()

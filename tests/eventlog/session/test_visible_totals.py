@@ -68,7 +68,7 @@ def problems(store: Store) -> list[Problem]:
 
 
 def forgotten_in_parents(store: Sessions, session: str) -> list[Range]:
-    """What was forgotten in the parents of a session."""
+    """The records that were forgotten in the parents of a session."""
     return without(forgotten_in(store.log, session), entry_of(head_of(store.log, session)).forgotten)
 
 

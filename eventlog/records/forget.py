@@ -26,7 +26,7 @@ __all__ = ["forget"]
 
 
 _ENDS = (ev.MessageFinished, ev.StepFinished, ev.MessageRemoved)
-"""What ends a message, which stays ended or removed though the record that did it is forgotten."""
+"""Ends of messages: they stay ended or removed when the record that did it is forgotten."""
 
 
 class _Found(NamedTuple):

@@ -49,7 +49,7 @@ def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State,
             saved, state = checkpoint
             break
     apply_spans(log, streams, state, upto)
-    state.forget(forgotten_in(log, streams[-1].session))  # the newest, whatever the version
+    state.forget(forgotten_in(log, streams[-1].session))  # as of now, also for an earlier version
     return state, saved
 
 

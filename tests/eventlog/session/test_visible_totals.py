@@ -63,12 +63,12 @@ def shown(store: Store, session: str, at: int | None = None) -> frozenset[str]:
 
 
 def problems(store: Store) -> list[Problem]:
-    """What a deep check finds."""
+    """The problems that a deep check finds."""
     return [problem for session in verify(store, deep=True).sessions for problem in session.problems]
 
 
 def forgotten_in_parents(store: Sessions, session: str) -> list[Range]:
-    """What was forgotten in the parents of a session."""
+    """Versions of a session that were forgotten in its parents."""
     return without(forgotten_in(store.log, session), entry_of(head_of(store.log, session)).forgotten)
 
 

@@ -60,6 +60,7 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
+from eventlog.session.naming import Names
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
 from eventlog.session.shelf import Shelf
@@ -147,6 +148,7 @@ __all__ = [
     "MessageError",
     "MessageTooLargeError",
     "Model",
+    "Names",
     "NotFoundError",
     "OpenAIChatMapping",
     "OpenAIResponsesMapping",

@@ -107,6 +107,8 @@ def brief(value: object) -> str:
         return cut(repr(value))
     except ValueError:
         return "a number of too many digits"
+    except RecursionError:
+        return "something nested too deep"
 
 
 class EventlogError(Exception):

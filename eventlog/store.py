@@ -41,7 +41,7 @@ from eventlog.session import liveness
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
 from eventlog.session.naming import Names, open_named
-from eventlog.session.registry import SessionRegistry
+from eventlog.session.registry import SessionRegistry, check_session_id
 from eventlog.session.session import Session
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.state.committed import CHECKPOINT_EVENTS
@@ -191,6 +191,8 @@ class Store:
         """
         self.host.require_open()
         require_or_none(str, id, "an id is a str")
+        if id:
+            check_session_id(id)
         if not create:
             return open_named(self, name, None, None)
         if parent is not None:
@@ -281,8 +283,9 @@ class Store:
         """
         self.host.require_open()
         require(str, after, "a cursor is the id of a session")
-        for filter in (scope, parent, text, format, prefix):
-            require_or_none(str, filter, "a scope, a parent, a text to look for, a format and a prefix are str")
+        require(str, prefix, "a prefix is a str")
+        for filter in (scope, parent, text, format):
+            require_or_none(str, filter, "a scope, a parent, a text to look for and a format are str")
         require_or_none(bool, archived, "archived is True, False or None")
         for number in (active_since, limit):
             require_or_none(int, number, "active_since and limit are whole numbers")

@@ -20,7 +20,7 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
-        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | __init__
+        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
@@ -44,6 +44,7 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
+    "eventlog.adapters": "settled pydantic_messages | entry_feed openai_agents | pydantic_ai",
     "eventlog.records": "json_value light | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
@@ -75,6 +76,8 @@ OUTSIDE = {
     ),
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
+    "pydantic": ("eventlog.adapters.pydantic_ai",),
+    "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
     "typer": ("projections.cli",),
     "click": ("projections.cli",),
     "rich": ("projections.cli",),

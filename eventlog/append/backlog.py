@@ -246,10 +246,11 @@ class Backlog:
             self.committed.loaded = False
             self.resolve()
 
-    def fence(self, epoch: int) -> FencedError:
+    def fence(self, epoch: int) -> FencedError | LeaseHeldError:
         """Refuse what was accepted under a lease that another owner has taken; return why.
 
-        What is on its way is committed or refused by then.
+        What is on its way is committed or refused by then. `LeaseHeldError` for a claim that is in
+        memory only and under which nothing was accepted: its owner has never run the session.
         """
         self._buffer.hold()
         claim = self.claim
@@ -258,6 +259,10 @@ class Backlog:
             self.resolve()
         if claim is None or claim.state.epoch != epoch:
             return FencedError(self.session, epoch, self.committed.lease.epoch)
+        unused = not self._buffer.flat and all(command.epoch != epoch for command in self.commands)
+        if unused and claim.status is LeaseStatus.CLAIMED:
+            claim.status, claim.is_returning = LeaseStatus.LOST, False
+            return lease_lost(self.session)
         self.drop(claim)
         self.failure = None  # it is about what is dropped
         return claim.fenced(self.session, self.committed.lease.epoch)

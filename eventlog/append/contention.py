@@ -46,6 +46,14 @@ class Contention:
         self.conflicts += 1
         return now - self._since < PATIENCE
 
+    def goes_on(self) -> bool:
+        """Note a conflict, and pause if that is due; False if its caller is to hear of it."""
+        if not self.note():
+            return False
+        if self.asks_for_pause:
+            self.wait()
+        return True
+
     def end(self) -> None:
         """Begin anew: an append went in, or its caller was told of the conflict."""
         self.conflicts = 0

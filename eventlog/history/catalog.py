@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import unpack
-from eventlog.codec.payload import decode_encrypted_value, is_encrypted
+from eventlog.codec.payload import decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.history.ranges import Range, merged
 from eventlog.log.contract import Head
@@ -27,6 +27,7 @@ __all__ = [
     "entry_of",
     "evolve_entry",
     "info_of",
+    "is_session",
     "is_shelf",
     "is_shelf_id",
 ]
@@ -142,6 +143,11 @@ def entry_of(head: Head) -> CatalogEntry:
 def is_shelf(head: Head) -> bool:
     """Return whether this is the head of a shelf, dropped ones included."""
     return is_shelf_id(head.session) and entry_of(head).shelf
+
+
+def is_session(head: Head) -> bool:
+    """Return whether this is the head of a session, erased or locked ones included."""
+    return not is_foreign(head) and not is_shelf_id(head.session)
 
 
 def is_shelf_id(session: str) -> bool:

@@ -193,6 +193,8 @@ def named_heads(log: Log, format: str, prefix: str, after: str) -> Iterator[Head
     sessions.
     """
     log.require_keys()
+    for what, text in (("format", format), ("key", prefix), ("key", after)):
+        _size(what, text)
     behind = _plain_id(format, after) if after else ""
     found = _scanned(log, format) if log.engine is not log else _ranged(log, format, prefix, behind)
     for place, head in found:

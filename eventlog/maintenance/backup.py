@@ -35,7 +35,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
 from eventlog.errors import AlreadyExistsError, BusyError, CallError
-from eventlog.history.catalog import entry_of, evolve_entry
+from eventlog.history.catalog import entry_of, evolve_entry, is_session
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.history.streams import ancestry
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
@@ -284,13 +284,14 @@ def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
     gone: list[Head] = []
     sessions = 0
     for head in log.heads():
-        if copy.head(head.session) is not None:
-            sessions += 1
-        elif head.position <= upto:
+        is_copied = copy.head(head.session) is not None
+        if not is_copied and head.position <= upto:
             gone.append(head)
+        if is_copied or head.position <= upto:
+            sessions += is_session(head)
     if gone:
         copy.add([], {}, {}, {}, position=copy.position, gone=gone)
-    return sessions + len(gone)
+    return sessions
 
 
 @contextmanager

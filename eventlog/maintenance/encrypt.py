@@ -26,7 +26,7 @@ from eventlog.compression import compressed_body
 from eventlog.encryption.envelope import encrypt_append
 from eventlog.errors import DamagedError
 from eventlog.events import SessionForked
-from eventlog.history.catalog import SHELF, is_shelf
+from eventlog.history.catalog import SHELF, is_session, is_shelf
 from eventlog.history.name_streams import hashed_stream
 from eventlog.history.streams import continued
 from eventlog.integrity.fork_anchor import pack_prefix
@@ -74,14 +74,15 @@ def copy_encrypted(
     for head in source.heads():
         if is_clear(head.session, head.entry):
             continue
-        if copy.head(head.session) is not None:
-            sessions += 1
-        elif source.is_dropped(head):
+        is_copied = copy.head(head.session) is not None
+        if not is_copied and source.is_dropped(head):
             gone.append(replace(head, gone=True))
+        if is_copied or source.is_dropped(head):
+            sessions += is_session(head)
     if gone:
         copy.add([], {}, {}, {}, position=copy.position, gone=gone)
     write_record(copy, source.ledger, time, log.options.io.random(SALT_BYTES))
-    return sessions + len(gone), events
+    return sessions, events
 
 
 class _EncryptingSource:

@@ -185,7 +185,7 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
 def _running(store: Sessions, handle: Session) -> Generator[None]:
     """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
-        handle.executor.acquire()
+        lease = handle.executor.acquire()
     except KeyMissingError:
         if not store.host.info(handle.id).locked:
             raise
@@ -199,3 +199,4 @@ def _running(store: Sessions, handle: Session) -> Generator[None]:
             yield
         finally:
             handle.executor.leases.abandon()
+            lease.unshare()

@@ -75,10 +75,8 @@ class RecorderStream:
             try:
                 committed = submitted.wait()
             except (AlreadyExistsError, ConflictError):  # another writer came between: compare with its events
-                if not contention.note():
+                if not contention.goes_on():
                     raise
-                if contention.asks_for_pause:
-                    contention.wait()
             except EventlogError:
                 if submitted is insert:
                     raise

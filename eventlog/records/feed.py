@@ -8,6 +8,7 @@ share it.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import RLock
@@ -16,7 +17,7 @@ from typing import Any, TypeVar
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.redaction import part_of
-from eventlog.errors import ConflictError, NotFoundError
+from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
@@ -25,8 +26,10 @@ from eventlog.log.contract import Committed
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
+from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event
 from eventlog.state.decide import decide
@@ -85,7 +88,8 @@ class Feed:
         for number in (after, expected):
             if number is not None:
                 require_version(number)
-        kept = {} if keep is None else dict(keep)
+        require_or_none(Mapping, keep, "values to keep are a mapping of keys to values")
+        kept = dict(keep or {})
         for key, content in kept.items():
             value_event(key, content, {})  # refuses what is no value
         require_or_none(str, request_id, "a request id is a str")
@@ -93,9 +97,10 @@ class Feed:
         writer = self._executor.writer
         if request_id is not None and (known := writer.known(request_id, digest)) is not None:
             return self._numbers(known)
-        contention = Contention()
         is_alone = self._executor.leases.held is None
-        with self._executor.writing(wait=wait) as lease:
+
+        def tell(lease: Lease) -> list[int]:
+            contention = Contention()
             while True:
                 version = self._version_now()
                 newest = self._newest(version)
@@ -116,16 +121,16 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if not contention.note():
+                    if not contention.goes_on():
                         raise
-                    if contention.asks_for_pause:
-                        contention.wait()
                     continue
                 if committed.repeated:
                     return self._numbers(committed)
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]
+
+        return self._executor.writing(tell, wait=wait)
 
     def _version_now(self) -> int:
         """Return the newest version, with what this handle has accepted committed."""
@@ -189,6 +194,8 @@ class Feed:
         whose parts are new ones: pins and prunes of their old parts are lost.
         """
         values = each(values, "records are a list of JSON values")
+        if expected is not None:
+            require_version(expected)
         digests = [_digest_of(require_value(value)) for value in values]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):
@@ -216,12 +223,23 @@ class Feed:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def path(self, at: int | None = None) -> list[int]:
-        """Return the numbers of the effective records in order, right after a version."""
+    def path(self, at: int | None = None, *, newest: int | None = None) -> list[int]:
+        """Return the numbers of the effective records in order, right after a version.
+
+        With `newest` only so many of the newest, which cost what they are.
+        """
+        if newest is not None and (type(newest) is not int or newest < 0):
+            raise CallError(f"`newest` is a whole number from 0, not {newest!r:.40}")
         version = self._reader.resolve(at)
         with self._lock:
-            self._index.advance(version if at is None else self._reader.version)
-            pieces = list(self._index.newest_first(version, self._reader.forgotten()))
+            self._index.advance(version)
+            pieces: list[list[int]] = []
+            left = sys.maxsize if newest is None else newest
+            for piece in self._index.newest_first(version, self._reader.forgotten()):
+                if left <= 0:
+                    break
+                pieces.append(piece[-left:])
+                left -= len(piece)
         return [number for piece in reversed(pieces) for number in piece]
 
     def read(self, numbers: Sequence[int]) -> list[Any]:
@@ -245,7 +263,9 @@ class Feed:
                 if any(part_of(event) in redacted for event in events_of(record))
             }
         if forgotten:
-            self._require_records(numbers)
+            for number in numbers:
+                if covers(forgotten, number):
+                    self._require_record(number)
             hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
         values = values_of(self._log, self.session.id, streams, shown)
@@ -259,7 +279,9 @@ class Feed:
         number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        self._require_records(numbers)
+        for number in numbers:
+            require_version(number)
+        self._reader.resolve(None)
         forget(self.session, numbers)
 
     def _redacted(self) -> frozenset[str]:
@@ -268,25 +290,18 @@ class Feed:
             part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
         )
 
-    def _require_records(self, numbers: Sequence[int]) -> None:
-        version = self._reader.version
-        for number in numbers:
-            require_version(number)
-            self._require_record(number, version)
-
     def at(self, number: int) -> int:
         """Return the version right after a record; `NotFoundError` if the number is of none."""
         require_version(number)
-        self._require_record(number, self._reader.version)
+        self._reader.resolve(None)
+        self._require_record(number)
         return number
 
     # -- where records are -----------------------------------------------------------------------
 
-    def _require_record(self, number: int, version: int) -> None:
-        with self._lock:
-            self._index.advance(version)
-            if number > version or not self._index.holds(number):
-                raise NotFoundError("record", str(number), session=self.session.id)
+    def _require_record(self, number: int) -> None:
+        """Raise `NotFoundError` unless a version is that of a record; reads one append."""
+        list(stored_records(self._log, self._reader.ancestry(), [number], light_events))
 
     def _newest(self, version: int) -> int:
         """Return the number of the newest effective record, 0 if there is none."""
@@ -298,7 +313,7 @@ class Feed:
     def _target(self, after: int, version: int) -> int | None:
         """Return the version to roll back to for records behind `after`, not the newest one."""
         if after:
-            self._require_record(after, version)
+            self._require_record(after)
             return after
         first = self.path(version)[0]
         (record,) = stored_records(self._log, self._reader.ancestry(), [first])

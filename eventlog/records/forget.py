@@ -69,7 +69,8 @@ def _record(session: Session, records: Iterable[StoredRecord]) -> None:
     found = _found(record for record in records if record[1] <= inherited.get(record[0], 0))
     with reader.deciding() as state:
         ranges = _with_messages(state, found, merged((*known, *found.versions)))
-    fresh = tuple(one for one in ranges if one not in known)
+    before = set(known)
+    fresh = tuple(one for one in ranges if one not in before)
     if not fresh:
         return
     try:

@@ -109,11 +109,6 @@ class RecordIndex:
 
     # -- questions ---------------------------------------------------------------------------
 
-    def holds(self, number: int) -> bool:
-        """Whether a version is that of a record."""
-        place = bisect_left(self.numbers, number)
-        return place < len(self.numbers) and self.numbers[place] == number
-
     def newest_first(self, at: int, forgotten: Sequence[Range]) -> Iterator[list[int]]:
         """Yield the records that are effective right after a version, newest range first."""
         for one in self.history.newest_first(at):

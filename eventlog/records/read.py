@@ -104,6 +104,8 @@ def stored_records(
                     number = next(remaining, END)
             if number != END:
                 raise NotFoundError("record", str(number), session=streams[-1].session)
+    if place < len(wanted):
+        raise NotFoundError("record", str(wanted[place]), session=streams[-1].session)
 
 
 def _together(numbers: list[int]) -> list[list[int]]:

@@ -299,7 +299,11 @@ class ToldBuilder(RecordBuilder):
         self.number += 1
         self.conversation.begin_record()
         time = self.time
-        mapping.read(record, self)
+        try:
+            mapping.read(record, self)
+        except Exception as error:
+            error.add_note(f"record {self.number} of these, as the mapping {mapping.format!r} reads it")
+            raise
         self.conversation.keep_record(self.time, record, text)
         self.time = time
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from eventlog.session.host import Host
 
 __all__ = ["Executor"]
+
+T = TypeVar("T")
 
 
 class HostingStore(Protocol):
@@ -199,26 +201,29 @@ class Executor:
         except LeaseHeldError:
             self._run_alone(events, bodies, lazily=False, wait=wait)
 
-    @contextmanager
-    def writing(self, *, wait: float = 0.0) -> Generator[Lease]:
-        """Use the running task's lease, or take one for an append, which may give it back.
+    def writing(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
+        """Append under the running task's lease, or under one taken for it, which it may give back.
 
-        A lease that is taken settles nothing: the append goes on with what is open.
+        A lease that is taken settles nothing: the append goes on with what is open. If the append
+        finds that another owner was quicker, the lease is waited for, and `work` done again.
         """
+        require_wait(wait)
         lease = self.leases.held
         if lease is not None:
-            yield lease
-            return
+            return work(lease)
         if (outlived := self.leases.outlived) is not None:
             outlived.require_live()
         self.host.require_open(writing=True)
-        block = Block()
         try:
-            lease = self.leases.acquire(lazily=True, settles=False, block=block)
+            return self._written(work, lazily=True)
         except LeaseHeldError:
-            lease = self.leases.acquire(wait, settles=False, block=block)
+            return self._written(work, lazily=False, wait=wait)
+
+    def _written(self, work: Callable[[Lease], T], *, lazily: bool, wait: float = 0.0) -> T:
+        block = Block()
+        lease = self.leases.acquire(wait, lazily=lazily, settles=False, block=block)
         try:
-            yield lease
+            return work(lease)
         finally:
             self.leases.release(lease)
 

@@ -69,10 +69,8 @@ def late_result(
             items: list[tuple[int, ev.Event]] = [(executor.host.clock(), event)]
             return writer.commit(items, bodies, expected=version).last
         except ConflictError:
-            if not contention.note():
+            if not contention.goes_on():
                 raise
-        if contention.asks_for_pause:
-            contention.wait()
 
 
 def _call(state: State, message: str, call: str) -> tuple[str, PartFacts]:

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from eventlog import events as ev
-from eventlog.codec.payload import is_encrypted
+from eventlog.codec.payload import NAMES, is_encrypted
 from eventlog.errors import (
     AlreadyExistsError,
+    CallError,
     ConflictError,
     ErasedError,
     EventlogError,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Head
     from eventlog.session.session import Session, Sessions
 
-__all__ = ["Begin", "Names", "free_erased", "open_named"]
+__all__ = ["Begin", "Names", "free_erased", "keep_told", "open_named"]
 
 Begin: TypeAlias = Callable[[str, ev.NameGiven], "Session"]
 """Begins a session with this id, and the event in its first append."""
@@ -64,6 +65,8 @@ def open_named(store: Sessions, name: Name, id: str | None, begin: Begin | None)
         elif begin is None:
             raise named.missing()
         else:
+            if id is not None and id.startswith(NAMES):
+                raise CallError(f"an id that begins with {NAMES} is that of a name, not of a session")
             if id is not None and store.log.head(id) is not None:
                 head_of(store.log, id)  # `ErasedError` for an erased session, whose id is not used again
                 raise AlreadyExistsError("session", id)
@@ -79,8 +82,9 @@ class Names:
     def give(self, session: str, name: Name) -> None:
         """Give an existing session a name, so that `Store.open_session` finds it.
 
-        `AlreadyExistsError` if another session has it, `RefusedError` if this one has another name.
-        Needs no lease.
+        `AlreadyExistsError` if another session has it, or is to have it: an `open_session` that
+        broke off is finished by the next one. `RefusedError` if this one has another name. Needs
+        no lease.
         """
         log = self._store.log
         self._store.host.require_open(writing=True)
@@ -122,6 +126,14 @@ class Names:
                 while (now := named.read())[1] == leaving:
                     named.complete(*now, None)
                 return state.session
+
+
+def keep_told(store: Sessions, session: Session, name: Name) -> None:
+    """Let a session that was imported with a name have it; it loses it if another one has it."""
+    try:
+        Names(store).give(session.id, name)
+    except AlreadyExistsError:
+        session.executor.commit([ev.NameFreed(*name)])
 
 
 def free_erased(store: Sessions, name: Name, session: str) -> None:

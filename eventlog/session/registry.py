@@ -23,7 +23,19 @@ from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 from eventlog.validation import require
 
-__all__ = ["SessionRegistry"]
+__all__ = ["SessionRegistry", "check_session_id"]
+
+
+def check_session_id(id: str) -> None:
+    """Raise `CallError` or `LimitError` unless a session may begin under this id."""
+    require(str, id, "an id is a str")
+    ids.check_id("session", id)
+    if is_shelf_id(id):
+        raise CallError(f"an id that begins with {SHELF}: or {SHELF}~ is that of a shelf, not of a session")
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        raise CallError("a session id is text that UTF-8 can encode") from None
 
 
 class SessionRegistry:
@@ -73,8 +85,8 @@ class SessionRegistry:
         if id is not None:
             require(str, id, "an id is a str")
         session = ids.check_id("session", id or host.new_id("ses_"))
-        if is_shelf_id(session) and not isinstance(first, ev.ShelfStarted):
-            raise CallError(f"an id that begins with {SHELF}: or {SHELF}~ is that of a shelf, not of a session")
+        if not isinstance(first, ev.ShelfStarted):
+            check_session_id(session)
         streams: list[StreamRange] = []
         state = State()
         if isinstance(first, ev.SessionForked):

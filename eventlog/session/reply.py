@@ -50,6 +50,7 @@ class Reply:
 
     def __init__(self, executor: Executor, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
         self.id = started.message
+        """The message's id."""
         self._executor = executor
         self._started = started
         self._lease_wait = lease_wait

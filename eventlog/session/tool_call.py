@@ -27,7 +27,9 @@ class ToolCall:
         self, executor: Executor, part: str, call: str, lease: Lease | None, *, provider_executed: bool = False
     ) -> None:
         self.id = part
+        """The id of its part."""
         self.call_id = call
+        """The provider's id, by which a result names it."""
         self.provider_executed = provider_executed
         self._executor = executor
         self._lease = lease

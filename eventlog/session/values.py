@@ -5,8 +5,8 @@ no session in a list, a rollback does not undo it, and the model sees nothing of
 values are stored once. What was replaced or dropped cannot be read any more, and `Store.scrub`
 removes its bytes.
 
-A fork begins with the values as of its version. Which version is a key's newest is asked of an
-index for each stream (`history/value_index.py`).
+A fork begins with the values as of its version, without those that were freed before it began.
+Which version is a key's newest is asked of an index for each stream (`history/value_index.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from eventlog.errors import ConflictError, DamagedError, brief
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
-from eventlog.validation import require, require_or_none
+from eventlog.validation import require, require_version
 
 if TYPE_CHECKING:
     from eventlog.history.lineage import StreamRange
@@ -141,10 +141,17 @@ class Values:
         """Return the event that put a key's value, and its stream."""
         require(str, key, "a value's key is a str")
         for stream in reversed(streams):
-            found = self._index(stream).newest(key, stream.last if upto is None else min(stream.last, upto))
+            index = self._index(stream)
+            found = index.newest(key, stream.last if upto is None else min(stream.last, upto))
             if found is not None:
-                return None if found.dropped else (stream, found)
+                return None if found.dropped or self._was_freed(stream, found, index.newest(key)) else (stream, found)
         return None
+
+    def _was_freed(self, stream: StreamRange, found: Change, newest: Change | None) -> bool:
+        """Whether an inherited value, which its own session replaced, was freed before the fork."""
+        if newest is None or newest.version == found.version:
+            return False
+        return self._content(stream, found) is None
 
     def _content(self, stream: StreamRange, change: Change) -> str | bytes | None:
         """Read a value; None if it was freed."""
@@ -161,7 +168,8 @@ class Values:
 
     def _append(self, event: ev.ValuePut | ev.ValueDropped, bodies: dict[bytes, bytes], expected: int | None) -> int:
         executor = self._executor
-        require_or_none(int, expected, "an expected revision is a whole number")
+        if expected is not None:
+            require_version(expected)
         if expected is None and executor.in_pipeline:
             executor.command([event], bodies)
             return 0
@@ -173,10 +181,8 @@ class Values:
             try:
                 return executor.commit([event], bodies=bodies, expected=version).first
             except ConflictError:  # something else was appended: perhaps the key has its revision all the same
-                if not contention.note():
+                if not contention.goes_on():
                     raise
-                if contention.asks_for_pause:
-                    contention.wait()
 
     def _version_with(self, key: str, expected: int) -> int:
         """Return the version of now, at which the key has the expected revision."""

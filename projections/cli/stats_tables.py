@@ -54,7 +54,7 @@ def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, objec
     parts = ", ".join(f"{count} {kind}" for kind, count in stats.parts.items())
     return [
         ("version", stats.version),
-        ("events", f"{stats.events} own, {stats.inherited} inherited, {stats.hidden} hidden by rollback"),
+        ("events", f"{stats.events} own, {stats.inherited} inherited, {stats.hidden} hidden"),
         ("deltas", f"{stats.deltas} of {counted(stats.delta_characters, 'character')}"),
         ("messages", f"{stats.user_messages} user, {stats.assistant_messages} assistant"),
         ("parts", parts or "none"),

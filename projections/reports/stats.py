@@ -42,7 +42,7 @@ class SessionStats(msgspec.Struct):
     inherited: int
     """Events inherited from the session it was forked from."""
     hidden: int
-    """Events that a rollback hides."""
+    """Events that a rollback hides, or that were forgotten."""
     kinds: dict[str, int]
     """Events by class, own and inherited."""
     deltas: int

@@ -37,7 +37,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     cost: Decimal | None = None
     """US dollars spent so far, once a cost is known."""
     hidden: bool = False
-    """Whether a rollback hides it."""
+    """Whether a rollback hides it, or it was forgotten."""
 
 
 class Timeline(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from eventlog.codec.decoded import DecodedCommit, Span
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DataError, EventlogError, NotFoundError
 from eventlog.events import RecordForgotten
-from eventlog.history.catalog import as_said, entry_of
+from eventlog.history.catalog import as_said, entry_of, is_session
 from eventlog.history.lineage import StreamRange
 from eventlog.history.ranges import Range, merged, without
 from eventlog.history.streams import ancestry
@@ -64,6 +64,8 @@ class SessionReport(msgspec.Struct):
 
     False if its head was changed, because then the right key is not known.
     """
+    is_session: bool = True
+    """Whether it is a session: not a shelf, a name, or another program's stream."""
 
     @property
     def sound(self) -> bool:
@@ -158,6 +160,7 @@ def _session(
         elif not report.problems:
             report.problems.append(Problem("the session is gone, and the saved head has it", 1))
         return report
+    report.is_session = is_session(head)
     _try(report, partial(_tree, store, head, report, against))
     if is_foreign(head):
         report.version = report.events = head.version

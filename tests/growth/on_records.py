@@ -78,12 +78,15 @@ RECORDS: Table = {
     "Feed.add, behind an old one": constant(
         lambda at, feed: feed.add([_record(at.name("r"))], after=feed.path()[50]), _fed, copied=True
     ),
-    "Feed.at": constant(lambda _, feed: feed.at(feed.path(at=500)[-1]), _fed),
+    "Feed.add, cold": history(
+        lambda at, feed: feed.add([_record(at.name("r"))]), "reads the index of the list, once", _cold
+    ),
+    "Feed.at": constant(lambda _, feed: feed.at(feed.path(at=500)[-1]), _cold),
     "Feed.forget": constant(lambda _, told: told[0].forget(told[1]), _told),
     "Feed.path": output(lambda _, feed: len(feed.path()), _fed),
     "Feed.path, cold": output(lambda _, feed: len(feed.path()), _cold),
-    "Feed.path, of an early version": constant(lambda _, feed: feed.path(at=500), _fed),
-    "Feed.read, 50 old ones": constant(lambda _, feed: feed.read(feed.path(at=500)[:50]), _fed),
+    "Feed.path, of an early version": constant(lambda _, feed: feed.path(at=500), _cold),
+    "Feed.read, 50 old ones": constant(lambda _, feed: feed.read(feed.path(at=500)[:50]), _cold),
     "Feed.read, all": output(lambda _, feed: len(feed.read(feed.path())), _fed),
     "Feed.replace, the last one": history(
         lambda at, found: found[0].replace([*found[1][:-1], _record(at.name("r"))]),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import eventlog
 from eventlog import Session, Store
+from eventlog.history.name_streams import Name
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
@@ -71,13 +72,17 @@ def _changed(at: Place) -> Generator[None]:
     yield
 
 
-def _renamed(at: Place, session: Session) -> None:
-    """Give a session a name, and take that away."""
-    at.store.names.give(session.id, name := ("growth", "new"))
-    at.store.names.free(name)
+@contextmanager
+def _named_session(at: Place) -> Generator[Name]:
+    """A new session with a name, which is taken away by the operation."""
+    name = ("growth", at.name("to free"))
+    at.store.open_session(name)
+    yield name
 
 
 STORE: Table = {
+    "Names.give": constant(lambda at, session: at.store.names.give(session.id, ("growth", session.id)), _new_session),
+    "Names.free": constant(lambda at, name: at.store.names.free(name), _named_session),
     "open": constant(lambda at, held: held.append(eventlog.open(at.closed.path)), _closing),
     "open, to read": constant(lambda at, held: held.append(eventlog.open(at.closed.path, read_only=True)), _closing),
     "restore": history(
@@ -112,7 +117,7 @@ STORE: Table = {
     "Store.metrics": constant(lambda at, _: at.store.metrics()),
     "Store.expire": history(lambda at, _: at.store.expire(count=10**9), _EACH),
     "Store.expire, to be seen only": history(lambda at, _: at.store.expire(count=0, dry_run=True), _EACH),
-    "Store.names": constant(_renamed, _new_session),
+    "Store.names": constant(lambda at, _: at.store.names),
     "Store.newest_sessions": constant(lambda at, _: at.store.newest_sessions(limit=50)),
     "Store.newest_sessions, after an event": constant(lambda at, _: at.store.newest_sessions(limit=50), _changed),
     "Store.open_session": constant(lambda at, _: at.store.open_session(("growth", "000007"))),

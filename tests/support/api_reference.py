@@ -159,12 +159,35 @@ def _section(name: Name) -> str:
     parts = [f"### {name.name}\n", *place]
     if _kind(value) == "Values":
         parts.append(_block(_fields(name.name, value)))
+    elif made := _made(name.name, value):
+        parts.append(_block(made))
     parts.append(_text(value))
     noted = [_item(f"`{field}`", note) for field, note in _notes_of(value).items()]
     parts += [*noted, ""] if noted else []
     for member in _members(value):
         parts += [_block(member.shown), member.text]
     return "\n".join(parts)
+
+
+CALLED = (
+    "AsyncContextWindow",
+    "AsyncSession",
+    "AsyncSubscription",
+    "AsyncTurn",
+    "ContextWindow",
+    "Feed",
+    "HttpSummarizer",
+    "LiveView",
+    "Transcript",
+)
+"""Classes that a program makes by calling them; it gets all others from a method."""
+
+
+def _made(name: str, kind: type[Any]) -> str:
+    """How an object is made, of a class that a program calls."""
+    if name not in CALLED:
+        return ""
+    return _signature(name, kind.__init__, bound=True).removeprefix("def ").removesuffix(" -> None")
 
 
 def _alias(name: Name) -> str:

@@ -20,6 +20,7 @@ from eventlog.importers.common.conversation_parts import CallInput, CallResult, 
 from eventlog.importers.common.importer import ImportBatch, own_id
 from eventlog.importers.common.json_lines import dump
 from eventlog.session.inputs import model_of
+from eventlog.validation import each, require
 from eventlog.values import Attachment, File, Json, Model, Reasoning, Text, Tokens, Tool, Usage
 
 __all__ = ["RecordBuilder", "RecordMapping"]
@@ -70,7 +71,7 @@ class RecordBuilder:
         """Add a user message of texts and files; return its id, `id` if that is unused."""
         self.begun = True
         parts: list[UserPart] = []
-        for one in [said] if isinstance(said, str) else said:
+        for one in [said] if isinstance(said, str) else each(said, "a user says a str, or a list of texts and files"):
             if isinstance(one, UserPart):
                 parts.append(one)
             elif isinstance(one, File):
@@ -138,6 +139,7 @@ class RecordBuilder:
                 input = CallInput(input, input, "arguments")
             else:
                 input = CallInput(dump(input), input, "input")
+        require(str, call, "the id of a call is a str")
         self.conversation.call(self.time, part or self._next(), Tool(call, tool, provider_executed, metadata), input)
 
     def result(
@@ -155,6 +157,7 @@ class RecordBuilder:
 
         `held`: the record has this very text.
         """
+        require(str, call, "the id of a call is a str")
         result = CallResult(output, failed, interrupted, metadata, tuple(attachments))
         return self.conversation.result(self.time, call, result, held=held) is not None
 

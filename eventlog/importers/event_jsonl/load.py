@@ -9,7 +9,8 @@ A session is looked for under its own id, because a given session id is an ident
   fork gets the rest.  A fork's own first event shifts the later versions, so versions in events are
   translated.
 
-An event that the session's rules refuse is reported with its line, and ends that session.
+An event that the session's rules refuse is reported with its line, and ends that session. A name
+that a session brings is reserved for it; if another session has it, the imported one loses it.
 `format.py` reads the file.
 """
 
@@ -31,6 +32,7 @@ from eventlog.importers.event_jsonl.format import JsonlAppend
 from eventlog.importers.event_jsonl.reader import EventReader
 from eventlog.importers.event_jsonl.receipt import StoredStream
 from eventlog.integrity.fork_anchor import portable
+from eventlog.session.naming import keep_told
 from eventlog.session.session import Session
 from eventlog.store import Store, begin_session
 
@@ -56,6 +58,9 @@ def load(
     report.events = sum(stream.added for stream in streams.values())
     if not report.skipped and all(stream.is_plain for stream in streams.values()):
         receipt.save(store.log, reader, [stream.place() for stream in streams.values()])
+    for stream in streams.values():
+        if stream.added and (name := stream.stored().info.name) is not None:
+            keep_told(store, stream.stored(), name)
 
 
 def _take(store: Store, batches: Iterable[ImportBatch], report: Report, streams: dict[str, _Stream]) -> None:

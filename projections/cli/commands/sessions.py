@@ -115,7 +115,7 @@ def _show(sessions: Sequence[SessionInfo], following: str | None, option: str, *
         output.document({"sessions": rows, "next": following})
         return
     output.table(
-        ["session", "title", "scope", "updated", "version", "messages", "tokens", "cost", "state"],
+        ["session", "title", "scope", "updated", "version", "messages", "tokens", "cost", "state", "name", "note"],
         (
             (
                 info.id,
@@ -127,11 +127,13 @@ def _show(sessions: Sequence[SessionInfo], following: str | None, option: str, *
                 info.tokens,
                 info.spent,
                 ", ".join(_states(info)),
+                "" if info.name is None else ":".join(info.name),
+                info.note,
             )
             for info in sessions
         ),
         numbers=["version", "messages", "tokens", "cost"],
-        folded=["title", "scope"],
+        folded=["title", "scope", "name", "note"],
     )
     if following is not None:
         output.line(f"more: {option} {following}")

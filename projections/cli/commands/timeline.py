@@ -48,7 +48,7 @@ def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None
         [
             entry.version,
             moment(entry.time),
-            entry.kind + (" (rolled back)" if entry.hidden else ""),
+            entry.kind + (" (hidden)" if entry.hidden else ""),
             entry.what,
             entry.tokens,
             _bar(entry.fill),

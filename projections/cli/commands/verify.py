@@ -104,7 +104,9 @@ def _lines(report: StoreReport) -> list[str]:
     faulty = sum(not each.sound for each in sessions)
     events, bodies = sum(each.events for each in sessions), sum(each.bodies for each in sessions)
     verdict = "all sound" if report.sound else f"{faulty} with faults"
-    lines.append(
-        f"{counted(len(sessions), 'session')}, {counted(events, 'event')}, {counted(bodies, 'body')} read: {verdict}"
-    )
+    own = sum(each.is_session for each in sessions)
+    read = [counted(own, "session"), counted(events, "event"), counted(bodies, "body")]
+    if own < len(sessions):  # shelves, names, and what other programs keep here
+        read.insert(1, counted(len(sessions) - own, "other stream"))
+    lines.append(f"{', '.join(read)} read: {verdict}")
     return lines

@@ -214,6 +214,26 @@ def test_a_session_of_the_same_name_is_left_alone(store: Store, other: Store) ->
     assert other.session("ses_a").version == 1
 
 
+def test_a_name_comes_with_its_session(store: Store, other: Store) -> None:
+    """An imported session is found by the name it brings; a repeated import is nothing new."""
+    data = jsonl(store.open_session(("telegram", "chat 17"), id="s"))
+    assert read(other, data).events == 2
+    assert other.open_session(("telegram", "chat 17"), create=False).id == "s"
+    assert read(other, data).events == 0
+    assert other.names.free(("telegram", "chat 17")) == "s"
+
+
+def test_a_name_that_is_taken_stays_with_its_session(store: Store, other: Store) -> None:
+    """An imported session loses a name that another session has, and can be given another one."""
+    data = jsonl(store.open_session(("telegram", "chat 17"), id="s"))
+    owner = other.open_session(("telegram", "chat 17"))
+    read(other, data)
+    assert other.open_session(("telegram", "chat 17")).id == owner.id
+    assert [info.id for info in other.sessions() if info.name is not None] == [owner.id]
+    other.names.give("s", ("telegram", "chat 18"))
+    assert read(other, data).events == 0
+
+
 def test_large_appends_and_bodies_are_cut_into_lines(store: Store, other: Store) -> None:
     """Large appends and bodies are split over several lines and come back whole."""
     session = store.create_session(id="ses_l")

@@ -195,7 +195,7 @@ def test_a_restored_state_has_no_empty_values(tmp_path: Path, encrypted: bool) -
         cursor = cursor_at(store.log, positions)
     eventlog.restore(tmp_path / "b", tmp_path / "r", cursor=cursor)
     with eventlog.open(tmp_path / "r", **options) as store:
-        for name in ("a", "f"):
+        for name in ("f", "a"):
             values = store.session(name).values
             stays = values.get("stays")
             assert stays is not None

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from eventlog import (
     CallError,
     ConflictError,
+    ErasedError,
     Feed,
     FencedError,
     LeaseHeldError,
@@ -22,6 +23,7 @@ from eventlog import (
     RecordBuilder,
     RefusedError,
     RequestReusedError,
+    Session,
     Store,
 )
 from eventlog import events as ev
@@ -295,6 +297,49 @@ def test_many_writers_each_get_in(engine: Engine) -> None:
     assert [value["text"] for value in feed.read(numbers)] == [f"told {number}" for number in range(20)]
 
 
+@pytest.mark.promise(14)
+def test_feeds_that_wait_all_get_in(engine: Engine) -> None:
+    """A feed with `wait` waits also for an owner whose append came between lease and append."""
+    session = engine.open().create_session()
+
+    def write(name: int) -> None:
+        feed = Feed(engine.open().session(session.id), ToyMapping())
+        for number in range(8):
+            feed.add([{"kind": "user", "text": f"{name} {number}"}], wait=60)
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    feed = Feed(session, ToyMapping())
+    said = [record["text"] for record in feed.read(feed.path())]
+    assert len(said) == 24
+    for name in range(3):
+        assert [text for text in said if text.startswith(f"{name} ")] == [f"{name} {number}" for number in range(8)]
+
+
+def test_the_newest_of_a_path(store: Store) -> None:
+    """A path may be of the newest records only, also across rollbacks and at a version."""
+    feed = feed_of(store)
+    first = feed.add([ASK, ASK, ASK])
+    second = feed.add([ASK, ASK], after=first[1])
+    whole = [*first[:2], *second]
+    assert [feed.path(newest=newest) for newest in range(6)] == [whole[4 - min(newest, 4) :] for newest in range(6)]
+    assert feed.path(first[-1], newest=2) == first[1:]
+    for wrong in (-1, True, "2"):
+        with pytest.raises(CallError, match="newest"):
+            feed.path(newest=wrong)  # type: ignore[arg-type]
+
+
+def test_an_erased_session_says_so(store: Store) -> None:
+    """A command behind an erasure by the same task is `ErasedError`, not a lease that is over."""
+    feed = feed_of(store)
+    feed.add([ASK])
+    store.erase(feed.session.id)
+    with pytest.raises(ErasedError):
+        feed.add([ASK])
+    with pytest.raises(ErasedError):
+        feed.session.rollback(1)
+
+
 def test_replace_tells_what_differs(store: Store) -> None:
     """Equal records at the beginning stay as they are; a shorter list is a rollback."""
     feed = feed_of(store)
@@ -396,3 +441,62 @@ def test_system_prompts_and_models_of_chat_messages(store: Store) -> None:
     assert len(view.messages) == 3
     started = [found.event for found in feed.session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
     assert started[0].model == Model("", "m")
+
+
+class Interrupted(ToyMapping):
+    """A mapping in the middle of which another owner runs the session."""
+
+    def __init__(self, other: Session, times: int) -> None:
+        self.other = other
+        self.left = times
+
+    def read(self, record: Any, to: RecordBuilder) -> None:
+        """Tell what the record means, once the other owner has had the lease."""
+        if self.left:
+            self.left -= 1
+            with self.other.lease():
+                pass
+        super().read(record, to)
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("wait", [0.0, 5.0])
+def test_an_owner_that_was_quicker_is_waited_for(wait: float) -> None:
+    """A feed whose claim was beaten before its append takes the lease again, and tells once."""
+    engine = Engine("memory")
+    here, there = engine.open(), engine.open()
+    session = here.create_session()
+    session.user("hi")
+    feed = Feed(session, Interrupted(there.session(session.id), 1))
+    (number,) = feed.add([{"kind": "user", "text": "told"}], wait=wait)
+    assert feed.path() == [number]
+    assert not session.holds_lease
+    engine.close()
+
+
+def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
+    """Values to keep, numbers and ids of calls that are none are a `CallError` or not found."""
+    engine = Engine("memory")
+    feed = Feed(engine.open().create_session(), ToyMapping())
+    (number,) = feed.add([ASK])
+    deep: list[Any] = []
+    for _ in range(5_000):
+        deep = [deep]
+    version = feed.session.version
+    for keep in (5, "ab", [["a", "b"]], deep):
+        with pytest.raises(CallError):
+            feed.add([ASK], keep=keep)  # type: ignore[arg-type]
+    with pytest.raises(CallError):
+        feed.replace([ASK], expected=deep)  # type: ignore[arg-type]
+    for wrong in (
+        {**ASK, "text": 5},
+        {**RESULT, "call": []},
+        {**CALL, "calls": [{"id": [], "tool": "ls", "input": {}}]},
+    ):
+        with pytest.raises(CallError):
+            feed.add([wrong])
+    for unknown in (1 << 70, -1, 0, number + 1):
+        with pytest.raises(NotFoundError):
+            feed.read([number, unknown])
+    assert feed.session.version == version
+    engine.close()

@@ -74,6 +74,12 @@ class Model:
                     del fork.after[number], fork.before[number], fork.told[number]
         return fork
 
+    def right_after(self, number: int) -> Model:
+        """Return the model of the session right after a record, as it is shown now."""
+        then = Model()
+        then.items, then.told = self.after[number], self.told
+        return then
+
     def path(self) -> list[int]:
         """Numbers of the effective records."""
         return [number for kind, number in self.items if kind == "record" and not self.told[number].forgotten]
@@ -145,8 +151,10 @@ class Records(RuleBasedStateMachine):
         self.feeds: dict[tuple[int, str], Feed] = {}
 
     def teardown(self) -> None:
-        """Remove the place."""
+        """Check all once more, as a verification does, and remove the place."""
         if hasattr(self, "engine"):
+            report = verify(self.stores[0], deep=True)
+            assert [session for session in report.sessions if session.problems] == []
             self.engine.close()
 
     def pick(self, pick: int, store: int) -> tuple[Model, Feed]:
@@ -369,6 +377,8 @@ class Records(RuleBasedStateMachine):
                 "".join(part.text for part in message.parts if part.kind == "text") for message in _transcript(feed)
             ]
             assert texts == [text for role, text, _ in model.view() if role != "tool"]
+            for number in [*model.after][-3:]:
+                assert shown(feed.session, at=number) == model.right_after(number).view()
 
 
 def _transcript(feed: Feed) -> list[Any]:

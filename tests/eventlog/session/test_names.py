@@ -529,3 +529,24 @@ def test_killed_between_any_two_appends(tmp_path: Path, command: str, *, keys: b
             return
         assert died == 9
     raise AssertionError("the program was killed each time")
+
+
+@pytest.mark.parametrize("id", ["x" * 300, "shelf:a", "shelf~a", "\ud800", "eventlog/name:f:k"])
+def test_an_id_that_no_session_can_have_reserves_no_name(id: str) -> None:
+    """A name that was asked for with a wrong id is free, and the next caller begins a session."""
+    with open_store("memory:") as store:
+        with pytest.raises(CallError):
+            store.open_session(("f", "k"), id=id)
+        session = store.open_session(("f", "k"))
+        assert session.info.name == ("f", "k")
+
+
+@pytest.mark.parametrize("engine", ["memory", ENCRYPTED])
+def test_lone_surrogates_are_in_no_list_of_names(engine: str, tmp_path: Path) -> None:
+    """A format, a prefix or a cursor that no name can have is refused in the caller's words."""
+    place = Engine(engine, tmp_path)
+    store = place.open()
+    for wrong in ({"format": "\ud800"}, {"prefix": "\ud800"}, {"after": "\ud800"}, {"prefix": None}):
+        with pytest.raises(CallError):
+            list(store.sessions(**{"format": "f", **wrong}))  # type: ignore[arg-type]
+    place.close()

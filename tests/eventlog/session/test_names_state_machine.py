@@ -18,6 +18,7 @@ from eventlog.errors import (
     NotFoundError,
     RefusedError,
 )
+from eventlog.history.name_streams import newest_state, stream_of
 from eventlog.log.contract import Append
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
@@ -97,6 +98,12 @@ class NamesMachine(RuleBasedStateMachine):
         there = sorted(id for id, model in self.models.items() if not model.erased)
         return there[pick % len(there)] if there else None
 
+    def is_reserved(self, key: str) -> bool:
+        """Whether a kill left a name reserved for a session that has not begun."""
+        log = self.stores[0].log
+        reserved = newest_state(log.head(stream_of(log, ("f", key)))).session
+        return reserved is not None and log.head(reserved) is None
+
     def look(self, key: str) -> None:
         """Take over what a kill left of a name: any of its states is allowed, and then stays."""
         if key not in self.unsure:
@@ -157,7 +164,7 @@ class NamesMachine(RuleBasedStateMachine):
         if model.name not in {None, key}:
             with pytest.raises(RefusedError):
                 give(id, ("f", key))
-        elif owner not in {None, id}:
+        elif owner not in {None, id} or self.is_reserved(key):
             with pytest.raises(AlreadyExistsError):
                 give(id, ("f", key))
         else:

@@ -189,7 +189,8 @@ def test_a_backup_has_the_shelves(tmp_path: Path) -> None:
     """A backup and what is restored from it have all shelves and their values."""
     with eventlog.open(tmp_path / "store") as store:
         store.shelf("todo").values.put("a", "x" * 5_000)
-        store.backup(tmp_path / "backup")
+        store.open_session(("telegram", "chat 17"))
+        assert store.backup(tmp_path / "backup").sessions == 1  # shelves and names are none
     eventlog.restore(tmp_path / "backup", tmp_path / "restored")
     with eventlog.open(tmp_path / "restored") as store:
         assert list(store.shelves()) == ["todo"]
@@ -207,7 +208,7 @@ def test_an_encrypted_copy_of_a_plain_store_has_its_values_and_shelves(tmp_path:
         store.shelf("todo").values.put("a", "1")
         store.shelf("dropped")
         store.drop_shelf("dropped")
-        store.backup(tmp_path / "copy", keys=tmp_path / "keys")
+        assert store.backup(tmp_path / "copy", keys=tmp_path / "keys").sessions == 2
     with eventlog.open(tmp_path / "copy", keys=tmp_path / "keys") as store:
         assert {found.key: found.value for found in store.session("f").values.items()} == {
             "a": b"x" * 5_000,

@@ -63,6 +63,7 @@ class ValuesMachine(RuleBasedStateMachine):
         self.states: dict[str, State] = {"s0": {}, SHELF: {}}
         self.history: dict[str, list[tuple[int, State]]] = {"s0": [(0, {})]}
         self.parts: dict[str, list[str]] = {"s0": []}
+        self.freed: set[tuple[str, int]] = set()
         self.made = 1
         self.stores[1].shelf(SHELF)
 
@@ -188,6 +189,7 @@ class ValuesMachine(RuleBasedStateMachine):
         self.made += 1
         session.fork(version, id=fork)
         state = next(state for upto, state in reversed(self.history[name]) if upto <= version)
+        state = {key: kept for key, kept in state.items() if (kept.stream, kept.revision) not in self.freed}
         self.states[fork] = state
         before = [entry for entry in self.history[name] if entry[0] <= version]
         self.history[fork] = [*before, (version + 1, state)]
@@ -261,7 +263,9 @@ class ValuesMachine(RuleBasedStateMachine):
                 if not is_foreign(head) and not head.gone and not entry_of(head).erased:
                     for span in stream_spans(store.log, head.session):
                         if isinstance(span.item, ev.ValuePut):
-                            assert is_freed(span.item) == ((head.session, span.first) not in needed)
+                            place = (head.session, span.first)
+                            assert is_freed(span.item) == (place not in needed)
+                            self.freed.update([place] if is_freed(span.item) else [])
             report = verify(store)
             assert report.sound, report
         self.open()

@@ -51,6 +51,24 @@ def test_sessions(cli: Cli, store: Path) -> None:
     assert (first["title"], first["scope"], first["messages"], first["archived"]) == ("Fix it", "alice", 2, False)
 
 
+def test_names_and_notes_are_listed(cli: Cli, store: Path) -> None:
+    """The table of sessions has the name and the note of each."""
+    with eventlog.open(store) as opened:
+        opened.open_session(("telegram", "chat 17"), id="ses_n").set_note("waits for the invoice")
+    header, *rows = (line.split("\t") for line in cli("sessions").out.splitlines())
+    named = next(row for row in rows if row[0] == "ses_n")
+    found = dict(zip(header, named, strict=True))
+    assert (found["name"], found["note"]) == ("telegram:chat 17", "waits for the invoice")
+
+
+def test_verify_counts_sessions_apart_from_other_streams(cli: Cli, store: Path) -> None:
+    """Names and shelves are verified, and are not counted as sessions."""
+    with eventlog.open(store) as opened:
+        opened.open_session(("telegram", "chat 17"))
+        opened.shelf("prices").values.put("hotel", "80 EUR")
+    assert cli("verify").out.startswith("3 sessions, 2 other streams, ")
+
+
 def test_sessions_filtered_and_by_page(cli: Cli, store: Path) -> None:
     """Sessions are filtered by scope, parent, state, title and activity; pages join up."""
     with eventlog.open(store) as opened:

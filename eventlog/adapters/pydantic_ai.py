@@ -1,0 +1,183 @@
+"""Conversation store of pydantic-ai: a conversation is a session, its entries are records.
+
+Each write is one append of entries and, behind them, the conversation's own record; so a revision
+is the newest record's, and checked in the commit. A branch is a rollback, a fork is a fork, and
+both share the entries. A deleted conversation's session is erased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+
+from eventlog.adapters.entry_feed import EntryFeed
+from eventlog.adapters.settled import settled
+from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
+from eventlog.session.session import Session
+from eventlog.store import Store
+
+__all__ = ["FORMAT", "EverdeltaConversationStore"]
+
+FORMAT = "pydantic-ai"
+"""Format of the names of these sessions; their keys are ids of conversations."""
+
+FEEDS = 256
+"""Conversations of which is kept where their records are."""
+
+_ENTRY = TypeAdapter(ConversationEntry)
+_RECORD = TypeAdapter(ConversationRecord)
+
+
+class EverdeltaConversationStore(ConversationStore):
+    """Conversations of pydantic-ai in a store.
+
+    A deletion erases one; forks keep what they share.
+
+    `wait` is how many seconds a write waits for another task to give back a session's lease.
+    """
+
+    def __init__(self, store: Store, *, wait: float = 30.0) -> None:
+        self.store = store
+        self.wait = wait
+        self._feed = lru_cache(FEEDS)(EntryFeed)
+        self._homes: dict[str, str] = {}
+        """Sessions in which entries were seen."""
+
+    def session(self, conversation_id: str) -> Session:
+        """Return the session of a conversation, for views; `NotFoundError` if there is none."""
+        return self.store.open_session((FORMAT, conversation_id), create=False)
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        """Return the record of a conversation, None if there is none."""
+        return await settled(self._record, conversation_id)
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        """Return the newest records, of a scope if one is given; reads one of each conversation."""
+        return await settled(self._records, scope, limit)
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        """Store a record and its new entries in one append, or nothing of them."""
+        try:
+            await settled(self._write, record, list(new_entries), expected_revision)
+        except (ConflictError, LookupError, NotFoundError, AlreadyExistsError) as error:
+            raise ConversationConflict(record.conversation_id) from error
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        """Erase a conversation; a write that comes later is refused."""
+        try:
+            await settled(self._delete, conversation_id, expected_revision)
+        except (ConflictError, NotFoundError) as error:
+            raise ConversationConflict(conversation_id) from error
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        """Return an entry; `KeyError` if no conversation has it."""
+        return (await self.read_history(entry_id, limit=1))[-1]
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        """Return the entries up to one, or the last `limit` of them, oldest first."""
+        return [] if head_id is None or limit == 0 else await settled(self._history, head_id, limit)
+
+    # -- in a thread ---------------------------------------------------------------------------
+
+    def _record(self, conversation_id: str) -> ConversationRecord | None:
+        with suppress(NotFoundError):
+            feed = self._feed(self.session(conversation_id))
+            value = feed.newest()[1]
+            if value.get("conversation") is not None:
+                record = _RECORD.validate_python(value["conversation"])
+                self._homes.update((entry, feed.session.id) for entry in (record.head_id, *record.branches) if entry)
+                return record
+        return None
+
+    def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
+        keys = [info.name[1] for info in self.store.sessions(format=FORMAT) if info.name is not None]
+        found = [record for key in keys if (record := self._record(key)) is not None]
+        found.sort(key=lambda record: record.updated_at, reverse=True)
+        return [record for record in found if scope is None or record.scope == scope][:limit]
+
+    def _write(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
+        name, parent = (FORMAT, record.conversation_id), entries[0].parent_id if entries else record.head_id
+        told = [_ENTRY.dump_python(entry, mode="json") for entry in entries]
+        kept: dict[str, Any] = {"conversation": _RECORD.dump_python(record, mode="json")}
+        if expected is not None:
+            feed = self._feed(self.session(record.conversation_id))
+            newest, stored = feed.newest()
+            if _revision(stored) != expected:
+                raise ConversationConflict(record.conversation_id)
+            after = newest if parent == stored["conversation"]["head_id"] else feed.place(parent)
+            places = stored.get("places", {}) | {stored["conversation"]["head_id"]: newest}
+            kept["places"] = {tip: places[tip] for tip in record.branches if tip in places}
+            feed.add([*told, kept], after=after, expected=newest, wait=self.wait)
+        elif self._record(record.conversation_id) is not None:
+            raise ConversationConflict(record.conversation_id)
+        else:
+            self._begin(name, parent, record.scope, [*told, kept])
+            feed = self._feed(self.session(record.conversation_id))
+        self._homes.update((entry.id, feed.session.id) for entry in entries)
+
+    def _begin(self, name: tuple[str, str], parent: str | None, scope: str | None, told: list[Any]) -> None:
+        """Begin a conversation whole, and then give it its name, which one of all writers gets."""
+        with suppress(NotFoundError):
+            left = self.session(name[1])
+            if self._feed(left).newest()[1].get("conversation") is None:  # by a deletion that broke off
+                self._erase(left)
+        if parent is None:
+            session = self.store.create_session(scope=scope or "")
+        else:
+            home = self._home(parent)
+            session = home.session.fork(home.place(parent))
+        try:
+            self._feed(session).add(told, wait=self.wait)
+            self.store.names.give(session.id, name)
+        except BaseException:
+            self._erase(session)
+            raise
+
+    def _delete(self, conversation_id: str, expected: str) -> None:
+        session = self.session(conversation_id)
+        feed = self._feed(session)
+        newest, stored = feed.newest()
+        if _revision(stored) != expected:
+            raise ConversationConflict(conversation_id)
+        feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
+        self._erase(session)
+
+    def _erase(self, session: Session) -> None:
+        with suppress(NotFoundError):
+            self._feed(session).forget_unshared()
+            self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+
+    def _home(self, entry: str) -> EntryFeed:
+        """Return a feed that has an entry: as it was seen, or else of all conversations."""
+        known = [self._homes[entry]] if entry in self._homes else []
+        for session in [*known, *(info.id for info in self.store.sessions(format=FORMAT))]:
+            with suppress(NotFoundError):
+                feed = self._feed(self.store.session(session))
+                feed.place(entry)
+                self._homes[entry] = session
+                return feed
+        raise KeyError(entry)
+
+    def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
+        return [_ENTRY.validate_python(entry) for entry in self._home(head).entries(head, limit)]
+
+
+def _revision(stored: dict[str, Any]) -> str | None:
+    conversation: dict[str, Any] = stored.get("conversation") or {}
+    return conversation.get("revision")

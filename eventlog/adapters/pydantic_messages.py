@@ -1,0 +1,130 @@
+"""Mapping of pydantic-ai's messages, as `ModelMessagesTypeAdapter` dumps them to JSON.
+
+* Leading system prompts are the system prompt; later ones, and feedback and summaries that answer
+  no call, are synthetic user messages.
+* Each user prompt of a request is a user message, each response one answer.
+* Instructions, and what changes tools and settings, mean nothing here: the program sets them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eventlog.importers.common.builder import RecordBuilder
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.values import Attachment, File, Model, Tokens
+
+__all__ = ["PydanticAIMapping"]
+
+_FAILED = frozenset({"failed", "denied", "retried", "interrupted"})
+_REASONS = {"tool_call": "tool-calls", "content_filter": "content-filter"}
+_SAID = frozenset({"system-prompt", "retry-prompt", "retry-feedback", "compaction"})
+_TOKENS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cache_read": "cache_read_tokens",
+    "cache_write": "cache_write_tokens",
+}
+
+
+class PydanticAIMapping:
+    """The mapping; a record is an entry of a conversation, or what a store keeps beside them."""
+
+    format = "pydantic_ai_entries"
+
+    def read(self, record: Any, to: RecordBuilder) -> None:
+        """Tell what the message of an entry means."""
+        message = record.get("message") if is_object(record) else None
+        if not is_object(message):
+            return
+        listed: list[Any] = message.get("parts") or []
+        parts = [part for part in listed if is_object(part)]
+        if message.get("kind") == "response":
+            _response(to, message, parts)
+            return
+        for part in parts:
+            _said(to, text_or_empty(part.get("part_kind")), part)
+
+
+def _said(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
+    """Tell what a part of a request means."""
+    content = part.get("content")
+    if kind == "user-prompt":
+        to.user(_user_parts(to, content))
+    elif kind == "speech":
+        to.user(text_or_empty(part.get("transcript")))
+    elif kind == "system-prompt" and not to.begun and isinstance(content, str):
+        to.system(content)
+    elif kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
+        _result(to, kind, part)
+    elif kind in _SAID:
+        to.user(content if isinstance(content, str) else dump(content), agent=kind, synthetic=True)
+
+
+def _user_parts(to: RecordBuilder, content: Any) -> list[str | File]:
+    said: list[str | File] = []
+    for one in content if is_array(content) else [content]:
+        if isinstance(one, str):
+            said.append(one)
+        elif is_object(one) and isinstance(one.get("content"), str):
+            said.append(str(one["content"]))
+        elif is_object(one) and (found := _file(one)) is not None:
+            said.append(File(found[0], to.batch.content(found[1])))
+    return said
+
+
+def _file(block: dict[str, Any]) -> tuple[str, str] | None:
+    """Return MIME type and URL of a file, None for what is none."""
+    mime = text_or_empty(block.get("media_type")) or "application/octet-stream"
+    data, url, name = block.get("data"), block.get("url"), block.get("file_id")
+    if isinstance(data, str):
+        return mime, f"data:{mime};base64,{data}"
+    if isinstance(url, str):
+        return mime, url
+    return (mime, f"file:{name}") if isinstance(name, str) else None
+
+
+def _result(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
+    content = part.get("content")
+    blocks = [one for one in (content if is_array(content) else [content]) if is_object(one) and "media_type" in one]
+    files = [Attachment(found[0], to.batch.content(found[1])) for one in blocks if (found := _file(one)) is not None]
+    if files:
+        left = [one for one in content if one not in blocks] if is_array(content) else []
+        content = left[0] if len(left) == 1 else left or ""
+    text = content if isinstance(content, str) else "" if content is None else dump(content)
+    call, failed = text_or_empty(part.get("tool_call_id")), kind == "retry-prompt" or part.get("outcome") in _FAILED
+    held = isinstance(part.get("content"), str)
+    if not to.result(call, text, failed=failed, attachments=files, held=held):
+        to.skip("a result for a call that is not open")
+
+
+def _response(to: RecordBuilder, message: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+    """Tell an answer."""
+    name = text_or_empty(message.get("model_name"))
+    model = Model(text_or_empty(message.get("provider_name")), name) if name else None
+    to.answer(id=text_or_empty(message.get("provider_response_id")), model=model)
+    for part in parts:
+        kind, content = text_or_empty(part.get("part_kind")), part.get("content")
+        call = text_or_empty(part.get("tool_call_id"))
+        if kind in {"text", "compaction"} and isinstance(content, str):
+            to.text(content)
+        elif kind == "speech":
+            to.text(text_or_empty(part.get("transcript")))
+        elif kind == "thinking":
+            to.reasoning(text_or_empty(content))
+        elif kind in {"tool-call", "builtin-tool-call"}:
+            if to.called(call):
+                to.end()
+                to.answer(model=model)
+            args = part.get("args")
+            given = args if is_object(args) or (isinstance(args, str) and args) else "{}"
+            to.call(call, text_or_empty(part.get("tool_name")), given, provider_executed=kind != "tool-call")
+        elif kind == "builtin-tool-return":
+            _result(to, kind, part)
+        elif kind == "file" and is_object(content) and (found := _file(content)) is not None:
+            to.file(File(found[0], to.batch.content(found[1])))
+    usage = message.get("usage")
+    if is_object(usage):
+        to.usage(Tokens(**{name: usage.get(key) or 0 for name, key in _TOKENS.items()}))
+    reason = text_or_empty(message.get("finish_reason"))
+    to.end(_REASONS.get(reason, reason) or None)

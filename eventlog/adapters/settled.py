@@ -1,0 +1,30 @@
+"""Commands run in a thread to their end, however often the awaiting task is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+__all__ = ["settled"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def settled(command: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a command in a thread; a cancelled caller hears of it once the command has ended.
+
+    So what the command did is never unknown: it has been stored, or its error says why not.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(command, *args, **kwargs))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = cancelled or error
+    if cancelled is not None:
+        cancelled.__cause__ = task.exception()
+        raise cancelled
+    return task.result()

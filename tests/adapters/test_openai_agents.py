@@ -1,0 +1,460 @@
+"""Session of the OpenAI Agents SDK, against the SDK's own `SQLiteSession`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog import ConflictError, FencedError, NotFoundError, Store
+from eventlog.adapters.openai_agents import EverdeltaSession
+from projections import ModelView
+from tests.adapters.openai_items import KINDS, Talk, listed, viewed
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
+
+if os.environ.get("CI") is None:
+    pytest.importorskip("agents")
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettings, SQLiteSession, Usage, function_tool
+from agents.extensions.memory.encrypt_session import EncryptedSession
+from agents.memory import OpenAIResponsesCompactionSession, Session
+from openai.types.responses import (
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+    ResponseReasoningItem,
+)
+from openai.types.responses.response_reasoning_item import Summary
+
+MODES = [*ENGINES, ENCRYPTED]
+PROGRAMS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), KINDS),
+        st.tuples(st.just("add"), KINDS),
+        st.tuples(st.just("pop"), st.integers(1, 4)),
+        st.tuples(st.just("compact"), st.integers(1, 6)),
+        st.tuples(st.just("replace"), st.integers(0, 3)),
+        st.tuples(st.just("clear"), st.none()),
+        st.tuples(st.just("reopen"), st.none()),
+        st.tuples(st.just("undo"), st.integers(1, 6)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def texts(*said: str) -> list[Any]:
+    """Return user items."""
+    return [{"role": "user", "content": one} for one in said]
+
+
+def shown(session: EverdeltaSession) -> list[tuple[str, ...]]:
+    """Return what the model view shows."""
+    return viewed(ModelView.of(session.session).messages)
+
+
+class Pair:
+    """A session under test, and the SDK's own one that has had the same commands."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.store = engine.open()
+        self.ours = EverdeltaSession(self.store, "chat")
+        self.theirs = SQLiteSession("chat")
+        self.talk = Talk()
+
+    async def run(self, kind: str, what: Any) -> None:
+        """Give both a command."""
+        before = await self.theirs.get_items()
+        match kind:
+            case "add":
+                items = self.talk.items(what, before)
+                await self.ours.add_items(items)
+                await self.theirs.add_items(items)
+            case "pop":
+                for _ in range(what):
+                    assert await self.ours.pop_item() == await self.theirs.pop_item()
+            case "compact":
+                await self.compact(what)
+            case "undo":
+                if await self.compact(what):
+                    self.ours.session.redo()
+                    await self.replace(before)
+            case "replace":
+                items = [*before[:what], *self.talk.items(["user", "compaction", "assistant"], [])]
+                await self.ours.get_items(1)
+                assert await self.ours._atomic_replace_items(items)
+                await self.replace(items)
+            case "clear":
+                await self.ours.clear_session()
+                await self.theirs.clear_session()
+            case _:
+                self.ours = EverdeltaSession(self.store, "chat")
+
+    async def compact(self, size: int) -> bool:
+        """Replace the newest items by a summary, as the SDK's compaction does; if there are any."""
+        theirs = await self.theirs._get_compaction_snapshot(size)
+        ours = await self.ours._get_compaction_snapshot(size)
+        assert theirs is not None
+        output = self.talk.items(["user", "compaction"], [])
+        if ours is None:
+            assert theirs.items == []
+            return False
+        assert (ours.items, ours.complete) == (theirs.items, theirs.complete)
+        start = size // 3
+        replaced = await ours.replace_suffix(start, output)
+        assert replaced == await theirs.replace_suffix(start, output)
+        return replaced
+
+    async def replace(self, items: list[Any]) -> None:
+        """Make the items of the SDK's session these."""
+        await self.theirs.clear_session()
+        await self.theirs.add_items(items)
+
+    async def check(self) -> None:
+        """Both have the same items, and the view shows them."""
+        items = await self.theirs.get_items()
+        assert await self.ours.get_items() == items
+        for limit in (-1, 0, 1, 3):
+            assert await self.ours.get_items(limit) == await self.theirs.get_items(limit)
+        assert shown(self.ours) == listed(items)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
+    """After every command the items are those of `SQLiteSession`, and the view shows them."""
+
+    @settings(max_examples=60 if mode == "memory" else 8)
+    @given(PROGRAMS)
+    def agree(program: list[tuple[str, Any]]) -> None:
+        async def play() -> None:
+            pair = Pair(engine)
+            try:
+                for kind, what in program:
+                    await pair.run(kind, what)
+                    await pair.check()
+            finally:
+                pair.theirs.close()
+
+        engine = Engine(mode)
+        try:
+            asyncio.run(play())
+        finally:
+            engine.close()
+
+    agree()
+
+
+def test_is_a_session_of_the_sdk(store: Store) -> None:
+    """The SDK takes it for a `Session`, and a limit of its settings counts."""
+    session = EverdeltaSession(store, "chat", session_settings=SessionSettings(limit=2))
+    assert isinstance(session, Session)
+
+    async def play() -> None:
+        await session.add_items(texts("a", "b", "c"))
+        assert await session.get_items() == texts("b", "c")
+        assert await session.get_items(1) == texts("c")
+        assert len(await session.get_items(-1)) == 3
+
+    asyncio.run(play())
+
+
+def test_reading_begins_no_session(store: Store) -> None:
+    """Reads, pops, clears and snapshots of an id without items begin no session."""
+    session = EverdeltaSession(store, "chat")
+
+    async def play() -> None:
+        assert await session.get_items() == []
+        assert await session.pop_item() is None
+        await session.add_items([])
+        await session.clear_session()
+        assert await session._get_compaction_snapshot(3) is None
+
+    asyncio.run(play())
+    assert list(store.sessions()) == []
+
+
+def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancelled add raises once it is stored, after any number of cancellations."""
+    session = EverdeltaSession(store, "chat")
+    entered, goes_on = threading.Event(), threading.Event()
+    begun = session._begun
+
+    def held() -> Any:
+        entered.set()
+        assert goes_on.wait(10)
+        return begun()
+
+    monkeypatch.setattr(session, "_begun", held)
+
+    async def play() -> None:
+        task = asyncio.create_task(session.add_items(texts("said")))
+        await asyncio.to_thread(entered.wait, 10)
+        for _ in range(3):
+            task.cancel()
+            await asyncio.sleep(0.01)
+            assert not task.done()
+        goes_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await session.get_items() == texts("said")
+
+    asyncio.run(play())
+
+
+def test_two_workers_lose_nothing(engine: Engine) -> None:
+    """Items of two workers that write at once are all in, those of an add side by side."""
+    handles = [EverdeltaSession(engine.open(), "chat") for _ in range(2)]
+
+    async def write(name: int, handle: EverdeltaSession) -> None:
+        for number in range(6):
+            await handle.add_items(texts(f"{name} {number} a", f"{name} {number} b"))
+
+    async def play() -> list[Any]:
+        await asyncio.gather(*(write(name, handle) for name, handle in enumerate(handles)))
+        return await handles[0].get_items()
+
+    items = asyncio.run(play())
+    said = [item["content"] for item in items]
+    assert len(said) == 24
+    for name in range(2):
+        own = [one for one in said if one.startswith(f"{name} ")]
+        assert own == [f"{name} {number} {letter}" for number in range(6) for letter in "ab"]
+    assert all(second == f"{first[:-1]}b" for first, second in zip(said[::2], said[1::2], strict=True))
+    assert shown(handles[1]) == listed(items)
+
+
+def test_superseded_worker_is_refused(engine: Engine) -> None:
+    """An add under a lease that another worker took over is refused, and leaves nothing."""
+    old, new = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
+
+    async def play() -> None:
+        await old.add_items(texts("asked"))
+        with pytest.raises(FencedError), old.session.lease():  # noqa: PT012 - the block is the lease's
+            await old.add_items(texts("first"))
+            with new.session.lease(take_over=True):
+                await new.add_items(texts("second"))
+            await old.add_items(texts("late"))
+        for handle in (old, new):
+            assert await handle.get_items() == texts("asked", "first", "second")
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("stores", [1, 2])
+def test_late_write_brings_no_session_back(engine: Engine, stores: int) -> None:
+    """A write behind a clear by another worker is refused until its handle has read again."""
+    opened = [engine.open() for _ in range(stores)]
+    late, other = (EverdeltaSession(store, "chat") for store in (opened[0], opened[-1]))
+
+    async def play() -> None:
+        await late.add_items(texts("asked"))
+        await other.clear_session()
+        with pytest.raises(NotFoundError):
+            await late.add_items(texts("late"))
+        assert await other.get_items() == []
+        assert await late.get_items() == []
+        await late.add_items(texts("anew"))
+        assert await other.get_items() == texts("anew")
+        assert shown(other) == listed(texts("anew"))
+
+    asyncio.run(play())
+
+
+def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:
+    """A compaction of items that another worker has added to or cleared replaces nothing."""
+    one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
+
+    async def play() -> None:
+        await one.add_items(texts("a", "b"))
+        snapshot = await one._get_compaction_snapshot(5)
+        assert snapshot is not None
+        await one.get_items()
+        await other.add_items(texts("c"))
+        assert not await snapshot.replace_suffix(0, texts("sum"))
+        with pytest.raises(ConflictError):
+            await one._atomic_replace_items(texts("sum"))
+        assert await one.get_items() == texts("a", "b", "c")
+        snapshot = await one._get_compaction_snapshot(5)
+        assert snapshot is not None
+        await other.clear_session()
+        assert not await snapshot.replace_suffix(0, texts("sum"))
+        assert await one.get_items() == []
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
+def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
+    """After a clear and a scrub no file has a text of an item, popped or compacted."""
+    place = Engine(mode, tmp_path)
+    store = place.open()
+    session = EverdeltaSession(store, "chat")
+
+    async def play() -> None:
+        large = "secret-large " * 3000
+        await session.add_items(texts("secret-popped", large))
+        await session.pop_item()
+        await session.pop_item()
+        await session.add_items(texts("secret-compacted", "secret-kept"))
+        snapshot = await session._get_compaction_snapshot(1)
+        assert snapshot is not None
+        assert await snapshot.replace_suffix(0, texts("secret-summary"))
+        await session.clear_session()
+        await session.add_items(texts("anew"))
+
+    asyncio.run(play())
+    store.scrub()
+    for said in ("secret-popped", "secret-large", "secret-compacted", "secret-kept", "secret-summary"):
+        assert files_with(place.path, said) == []
+    assert asyncio.run(session.get_items()) == texts("anew")
+    place.close()
+    assert files_with(tmp_path, "secret-") == []
+
+
+class Scripted(Model):
+    """A model that asks for a tool before each answer, and keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[Any]] = []
+        self.numbers = count(1)
+
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:
+        """Call a tool twice, or answer when the results are there."""
+        del system_instructions
+        self.sent.append(list(input))
+        number = next(self.numbers)
+        output: list[Any] = [
+            ResponseReasoningItem(
+                id=f"rs_{number}", type="reasoning", summary=[Summary(text=f"why {number}", type="summary_text")]
+            )
+        ]
+        if input[-1].get("type") == "function_call_output":
+            text = ResponseOutputText(text=f"answer {number}", type="output_text", annotations=[])
+            output.append(
+                ResponseOutputMessage(
+                    id=f"msg_{number}", content=[text], role="assistant", status="completed", type="message"
+                )
+            )
+        else:
+            output += [
+                ResponseFunctionToolCall(
+                    id=f"fc_{number}_{name}", call_id=f"call_{number}_{name}", name="look", arguments=f'{{"at": "{name}"}}', type="function_call"
+                )
+                for name in "ab"
+            ]  # fmt: skip
+        return ModelResponse(output=output, usage=Usage(), response_id=f"resp_{number}")
+
+    def stream_response(self, *_: Any, **__: Any) -> Any:
+        """Stream nothing."""
+        raise NotImplementedError
+
+
+def agent_of(model: Model) -> Agent[Any]:
+    """Return an agent with one tool."""
+
+    @function_tool
+    async def look(at: str) -> str:
+        """Look at a thing."""
+        await asyncio.sleep(0.005 if at == "a" else 0)
+        return f"seen {at}"
+
+    return Agent(name="Agent", model=model, tools=[look])
+
+
+PLAIN = RunConfig(tracing_disabled=True)
+
+
+def test_an_agent_goes_on_from_its_session(engine: Engine) -> None:
+    """Each turn of a run sends the model what `SQLiteSession` would, and the view shows it."""
+    model, theirs = Scripted(), Scripted()
+    oracle = SQLiteSession("chat")
+
+    async def play() -> None:
+        for turn in ("first", "second", "third"):
+            session = EverdeltaSession(engine.open(), "chat")
+            await Runner.run(agent_of(model), turn, session=session, run_config=PLAIN)
+            await Runner.run(agent_of(theirs), turn, session=oracle, run_config=PLAIN)
+            items = await session.get_items()
+            assert items == await oracle.get_items()
+            assert shown(session) == listed(items)
+        assert model.sent == theirs.sent
+
+    asyncio.run(play())
+    oracle.close()
+    assert len(model.sent[-1]) > 12
+
+
+class Compacts:
+    """A client whose `responses.compact` sums up its input."""
+
+    def __init__(self) -> None:
+        self.responses = self
+
+    async def compact(self, **asked: Any) -> Any:
+        """Return one user message, and an opaque item."""
+        said = f"sum of {len(asked['input'])}"
+        user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": said}]}
+        return SimpleNamespace(output=[user, {"type": "compaction", "id": "cmp", "encrypted_content": "x"}], usage=None)
+
+
+def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
+    """Compactions, automatic or by hand, agree with `SQLiteSession`, and can be undone."""
+    session, oracle = EverdeltaSession(store, "chat"), SQLiteSession("chat")
+
+    def wrapped(inner: Any) -> Any:
+        return OpenAIResponsesCompactionSession(
+            "chat", inner, client=Compacts(), compaction_mode="input",  # type: ignore[arg-type]
+            should_trigger_compaction=lambda context: len(context["session_items"]) > 5,
+        )  # fmt: skip
+
+    async def play() -> None:
+        kept = (wrapped(session), wrapped(oracle))
+        models = (Scripted(), Scripted())
+        before: list[Any] = []
+        for turn in ("first", "second", "third"):
+            for model, one in zip(models, kept, strict=True):
+                before = await session.get_items() if one is kept[0] else before
+                await Runner.run(agent_of(model), turn, session=one, run_config=PLAIN)
+            items = await session.get_items()
+            assert items == await oracle.get_items()
+            assert shown(session) == listed(items)
+        assert [item.get("type") for item in await session.get_items()].count("compaction") >= 1
+        await session.add_items(texts("more"))
+        before = await session.get_items()
+        await kept[0].run_compaction({"force": True})
+        assert len(await session.get_items()) == 2
+        session.session.redo()
+        assert await session.get_items() == before
+        assert shown(session) == listed(before)
+
+    asyncio.run(play())
+    oracle.close()
+
+
+def test_the_sdks_encryption_wraps_it(store: Store) -> None:
+    """`EncryptedSession` keeps its envelopes in it; a compaction prunes expired ones."""
+    inner = EverdeltaSession(store, "chat")
+    session = EncryptedSession("chat", cast("Any", inner), "a key of many letters", ttl=600)
+
+    async def play() -> None:
+        await session.add_items(texts("a", "b", "c"))
+        assert [item["payload"] != "" for item in await inner.get_items()] == [True] * 3
+        session.ttl = -1
+        assert await session.get_items() == []
+        await session.add_items(texts("d"))
+        expired = (await inner.get_items())[0]
+        snapshot = await inner._get_compaction_snapshot(1, prune_prefix=lambda item: item == expired)
+        assert snapshot is not None
+        assert await snapshot.replace_suffix(0, texts("sum"))
+        assert len(await inner.get_items()) == 3
+        assert expired not in await inner.get_items()
+
+    asyncio.run(play())

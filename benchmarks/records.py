@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engine import opened
-from benchmarks.figures import Case, Figure, Measurement, Setting
+from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.measure import in_turn, timed
 from eventlog import Feed, OpenAIChatMapping, Store
 
 __all__ = ["CASES"]
 
-COUNTS = (1_500, 5_000)
+TARGETS = {1_500: 1.5, 5_000: 1}
+"""Records, and how many times as long as the table they may take."""
 TABLE = "the same messages from a SQLite table in their order, each decoded with json.loads"
 
 
@@ -41,7 +42,7 @@ def messages(count: int) -> list[dict[str, Any]]:
 def _reading(setting: Setting) -> dict[str, Measurement]:
     """Read all records with a handle of a session made for it, and all rows with a connection."""
     found: dict[str, Measurement] = {}
-    for place, most in enumerate(COUNTS):
+    for place, most in enumerate(TARGETS):
         told = messages(min(most, setting.sizes.history))
         name = f"records {place}"
         with opened(setting.directory, name) as store:
@@ -89,7 +90,8 @@ CASES = (
     Case(
         "records",
         tuple(
-            Figure(f"records.{count}", f"path and values of {count:,} records, cold", "ms", TABLE) for count in COUNTS
+            Figure(f"records.{count}", f"path and values of {count:,} records, cold", "ms", TABLE, Target("<=", most))
+            for count, most in TARGETS.items()
         ),
         _reading,
     ),

@@ -248,8 +248,8 @@ class Feed:
         `NotFoundError` for a number that is no record's.
         """
         numbers = each(numbers, "numbers are a list of int")
-        if not {int}.issuperset(map(type, numbers)):
-            for number in numbers:
+        for number in numbers:
+            if type(number) is not int:
                 require_version(number)
         self._reader.resolve(None)
         streams = self._reader.ancestry()
@@ -270,7 +270,7 @@ class Feed:
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
         values = values_of(self._log, self.session.id, streams, shown)
         values.update(hidden)
-        return list(map(values.__getitem__, numbers))
+        return [values[number] for number in numbers]
 
     def forget(self, numbers: Sequence[int]) -> None:
         """Hide records, with all that they mean, in every view of every version, and in forks.

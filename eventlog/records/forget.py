@@ -46,7 +46,8 @@ def forget(session: Session, numbers: Sequence[int]) -> None:
         for name in _recorders(session.store, stream, session.id) if own else ():
             _record(session.store.session(name), own)
     if len(streams) > 1:
-        session.reader.note_forgotten()
+        with session.reader.deciding():
+            session.executor.writer.committed.note_forgotten()
 
 
 def _recorders(store: Sessions, stream: StreamRange, session: str) -> list[str]:

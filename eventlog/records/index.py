@@ -91,7 +91,7 @@ class RecordIndex:
         """Read the records and rollbacks after the index's version from their events."""
         row = _Row([], [])
         for commit in self._log.read(session, self.version, upto):
-            for version, entry in enumerate(light_events((commit,)), commit.first):
+            for version, entry in enumerate(light_events(commit), commit.first):
                 event = entry.event
                 if type(event) is ev.RecordKept and self.version < version <= upto:
                     row.records.append(version - window)
@@ -101,9 +101,7 @@ class RecordIndex:
 
     def _take(self, row: _Row, window: int, upto: int) -> None:
         """Take in what a row has up to version `upto`."""
-        self.numbers += [window + place for place in row.records]
-        if self.numbers and self.numbers[-1] > upto:
-            del self.numbers[bisect_right(self.numbers, upto) :]
+        self.numbers += [window + place for place in row.records if window + place <= upto]
         for place, to in row.rollbacks:
             if window + place <= upto:
                 self.history.roll_back(window + place, to)

@@ -6,11 +6,8 @@ types, with the same tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import cache, reduce
-from itertools import chain
-from operator import attrgetter
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -46,8 +43,8 @@ class _Run(msgspec.Struct, array_like=True, gc=False, tag=DeltaRun.__struct_conf
 
 
 @cache
-def _decode() -> Callable[[bytes], list[Any]]:
-    """Return what decodes an array of batches, made when it is first needed."""
+def _decoder() -> msgspec.msgpack.Decoder[Any]:
+    """Return the decoder of batches, made when it is first needed."""
     empty = [
         msgspec.defstruct(kind.__name__, [], array_like=True, gc=False, tag=kind.__struct_config__.tag)
         for kind in KINDS
@@ -55,38 +52,26 @@ def _decode() -> Callable[[bytes], list[Any]]:
     ]
     event: Any = reduce(lambda one, other: one | other, (*_HOLDING, *empty))  # type: ignore[arg-type, return-value]
     entry: Any = msgspec.defstruct("Entry", [("after", int), ("event", event)], array_like=True, gc=False, tag=0)
-    fields: list[Any] = [
-        ("schema", Literal[SCHEMA]),
-        ("time", int),
-        ("escaped", bool),
-        ("entries", list[entry | _Run]),
-    ]
-    batch: Any = msgspec.defstruct("Batch", fields, array_like=True, gc=False)
-    return msgspec.msgpack.Decoder(list[batch]).decode
+    fields: list[Any] = [("schema", int), ("time", int), ("escaped", bool), ("entries", list[entry | _Run])]
+    return msgspec.msgpack.Decoder(msgspec.defstruct("Batch", fields, array_like=True, gc=False))
 
 
-def light_events(commits: Sequence[Commit]) -> list[Any]:
-    """Return the entries of commits, each with its `event`; none of those that were erased.
+def light_events(commit: Commit) -> list[Any]:
+    """Return the entries of a commit, each with its `event`; none if it was erased.
 
     Commits with runs of deltas, escaped texts, or of older schemas are decoded whole, and so are
     those that cannot be read, whose errors say where.
     """
-    data = b"".join((b"\xdd", len(commits).to_bytes(4, "big"), *map(_payload_of, commits)))  # an array of them
+    payload = commit.payload
     try:
-        batches = _decode()(data)
-        lists: list[list[Any]] = list(map(_entries_of, batches))
-        if list(map(len, lists)) == list(map(_count_of, commits)) and not any(map(_is_escaped, batches)):
-            return lists[0] if len(lists) == 1 else list(chain.from_iterable(lists))
+        batch = _decoder().decode(payload)
+        entries: list[Any] = batch.entries
+        if batch.schema == SCHEMA and not batch.escaped and len(entries) == commit.count:
+            return entries
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
         pass
-    if len(commits) > 1:
-        return [entry for commit in commits for entry in light_events((commit,))]
-    decoded = decode_commit(commits[0])
+    decoded = decode_commit(commit)
     return [] if decoded is None else one_by_one(decoded)
-
-
-_payload_of, _count_of = attrgetter("payload"), attrgetter("count")
-_entries_of, _is_escaped = attrgetter("entries"), attrgetter("escaped")
 
 
 class _Entry(msgspec.Struct, gc=False):

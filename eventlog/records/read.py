@@ -19,8 +19,9 @@ from eventlog import events as ev
 from eventlog.codec.decoded import decode_commit
 from eventlog.codec.redaction import contents
 from eventlog.errors import DamagedError, NotFoundError
-from eventlog.history.lineage import StreamRange
+from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import texts
+from eventlog.importers.common.json_lines import is_array
 from eventlog.importers.common.remainder import FIELDS, UNFIT
 from eventlog.log.contract import Commit, Log
 from eventlog.records.json_value import parsed
@@ -31,8 +32,6 @@ __all__ = ["Forgotten", "Redacted", "StoredRecord", "events_of", "stored_records
 
 APART = 256
 """Versions between two records from which on they are read one by one."""
-STRETCH = 512
-"""Events that are in memory at once, and those of one append."""
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -48,7 +47,7 @@ class Redacted(msgspec.Struct, frozen=True):
 
 
 StoredRecord: TypeAlias = tuple[str, int, ev.RecordKept, list[Any], int]
-"""Session, number and end of a record, entries of appends, and the index of its first.
+"""Session, number and end of a record, its append's entries, and the index of its first.
 
 The index is that of the first event of the record among these entries.
 """
@@ -65,42 +64,19 @@ class _LackingError(Exception):
 
 
 Read = Callable[[Any, Callable[[Content], str]], Any]
-Decode = Callable[[Sequence[Commit]], list[Any]]
+Decode = Callable[[Commit], list[Any]]
 
 
-def whole_events(commits: Sequence[Commit]) -> list[Any]:
-    """Return the entries of commits with all their events."""
-    return [entry for decoded in map(decode_commit, commits) if decoded is not None for entry in one_by_one(decoded)]
+def whole_events(commit: Commit) -> list[Any]:
+    """Return the entries of a commit with all their events."""
+    decoded = decode_commit(commit)
+    return [] if decoded is None else one_by_one(decoded)
 
 
 def stored_records(
     log: Log, streams: Sequence[StreamRange], numbers: Iterable[int], decode: Decode = whole_events
 ) -> Iterator[StoredRecord]:
     """Yield the records with these numbers, ascending; `NotFoundError` for a number of none."""
-    for session, base, entries, own in _stretches(log, streams, numbers, decode):
-        for number in own:
-            index = number - base
-            kept = _end(entries, index, session, number)
-            yield session, number, kept, entries, index - kept.events
-
-
-def _end(entries: list[Any], index: int, session: str, number: int) -> ev.RecordKept:
-    """Return the end of a record; an error if there is none, or not all of the record."""
-    kept = entries[index].event if index < len(entries) else None  # an erased session has none
-    if type(kept) is not ev.RecordKept:
-        raise NotFoundError("record", str(number), session=session)
-    if kept.events > index:
-        raise DamagedError("a record without its events", session=session, version=number)
-    return kept
-
-
-def _stretches(
-    log: Log, streams: Sequence[StreamRange], numbers: Iterable[int], decode: Decode
-) -> Iterator[tuple[str, int, list[Any], list[int]]]:
-    """Yield the entries of all appends with these versions, many appends at once.
-
-    Each stretch comes with its session, its first version, and those of the versions in it.
-    """
     wanted = sorted(set(numbers))
     place = 0
     for stream in streams:
@@ -109,27 +85,25 @@ def _stretches(
         if own and own[0] < stream.first:
             raise NotFoundError("record", str(own[0]), session=streams[-1].session)
         for group in _together(own):
-            commits: list[Commit] = []
-            begin, at, count, end = 0, 0, len(group), 0
-            for commit in log.read(stream.session, group[0] - 1, group[-1]):
+            remaining = iter(group)
+            number = next(remaining)
+            for commit in log.read(stream.session, number - 1, group[-1]):
                 first = commit.first
-                last = first + commit.count
-                if group[at] >= last:
+                if number >= first + commit.count:
                     continue
-                if commits and (end != first or end - commits[0].first > STRETCH):
-                    yield stream.session, commits[0].first, decode(commits), group[begin:at]
-                    commits, begin = [], at
-                commits.append(commit)
-                end = last
-                at += 1
-                while at < count and group[at] < last:
-                    at += 1
-                if at == count:
-                    break
-            if commits:
-                yield stream.session, commits[0].first, decode(commits), group[begin:at]
-            if at < count:
-                raise NotFoundError("record", str(group[at]), session=streams[-1].session)
+                entries = decode(commit)
+                last = first + len(entries)
+                while number < last:
+                    index = number - first
+                    kept = entries[index].event
+                    if type(kept) is not ev.RecordKept:
+                        raise NotFoundError("record", str(number), session=streams[-1].session)
+                    if kept.events > index:
+                        raise DamagedError("a record without its events", session=stream.session, version=number)
+                    yield stream.session, number, kept, entries, index - kept.events
+                    number = next(remaining, END)
+            if number != END:
+                raise NotFoundError("record", str(number), session=streams[-1].session)
     if place < len(wanted):
         raise NotFoundError("record", str(wanted[place]), session=streams[-1].session)
 
@@ -162,21 +136,15 @@ _PLAIN = {
 
 
 @lru_cache(1024)
-def _places(moved: str) -> list[tuple[list[Any] | None, Any, int, Callable[[Any], Any], Read | None]]:
+def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any], Read | None]]:
     """Return the places that `moved` names; most records of a format name the same ones.
 
-    Each has the steps of its path but the last (None: the record itself), the last one, an event,
-    and how to read its field: an attribute that is a content, or a reader.
+    Each has the steps of its path but the last, the last one, an event, and how to read its field:
+    an attribute that is a content, or a reader.
     """
     places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
     return [
-        (
-            path[1:-1] if len(path) > 1 else None,
-            path[-1],
-            index,
-            attrgetter(_PLAIN.get(field, "")),
-            None if field in _PLAIN else FIELDS[field],
-        )
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
         for path, (index, field) in places
     ]
 
@@ -197,53 +165,46 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
             raise _LackingError from None
 
     values: dict[int, Any] = {}
-    stretches: Iterable[tuple[str, int, list[Any], list[int]]] = _stretches(log, streams, numbers, light_events)
+    records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
     while True:
         lacking: list[StoredRecord] = []
-        for stream, base, entries, own in stretches:
-            for number in own:
-                index = number - base
-                kept = entries[index].event if index < len(entries) else None
-                if type(kept) is not ev.RecordKept or kept.events > index:
-                    kept = _end(entries, index, stream, number)  # which raises
-                try:
-                    rest, moved = kept.rest, kept.moved
-                    value: Any = parsed(rest if type(rest) is str else text(rest))
-                    if moved:
-                        first = index - kept.events
-                        for steps, last, at, content_of, read in _places(moved if type(moved) is str else text(moved)):
-                            event = entries[first + at].event
-                            if read is None:
-                                found = content_of(event)
-                                if type(found) is not str:
-                                    found = text(found)
-                            else:
-                                found = read(event, text)
-                            if steps:
-                                place: Any = value
-                                for step in steps:
-                                    place = place[step]
-                                place[last] = found
-                            elif steps is None:
-                                value = found  # the record is this text
-                            else:
-                                value[last] = found
-                    values[number] = value
-                except _LackingError:
-                    lacking.append((stream, number, kept, entries, index - kept.events))
-                except UNFIT as error:
-                    if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
-                        values[number] = Forgotten(number)
-                        continue
-                    message = "what was kept of a record does not fit its events"
-                    raise DamagedError(message, session=stream, version=number) from error
+        for record in records:
+            _, number, kept, entries, first = record
+            try:
+                rest, moved = kept.rest, kept.moved
+                value: Any = parsed(rest if type(rest) is str else text(rest))
+                if moved:
+                    for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
+                        event = entries[first + index].event
+                        if read is None:
+                            found = content_of(event)
+                            if type(found) is not str:
+                                found = text(found)
+                        else:
+                            found = read(event, text)
+                        if steps:
+                            place: Any = value
+                            for step in steps:
+                                place = place[step]
+                            place[last] = found
+                        elif last == 0 and not is_array(value):
+                            value = found  # the record is this text
+                        else:
+                            value[last] = found
+                values[number] = value
+            except _LackingError:
+                lacking.append(record)
+            except UNFIT as error:
+                if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
+                    values[number] = Forgotten(number)
+                    continue
+                message = "what was kept of a record does not fit its events"
+                raise DamagedError(message, session=record[0], version=number) from error
         if not lacking:
             return values
         bodies = {body.digest: body for record in lacking for body in _bodies(record)}
         known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
-        stretches = [
-            (name, number - first - kept.events, entries, [number]) for name, number, kept, entries, first in lacking
-        ]
+        records = lacking
 
 
 def _bodies(record: StoredRecord) -> Iterator[Body]:

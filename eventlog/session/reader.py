@@ -132,11 +132,6 @@ class SessionReader:
         """
         return forgotten_in(self._host.log, self.id)
 
-    def note_forgotten(self) -> None:
-        """Have this handle count without what was just forgotten in the session's parents."""
-        with self.deciding():
-            self._writer.committed.note_forgotten()
-
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""
         require((str, Body), content, "a content is a str or a Body")

@@ -141,10 +141,6 @@ class Lookup:
         while first <= last:
             in_tail = tail and tail[0].first <= first <= tail[-1].last
             commits = tail if in_tail else self._chunk(session, first, last, whole=False)
-            if not in_tail and commits[0].first <= first <= commits[-1].last <= last:  # as most chunks are
-                yield from commits
-                first = commits[-1].last + 1
-                continue
             before = first
             for commit in commits:
                 following = commit.first + commit.count

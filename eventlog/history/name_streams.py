@@ -20,7 +20,7 @@ import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from heapq import merge
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
 
@@ -84,7 +84,8 @@ _first = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 def checked_name(name: object) -> Name:
     """Return a name; `CallError` if it is none, `LimitError` if one of its texts is too long."""
-    if not isinstance(name, (tuple, list)) or len(given := list[object](name)) != 2:
+    given = list(cast("Sequence[object]", name)) if isinstance(name, (tuple, list)) else []
+    if len(given) != 2:
         raise CallError(f"a name is (format, key), two str, not {a_kind(name)}")
     format, key = given
     for text in (format, key):

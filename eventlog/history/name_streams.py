@@ -84,9 +84,10 @@ _first = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 def checked_name(name: object) -> Name:
     """Return a name; `CallError` if it is none, `LimitError` if one of its texts is too long."""
+    kind = a_kind(name)
     given = list(cast("Sequence[object]", name)) if isinstance(name, (tuple, list)) else []
     if len(given) != 2:
-        raise CallError(f"a name is (format, key), two str, not {a_kind(name)}")
+        raise CallError(f"a name is (format, key), two str, not {kind}")
     format, key = given
     for text in (format, key):
         require(str, text, "the format and the key of a name are str")

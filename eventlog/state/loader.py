@@ -49,7 +49,8 @@ def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State,
             saved, state = checkpoint
             break
     apply_spans(log, streams, state, upto)
-    state.forget(forgotten_in(log, streams[-1].session))  # those of now, at any version
+    if streams:  # none for a version before the first
+        state.forget(forgotten_in(log, streams[-1].session))  # those of now, at any version
     return state, saved
 
 

@@ -20,6 +20,7 @@ from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.codec.bodies import to_content, to_data
 from eventlog.errors import ConflictError, DamagedError, brief
+from eventlog.history.lineage import END
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import ValueIndex
 from eventlog.ids import check_key
@@ -141,17 +142,17 @@ class Values:
         """Return the event that put a key's value, and its stream."""
         require(str, key, "a value's key is a str")
         for stream in reversed(streams):
-            index = self._index(stream)
-            found = index.newest(key, stream.last if upto is None else min(stream.last, upto))
+            found = self._index(stream).newest(key, stream.last if upto is None else min(stream.last, upto))
             if found is not None:
-                return None if found.dropped or self._was_freed(stream, found, index.newest(key)) else (stream, found)
+                return None if found.dropped or self._was_freed(stream, found, key) else (stream, found)
         return None
 
-    def _was_freed(self, stream: StreamRange, found: Change, newest: Change | None) -> bool:
+    def _was_freed(self, stream: StreamRange, found: Change, key: str) -> bool:
         """Whether an inherited value, which its own session replaced, was freed before the fork."""
-        if newest is None or newest.version == found.version:
+        if stream.last == END:
             return False
-        return self._content(stream, found) is None
+        newest = self._index(stream).newest(key)
+        return newest is not None and newest.version != found.version and self._content(stream, found) is None
 
     def _content(self, stream: StreamRange, change: Change) -> str | bytes | None:
         """Read a value; None if it was freed."""

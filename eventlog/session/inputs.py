@@ -12,9 +12,29 @@ from eventlog import events as ev
 from eventlog.codec.bodies import INLINE, to_content
 from eventlog.errors import CallError
 from eventlog.validation import MAX_DEPTH, require, require_json
-from eventlog.values import Attachment, File, Json, MessageError, Model, PartKind, Reasoning, Retry, Text, Tool
+from eventlog.values import (
+    Attachment,
+    File,
+    Json,
+    MessageError,
+    Model,
+    PartKind,
+    Reasoning,
+    Retry,
+    Text,
+    Tool,
+    Truncation,
+)
 
-__all__ = ["JSON_FIELDS", "as_json", "model_of", "require_sound_json", "stored_attachment", "stored_kind"]
+__all__ = [
+    "JSON_FIELDS",
+    "as_json",
+    "model_of",
+    "require_sound_json",
+    "stored_attachment",
+    "stored_kind",
+    "stored_truncation",
+]
 
 JSON_FIELDS: dict[type[Struct], tuple[str, ...]] = {
     ev.MetadataSet: ("value",),
@@ -95,6 +115,13 @@ def _compact() -> Callable[[object], str]:
     import json
 
     return json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def stored_truncation(truncation: Truncation | None, bodies: dict[bytes, bytes]) -> Truncation | None:
+    """Return the truncation with a large preview moved to `bodies`."""
+    if truncation is None or not isinstance(truncation.preview, str):
+        return truncation
+    return replace(truncation, preview=to_content(truncation.preview, bodies))
 
 
 def stored_attachment(attachment: Attachment, bodies: dict[bytes, bytes]) -> Attachment:

@@ -14,7 +14,7 @@ from eventlog.append.contention import Contention
 from eventlog.codec.bodies import to_content
 from eventlog.errors import ConflictError, NotFoundError, RefusedError, brief
 from eventlog.session.executor import Executor
-from eventlog.session.inputs import require_sound_json, stored_attachment
+from eventlog.session.inputs import require_sound_json, stored_attachment, stored_truncation
 from eventlog.state.facts import CODE_BITS, CODE_MASK, NAMES, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import each, require, require_or_none
@@ -43,9 +43,7 @@ def late_result(
     executor.host.require_open(writing=True)
     bodies: dict[bytes, bytes] = {}
     content = to_content(output, bodies)
-    if truncation is not None and isinstance(truncation.preview, str):
-        preview = to_content(truncation.preview, bodies)
-        truncation = Truncation(preview, truncation.lines, truncation.size, truncation.direction)
+    truncation = stored_truncation(truncation, bodies)
     files = tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments"))
     writer = executor.writer
     contention = Contention()

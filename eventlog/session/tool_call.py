@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from eventlog import events as ev
 from eventlog.codec.bodies import from_file, to_content
 from eventlog.errors import CallError
-from eventlog.session.inputs import as_json, stored_attachment
+from eventlog.session.inputs import as_json, stored_attachment, stored_truncation
 from eventlog.session.text_stream import TextStream
 from eventlog.validation import a_kind, each, require_or_none
 from eventlog.values import INTERRUPTED, Attachment, Content, Json, Truncation
@@ -90,10 +90,7 @@ class ToolCall:
             raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")
         require_or_none(Truncation, truncation, "a truncation is a Truncation")
         bodies: dict[bytes, bytes] = {}
-        if truncation is not None and isinstance(truncation.preview, str):
-            truncation = Truncation(
-                to_content(truncation.preview, bodies), truncation.lines, truncation.size, truncation.direction
-            )
+        truncation = stored_truncation(truncation, bodies)
         event = ev.ToolCompleted(
             self.id,
             to_content(output, bodies) if isinstance(output, str) else from_file(output, bodies),

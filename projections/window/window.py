@@ -86,10 +86,12 @@ class ContextWindow:
     ) -> None:
         """Open a window on a session; nothing is written before `with`, or a command.
 
-        Raises `CallError` for arguments of other types.
+        Raises `CallError` for arguments of other types, and `UnknownModelError` for a `model`
+        without `limits` that the store's catalogue does not know.
 
         `policy` (or the name of one), `model` and `limits` win over what the session recorded;
-        `with` and `record` record them. `options` (provider constraints, reminders) win over the
+        `with` and `record` record them. Limits that are neither given nor recorded for the model
+        are those of the catalogue. `options` (provider constraints, reminders) win over the
         policy's preset; their model is the session's, and every step records them. `summary_model`
         is recorded with summaries; its limits are taken to be those of the model. `recall` offers
         the model a tool that reads truncated output: `with` adds it to the session's tools, and
@@ -136,7 +138,7 @@ class ContextWindow:
                 self.session.executor.release(self.lease)
 
     def record(self) -> None:
-        """Record the given policy, model, limits and `recall` tool, unless the session has them."""
+        """Record policy, model, limits and the `recall` tool, unless the session has them."""
         self.state.catch_up()
         self._offer_recall()
         model, limits, policy = self.state.unrecorded

@@ -130,9 +130,7 @@ class WindowState:
         state = self._live.state
         recorded = _Settings(state.policy, state.model, state.limits)
         given = self._given
-        settings = _Settings(
-            given.policy or recorded.policy, given.model or recorded.model, given.limits or recorded.limits
-        )
+        settings = _Settings(given.policy or recorded.policy, given.model or recorded.model, self._limits(recorded))
         if settings != self._settings:
             self._configure(settings)
         self._sizes.update(state)
@@ -140,6 +138,21 @@ class WindowState:
             self._sizes.ratio = self.loop.calibration.ratio(self.model_name)
         self._outline.look(state)
         self._live.note()
+
+    def _limits(self, recorded: _Settings) -> Limits | None:
+        """The limits in force: given, recorded with this model, or those of the catalogue.
+
+        None if no model is named, or only the session has named one that the catalogue does not
+        know.
+        """
+        given = self._given
+        is_same = given.model is None or recorded.model in {None, given.model}
+        if given.limits is not None or (recorded.limits is not None and is_same):
+            return given.limits or recorded.limits
+        models = self._session.store.host.models
+        if given.model is not None:
+            return models.limits(given.model)
+        return models.limits(recorded.model) if recorded.model is not None and recorded.model in models else None
 
     def save(self) -> None:
         """Store checkpoints and counts; the caller must be allowed to write."""
@@ -193,12 +206,15 @@ class WindowState:
 
     @property
     def unrecorded(self) -> tuple[Model | None, Limits | None, str | None]:
-        """Model, limits and policy (JSON) that were given and are not recorded so."""
+        """Model, limits and policy (JSON) in force that are not recorded so.
+
+        Of model and policy only those that were given.
+        """
         state = self._live.state
-        policy, model, limits = self._given
+        policy, model, _ = self._given
         return (
             model if model != state.model else None,
-            limits if limits != state.limits else None,
+            self.limits if self.limits != state.limits else None,
             policy if policy is not None and policy != (state.policy or encode_policy(ContextPolicy())) else None,
         )
 

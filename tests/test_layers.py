@@ -51,8 +51,9 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
-        policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
-        | situation steps | next_step compact window_state titles | window | aio report | __init__
+        policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
+        | loop_state prune retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | __init__
     """,
     "projections.cli": """
         exits output options bar_chart guard

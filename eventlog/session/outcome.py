@@ -32,6 +32,7 @@ __all__ = [
     "has_open_work",
     "is_crash",
     "outcome_of",
+    "pending_question",
     "provider_error",
     "questions",
 ]
@@ -119,6 +120,24 @@ def has_open_work(reader: SessionReader) -> bool:
             for facts in state.hot_messages.values()
         )
     return waits or (newest is not None and outcome_of(reader, newest).state == "pending")
+
+
+def pending_question(reader: SessionReader) -> str | None:
+    """Return the question that a loop would answer now: the newest, else the oldest queued one.
+
+    The newest one also if it is answered; None if nothing was asked.
+    """
+    forgotten = reader.forgotten()
+    with reader.deciding() as state:
+        newest = next(questions(state, forgotten=forgotten), None)
+        queued = [
+            (facts.added, name)
+            for name, facts in state.hot_messages.items()
+            if facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
+        ]
+    if queued and (newest is None or outcome_of(reader, newest).state == "done"):
+        return min(queued)[1]
+    return newest
 
 
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:

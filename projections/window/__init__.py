@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
+    from projections.window.task_calls import task_tool
     from projections.window.titles import give_title
     from projections.window.window import ContextWindow, RunningCall
     from projections.window.window_state import ModelRequest
@@ -106,6 +107,7 @@ __all__ = [
     "recall_tool",
     "register_planner",
     "summarize_offline",
+    "task_tool",
     "window_report",
 ]
 
@@ -150,6 +152,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
+    "task_calls": ("task_tool",),
     "titles": ("give_title",),
     "window": ("ContextWindow", "RunningCall"),
     "window_state": ("ModelRequest",),

@@ -18,13 +18,15 @@ from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import json_value, require, require_call, require_function, require_or_none
 from eventlog.values import Limits, Model
+from projections.view.neutral import Text
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.compaction.offline import summarize_offline
 from projections.window.hooks import Hooks
-from projections.window.loop_state import TASK, newest_change
+from projections.window.loop_state import newest_change
 from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy
 from projections.window.retrieval.recall_calls import RECALL, answer_recall, with_recall
+from projections.window.running_task import RunningTask, begin_task
 from projections.window.steps import (
     CallModel,
     Compact,
@@ -35,7 +37,8 @@ from projections.window.steps import (
     RunSubtask,
     Step,
 )
-from projections.window.truncation import bounds, truncate
+from projections.window.task_calls import TASK, breaks_off, subsession_id
+from projections.window.truncation import bounds
 from projections.window.window_state import ModelRequest, WindowState
 
 if TYPE_CHECKING:
@@ -112,6 +115,8 @@ class ContextWindow:
         self._recall = recall
         self._checkpoint_every = checkpoint_every
         self._saved = session.version
+        self._resumed = False
+        """Whether the calls of this step are those of a message that a crash closed."""
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -150,6 +155,7 @@ class ContextWindow:
 
         `allow_repeats`: identical calls in a row do not stop the loop.
         """
+        self.session.executor.pass_stop_on()
         self.state.catch_up()
         if self.session.version - self._saved >= self._checkpoint_every:
             self.save()
@@ -270,9 +276,7 @@ class ContextWindow:
         """Record the whole output of a tool; the view shows a preview of one that is too long."""
         require(ToolCall, call, _A_CALL)
         require(str, output, "an output is a str")
-        state = self.state
-        part = call.id if state.offers_recall else None
-        truncation = truncate(output, state.policy.truncation, state.usable, part=part)
+        truncation = self.state.truncation(output, call.id)
         call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
 
     def fail(self, call: ToolCall, error: Exception) -> None:
@@ -283,21 +287,61 @@ class ContextWindow:
 
     def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply, once all its calls have results."""
-        if self.state.open_reply is None:
+        reply, resumed, self._resumed = self.state.open_reply, self._resumed, False
+        if resumed and (reply is None or not reply.is_open):
+            return  # the message of tasks that a crash broke off was closed by then
+        if reply is None:
             raise RefusedError("no reply is open", expected="`begin`")
-        self.state.open_reply.finish(reason)
+        reply.finish(reason)
+
+    def run_task(self, call: PendingCall, run: Callable[[Session], str]) -> Session | None:
+        """Give the work that a `task` call asks for to a sub-session; returns the sub-session.
+
+        `run` works on the sub-session, whose question is the call's prompt, and returns the answer:
+        the call's result. After a crash the step names the call again, and `run` gets the same
+        sub-session to go on. An `Exception` that it raises is the call's failure, but a
+        `ConnectionError`, which leaves the call to go on; a stop of this session stops the
+        sub-session as well. None if the arguments are wrong, which is the call's failure.
+        """
+        require_function(run, "`run` is a function that is given the sub-session")
+        task = self.start_task(call)
+        if task is None:
+            return None
+        with task:
+            try:
+                with task.turn() as turn:
+                    if turn.state == "failed":
+                        turn.retry()
+                    answer = run(task.session) if turn.mine else task.answer(turn)
+            except Exception as error:  # noqa: BLE001  # any exception of a task is its result
+                task.fail(error)
+            else:
+                task.succeed(answer)
+        return task.session
+
+    def start_task(self, call: PendingCall) -> RunningTask | None:
+        """Record, durably, that a `task` call runs, and open its sub-session; see `run_task`.
+
+        None if it has its result already: a failure that says what is wrong with the arguments.
+        """
+        require(PendingCall, call, "a call that is to run is a PendingCall")
+        task = begin_task(self.session, self.state, call)
+        self._resumed = self._resumed or (task is not None and task.is_resumed)
+        return task
 
     def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
         """Give a subtask to a sub-session and record the answer as the result of a `task` call.
 
-        `run` works on the sub-session and returns the answer. After a crash it gets the same
-        sub-session again.
+        `run` works on the sub-session and returns the answer. After a crash, and after a
+        `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the result.
         """
         require_function(run, "`run` is a function that is given the sub-session")
         with self.subtask(step) as (child, call):
             try:
                 output = run(child)
-            except Exception as error:  # noqa: BLE001  # any exception of a subtask is its result
+            except Exception as error:
+                if breaks_off(error):
+                    raise
                 self.fail(call, error)
             else:
                 self.succeed(call, output)
@@ -310,7 +354,7 @@ class ContextWindow:
         The block must end the tool call.
         """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
-        name = f"{self.session.id[:200]}-{step.part[-40:]}"
+        name = subsession_id(self.session.id, step.part)
         task = step.subtask
         try:
             child = self.session.store.session(name)
@@ -325,7 +369,11 @@ class ContextWindow:
                 "subagent_type": task.agent,
                 "session": child.id,
             }
-            yield child, reply.tool(TASK, call_id=step.part, input=arguments)
+            child.executor.stops_with = lambda: reply.interrupt_requested
+            try:
+                yield child, reply.tool(TASK, call_id=step.part, input=arguments)
+            finally:
+                child.executor.stops_with = None
             reply.finish("tool-calls")
 
     # -- reading -------------------------------------------------------------------------------
@@ -333,6 +381,16 @@ class ContextWindow:
     def view(self, excluding: str | None = None) -> ModelView:
         """Return the view as of the last step, without the message `excluding`."""
         return self.state.view(excluding)
+
+    @property
+    def answer(self) -> str:
+        """The newest text that the model said, as of the last step; "" if it said none."""
+        for message in reversed(self.view().messages):
+            if message.role == "assistant":
+                said = [part.text for part in message.parts if isinstance(part, Text) and part.text]
+                if said:
+                    return said[-1]
+        return ""
 
     @property
     def tokens(self) -> int:

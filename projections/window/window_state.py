@@ -14,7 +14,7 @@ import msgspec
 from eventlog.session.inputs import model_of
 from eventlog.session.session import Session
 from eventlog.validation import require, require_limits, require_or_none
-from eventlog.values import Content, Limits, Model
+from eventlog.values import Content, Limits, Model, Truncation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
@@ -32,6 +32,7 @@ from projections.window.retrieval.recall_calls import offers_recall
 from projections.window.situation import Situation
 from projections.window.sizing.sizes import TokenSizes, sizes_named
 from projections.window.steps import CallModel
+from projections.window.truncation import truncate
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
@@ -275,6 +276,10 @@ class WindowState:
     def sizes(self) -> Sizes:
         """Sizes of messages and tool results, for planners."""
         return self._sizes
+
+    def truncation(self, output: str, part: str) -> Truncation | None:
+        """How the view shows the output of a call; None if it shows all of it."""
+        return truncate(output, self.policy.truncation, self.usable, part=part if self.offers_recall else None)
 
     # -- the next step -------------------------------------------------------------------------
 

@@ -160,7 +160,11 @@ async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
 
     An interrupt ends it early, as it does there.
     """
-    filling = ReplyFiller(reply)
+    return await _afill(ReplyFiller(reply), chunks)
+
+
+async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
+    reply = filling.reply
     require(AsyncIterable, chunks, "chunks are an async iterable")
     number = 0
     async for chunk in chunks:
@@ -198,7 +202,8 @@ async def afill_retrying(
     while True:
         try:
             answer = ask()
-            return await afill(reply, await answer if isawaitable(answer) else answer)
+            chunks = await answer if isawaitable(answer) else answer
+            return await _afill(ReplyFiller(reply, whole=True), chunks)
         except Exception as error:
             if not again.may_follow(error):
                 raise

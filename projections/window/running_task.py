@@ -9,7 +9,7 @@ from eventlog.errors import CallError, LeaseHeldError, RefusedError
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
-from projections.transcript.transcript import Transcript
+from projections.transcript.answer import answer_text
 from projections.window.task_calls import (
     TaskRequest,
     breaks_off,
@@ -121,11 +121,7 @@ class RunningTask:
             raise LeaseHeldError(self.session.id, "another task", 0)
         if turn.state != "done":
             raise RefusedError(f"the task is {turn.state}", expected="a new one", session=self.session.id)
-        for message in Transcript(self.session).newest_first():
-            if message.id == turn.answer[-1]:
-                said = [part.text for part in message.parts if part.kind == "text" and not part.removed and part.text]
-                return said[-1] if said else ""
-        return ""
+        return answer_text(self.session, turn.answer)
 
     def succeed(self, answer: str) -> None:
         """Record the answer as the call's result."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import msgspec
 
 from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError
+from eventlog.session.outcome import is_disconnect
 from eventlog.validation import json_value, require, require_or_none
 from eventlog.values import Json
 from projections.window.tool_schemas import ToolForm, schema_of
@@ -136,4 +137,4 @@ def breaks_off(error: Exception, *, resumed: bool = False) -> bool:
     A broken connection, a lease that is lost, and of work that another process left a lease that
     this other process still holds.
     """
-    return isinstance(error, (ConnectionError, StopError)) or (resumed and isinstance(error, LeaseHeldError))
+    return is_disconnect(error) or isinstance(error, StopError) or (resumed and isinstance(error, LeaseHeldError))

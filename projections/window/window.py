@@ -7,6 +7,7 @@ tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,8 +17,8 @@ from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
-from eventlog.validation import json_value, require, require_call, require_function, require_or_none
-from eventlog.values import Limits, Model
+from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
+from eventlog.values import Content, Json, Limits, Model
 from projections.view.neutral import Text
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.compaction.offline import summarize_offline
@@ -25,7 +26,7 @@ from projections.window.hooks import Hooks
 from projections.window.loop_state import newest_change
 from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy
-from projections.window.retrieval.recall_calls import RECALL, answer_recall, with_recall
+from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
 from projections.window.running_task import RunningTask, begin_task
 from projections.window.steps import (
     CallModel,
@@ -84,6 +85,7 @@ class ContextWindow:
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         recall: bool = False,
         checkpoint_every: int = 2_000,
     ) -> None:
@@ -96,11 +98,12 @@ class ContextWindow:
         `with` and `record` record them. Limits that are neither given nor recorded for the model
         are those of the catalogue. `options` (provider constraints, reminders) win over the
         policy's preset; their model is the session's, and every step records them. `summary_model`
-        is recorded with summaries; its limits are taken to be those of the model. `recall` offers
-        the model a tool that reads truncated output: `with` adds it to the session's tools, and
-        `run` answers its calls. `environment` has the switches (`EVENTLOG_PRUNE` …), `os.environ`
-        by default. Checkpoints are stored after every compaction, and after `checkpoint_every`
-        events.
+        is recorded with summaries; its limits are taken to be those of the model. `tools` are the
+        schemas that are offered from here on, in the provider's form; without them those that the
+        session has recorded. `recall` offers the model a tool that reads truncated output: `with`
+        adds it to the session's tools, and `run` answers its calls. `environment` has the switches
+        (`EVENTLOG_PRUNE` …), `os.environ` by default. Checkpoints are stored after every
+        compaction, and after `checkpoint_every` events.
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")
@@ -112,7 +115,10 @@ class ContextWindow:
         """The session that this is the window of."""
         self._summarizer = summarizer
         self._summary_model = model_of(summary_model)
+        self._tools = None if tools is None else _json_of(tools)
         self._recall = recall
+        self._offered: Content | None = None
+        """The recorded tools when they were last found to be those that are wanted."""
         self._checkpoint_every = checkpoint_every
         self._saved = session.version
         self._resumed = False
@@ -143,9 +149,9 @@ class ContextWindow:
                 self.session.executor.release(self.lease)
 
     def record(self) -> None:
-        """Record policy, model, limits and the `recall` tool, unless the session has them."""
+        """Record policy, model, limits and tools, unless the session has them."""
         self.state.catch_up()
-        self._offer_recall()
+        self._offer_tools()
         model, limits, policy = self.state.unrecorded
         if (model, limits, policy) != (None, None, None):
             self.session.set_settings(model=model, limits=limits, policy=policy)
@@ -203,7 +209,7 @@ class ContextWindow:
             raise RefusedError("a reply is open", expected="its end")
         if not self.session.holds_lease:
             raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
-        self._offer_recall()
+        self._offer_tools()
         request = state.request(step)
         asked = self._message(step.reply_to)
         reply = self.session.assistant(
@@ -454,12 +460,19 @@ class ContextWindow:
             raise NotFoundError("message", name, session=self.session.id)
         return message
 
-    def _offer_recall(self) -> None:
-        """Add `recall` to the session's recorded tools, if it is wanted and not among them."""
-        if self._recall and not self.state.offers_recall:
-            tools = self.state.conversation.tools
-            self.session.set_tools(with_recall(None if tools is None else self.session.text(tools)))
+    def _offer_tools(self) -> None:
+        """Record the tools that are wanted, `recall` among them, unless the session has them."""
+        recorded = self.state.conversation.tools
+        if recorded is not None and recorded == self._offered:
+            return
+        known = None if recorded is None else self.session.text(recorded)
+        wanted = known if self._tools is None else self._tools
+        if self._recall and not offers_recall(wanted):
+            wanted = with_recall(wanted)
+        if wanted is not None and wanted != known:
+            self.session.set_tools(wanted)
             self.state.catch_up()
+        self._offered = self.state.conversation.tools
 
     def _answer_recall(self, call: ToolCall, arguments: dict[str, Any]) -> None:
         state = self.state
@@ -498,6 +511,17 @@ class ContextWindow:
             state.evict_sizes()
             self.save()
         return result
+
+
+def _json_of(tools: Sequence[Mapping[str, Any]]) -> Json:
+    """The schemas of tools as they are recorded."""
+    rule = "tools are a list of schemas, each a mapping"
+    for tool in each(tools, rule):
+        require(Mapping, tool, rule)
+    try:
+        return json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise CallError(f"{rule} of JSON values: {type(error).__name__}") from error
 
 
 def _arguments(text: str) -> dict[str, Any] | None:

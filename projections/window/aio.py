@@ -20,7 +20,7 @@ from eventlog.aio import AsyncTurn
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff
 from projections.window.fill_loop import ABORTED, LOOKS, ReplyFiller
-from projections.window.retrying import Attempts
+from projections.window.retrying import Attempts, raise_if_garbled
 from projections.window.task_calls import breaks_off
 from projections.window.window import ContextWindow
 
@@ -206,6 +206,7 @@ async def afill_retrying(
             return await _afill(ReplyFiller(reply, whole=True), chunks)
         except Exception as error:
             if not again.may_follow(error):
+                raise_if_garbled(error)
                 raise
             waits = await asyncio.to_thread(again.retry, error)
         for seconds in waits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from eventlog.session.outcome import provider_error
@@ -18,7 +19,7 @@ from projections.window.fill_loop import ABORTED, ReplyFiller, fill_with
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Attempts", "fill_retrying"]
+__all__ = ["Attempts", "fill_retrying", "raise_if_garbled"]
 
 LOOK_EVERY = 1.0
 """Seconds of waiting between two looks for an interrupt."""
@@ -49,6 +50,7 @@ def fill_retrying(
             return fill_with(ReplyFiller(reply, whole=True), ask())
         except Exception as error:
             if not again.may_follow(error):
+                raise_if_garbled(error)
                 raise
             waits = again.retry(error)
         for seconds in waits:
@@ -89,6 +91,12 @@ class Attempts:
             return False
         self._reply.abort()
         return True
+
+
+def raise_if_garbled(error: Exception) -> None:
+    """Raise a `ConnectionError` for an answer that is no JSON: it was garbled on its way."""
+    if isinstance(error, JSONDecodeError):
+        raise ConnectionError(f"the answer broke off: it is no JSON ({error})") from error
 
 
 def _asked(error: Exception) -> float | None:

@@ -52,7 +52,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.window": """
         policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
-        | loop_state prune refusal retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | loop_state prune refused_request retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
         | __init__
     """,
     "projections.cli": """

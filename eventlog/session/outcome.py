@@ -43,7 +43,7 @@ CRASHED = MessageError("aborted", "interrupted")
 _BROKEN_OFF = (CRASHED.message, TAKEN_OVER)
 """Messages of errors that say so."""
 _DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
-"""Classes of errors by which clients say so: of openai and anthropic, and of httpx below them."""
+"""Errors by which clients say so: openai and anthropic, and httpx below them."""
 
 
 class Attempt(msgspec.Struct):
@@ -126,7 +126,7 @@ def has_open_work(reader: SessionReader) -> bool:
 
 
 def pending_question(reader: SessionReader) -> str | None:
-    """Return the question that a loop would answer now: the newest, else the oldest queued one.
+    """Return the question that a loop answers now: the newest, or the oldest queued one.
 
     The newest one also if it is answered; None if nothing was asked.
     """

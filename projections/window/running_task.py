@@ -9,7 +9,7 @@ from eventlog.errors import CallError, LeaseHeldError, RefusedError
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
-from projections.transcript.answer import answer_text
+from projections.window.retrieval.answer import answer_text
 from projections.window.task_calls import (
     TaskRequest,
     breaks_off,
@@ -68,7 +68,7 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
 
 
 class RunningTask:
-    """A `task` call and the sub-session that does its work; inside `with`, a stop reaches both."""
+    """A `task` call and its sub-session; inside `with`, a stop reaches both."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class RunningTask:
     def fail(self, error: Exception) -> None:
         """Record an error as the call's result; raise it if the work goes on after it.
 
-        After a stop the call is interrupted, whatever the error was.
+        After a stop the call is interrupted, with any error.
         """
         if breaks_off(error, resumed=self.is_resumed):
             raise error

@@ -63,7 +63,7 @@ def task_tool(form: ToolForm = "chat", agents: Mapping[str, str] | None = None) 
 
 
 class TaskRequest(NamedTuple):
-    """What a model asks for in a call of `task`."""
+    """The arguments of a `task` call, read."""
 
     prompt: str
     description: str = ""

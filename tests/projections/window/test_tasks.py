@@ -37,7 +37,7 @@ from tests.support.engines import Engine
 from tests.support.window_loop import MODEL, results, texts
 
 Script = Callable[[Session, list[str], list[str]], str | list[dict[str, str]]]
-"""A model: given the session, the user's texts and the results so far, its text or its tasks."""
+"""A model: of session, questions and results it makes a text, or tasks."""
 ANSWER = "3 of 80 tests fail"
 
 
@@ -231,7 +231,7 @@ def test_a_task_goes_on_by_its_id(store: Store) -> None:
     ],
 )
 def test_wrong_arguments_are_the_failure_of_the_call(store: Store, arguments: str, said: str) -> None:
-    """A call that names no work fails with a sentence for the model, and begins no sub-session."""
+    """A call that names no work fails with a sentence, and begins no sub-session."""
     store.create_session(id="other")
     main = ask(store.create_session(id="main"))
     with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
@@ -251,7 +251,7 @@ def test_wrong_arguments_are_the_failure_of_the_call(store: Store, arguments: st
 
 
 def test_an_exception_is_the_failure_of_the_call(store: Store) -> None:
-    """What the sub-agent's loop raises is told to the model, which goes on."""
+    """The model is told what the sub-agent's loop raises, and goes on."""
     main = ask(store.create_session(id="main"))
 
     def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
@@ -538,7 +538,7 @@ def test_a_fork_does_the_work_in_a_sub_session_of_its_own(store: Store) -> None:
 
 
 def test_work_that_another_process_still_does_is_waited_for(engine: Engine) -> None:
-    """If another owner runs the sub-session of a broken call, the loop ends and begins no other."""
+    """While another owner runs a broken call's sub-session, the loop begins no other."""
     store = engine.open()
     main = ask(store.create_session(id="main"))
     work = Work(Breaking(KeyboardInterrupt()))

@@ -185,11 +185,11 @@ def test_a_retry_after_is_read(header: str | None, seconds: float | None) -> Non
 
 
 class APIConnectionError(Exception):
-    """What clients of openai and anthropic raise when the connection breaks."""
+    """Stands for the error of openai's and anthropic's clients."""
 
 
 class TransportError(Exception):
-    """What httpx raises for it."""
+    """Stands for the error of httpx."""
 
 
 class ReadTimeoutError(TransportError):
@@ -237,21 +237,21 @@ def test_an_answer_without_an_end_is_asked_for_again(session: Session) -> None:
         assert part == ViewText("half and half")
 
 
-@pytest.mark.parametrize(
-    "chunk",
-    [
-        {},
-        {"choices": None},
-        {"choices": "x"},
-        {"choices": [None, 5]},
-        {"choices": [{"delta": None}]},
-        {"choices": [{"delta": "x"}]},
-        {"choices": [{"delta": {"content": 5, "reasoning": [], "tool_calls": "x"}}]},
-        {"choices": [{"delta": {"tool_calls": [5, None]}}]},
-        {"usage": "x"},
-    ],
-    ids=str,
-)
+SILENT: list[dict[str, Any]] = [
+    {},
+    {"choices": None},
+    {"choices": "x"},
+    {"choices": [None, 5]},
+    {"choices": [{"delta": None}]},
+    {"choices": [{"delta": "x"}]},
+    {"choices": [{"delta": {"content": 5, "reasoning": [], "tool_calls": "x"}}]},
+    {"choices": [{"delta": {"tool_calls": [5, None]}}]},
+    {"usage": "x"},
+]
+"""Chunks that say nothing, in forms that no provider documents."""
+
+
+@pytest.mark.parametrize("chunk", SILENT, ids=str)
 def test_chunks_that_say_nothing_are_nothing(session: Session, chunk: dict[str, Any]) -> None:
     """A chunk of an unknown form is passed over."""
     with session.assistant(MODEL) as reply:

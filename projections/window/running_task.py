@@ -6,12 +6,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from eventlog.errors import CallError, LeaseHeldError, RefusedError
+from eventlog.session.outcome import has_open_work
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
 from projections.window.retrieval.answer import answer_text
 from projections.window.task_calls import (
     TaskRequest,
+    agents_in,
     breaks_off,
     is_task,
     open_task,
@@ -55,7 +57,9 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
             handle.start(call.input, title=request.description, metadata=metadata)
     if request is not None:
         try:
-            child = open_task(session, call.part, request)
+            tools = state.conversation.tools
+            agents = agents_in(None if tools is None else session.text(tools))
+            child = open_task(session, call.part, request, agents)
         except CallError as error:
             wrong = str(error)
     if request is not None and child is not None:
@@ -147,6 +151,8 @@ class RunningTask:
         if breaks_off(error, resumed=self.is_resumed):
             raise error
         stopped = self.is_stopped()
+        if has_open_work(self.session.reader):
+            self.session.interrupt("its task ended with an error")
         said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
         if self._handle is not None:
             self._handle.fail(said, interrupted=stopped, metadata=task_metadata(self.session.id))

@@ -274,9 +274,8 @@ class Everything(RuleBasedStateMachine):
         """Note what the session says at its version of now."""
         head = self.stores[0].log.head(name)
         assert head is not None
-        if head.version not in self.models[name].at:
-            if self.behind.get(name):
-                del self.behind[name]
+        if head.version not in self.models[name].at and self.behind.get(name):
+            del self.behind[name]
         self.models[name].at[head.version] = self.models[name].now
 
     def secret(self, model: Model, version: int, said: Said, *texts: str) -> None:

@@ -47,7 +47,7 @@ LAYERS: dict[str, str] = {
     "eventlog.adapters": "settled pydantic_messages | entry_feed openai_agents | pydantic_ai",
     "eventlog.records": "json_value light | index read told | forget | feed",
     "projections.view": """
-        neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
+        neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
@@ -55,10 +55,10 @@ LAYERS: dict[str, str] = {
         | situation steps | next_step compact window_state titles | window | aio report | __init__
     """,
     "projections.cli": """
-        exits output options bar_chart guard
-        | store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
-          copy_report
-        | commands | app | __init__
+        exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
+        | confirm holders summarizers window_options saved_head import_report view_text stats_tables part_table
+          copy_report message_text live_text
+        | store_option registry | options completion | commands app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""
@@ -78,8 +78,6 @@ OUTSIDE = {
     "eventsourcing": ("eventlog.recorder",),
     "pydantic": ("eventlog.adapters.pydantic_ai",),
     "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
-    "typer": ("projections.cli",),
-    "click": ("projections.cli",),
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),

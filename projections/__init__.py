@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from projections.reports.event_json import event_kind, event_record, event_summary
     from projections.reports.stats import SessionStats, session_stats
     from projections.reports.usage import UsageTotals, usage_by_model
+    from projections.transcript.answer import answer_text
     from projections.transcript.transcript import Transcript, TranscriptMessage
     from projections.verify.verify import SessionReport, StoreReport, verify_session
     from projections.view.explain import Explanation
@@ -101,6 +102,7 @@ __all__ = [
     "UsageTotals",
     "Wait",
     "afill",
+    "answer_text",
     "common_prefix",
     "event_kind",
     "event_record",
@@ -121,6 +123,7 @@ _HOMES = {
     "reports.event_json": ("event_kind", "event_record", "event_summary"),
     "reports.stats": ("SessionStats", "session_stats"),
     "reports.usage": ("UsageTotals", "usage_by_model"),
+    "transcript.answer": ("answer_text",),
     "transcript.transcript": ("TranscriptMessage", "Transcript"),
     "verify.verify": ("SessionReport", "StoreReport", "verify_session"),
     "view.explain": ("Explanation",),

@@ -19,7 +19,7 @@ TOPS = ("eventlog", "projections")
 
 LAYERS: dict[str, str] = {
     "eventlog": """
-        errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
+        errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
         | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
         | __main__
     """,
@@ -51,8 +51,9 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | model_view
     """,
     "projections.window": """
-        policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
-        | situation steps | next_step compact window_state titles | window | aio report | __init__
+        policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
+        | loop_state prune refusal retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | __init__
     """,
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts

@@ -29,7 +29,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
-        filesystem locks worker part_lists | options watermark swap journal | memtable | segments | derived lookup directory
+        filesystem locks worker part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """

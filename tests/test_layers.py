@@ -20,7 +20,7 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
-        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
+        | append encryption following | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """

@@ -142,7 +142,15 @@ class Pages(RuleBasedStateMachine):
             self.grower.items.append((recorded.time, recorded.event))
 
     @precondition(lambda self: not self.erased)
-    @rule(acts=st.lists(st.sampled_from(["token", "token", "token", "flush", "lose", "look", "end", "break off"]), min_size=3, max_size=12), watched=st.booleans(), data=st.data())
+    @rule(
+        acts=st.lists(
+            st.sampled_from(["token", "token", "token", "flush", "lose", "look", "end", "break off"]),
+            min_size=3,
+            max_size=12,
+        ),
+        watched=st.booleans(),
+        data=st.data(),
+    )
     def talk(self, acts: list[str], watched: bool, data: st.DataObject) -> None:
         """Stream a reply in the first process, whose tokens may be committed late or lost."""
         if self.reply is None:
@@ -346,7 +354,9 @@ def run(engine_name: str, examples: int) -> None:
     )
 
 
-@pytest.mark.parametrize(("engine_name", "examples"), [("memory", 60), ("partitioned", 15), ("embedded", 15), (ENCRYPTED, 8)])
+@pytest.mark.parametrize(
+    ("engine_name", "examples"), [("memory", 60), ("partitioned", 15), ("embedded", 15), (ENCRYPTED, 8)]
+)
 def test_pages_equal_the_transcript(engine_name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page equals the transcript after all that may be lost, repeated, resumed and undone."""
     monkeypatch.setattr(live_session, "MOST_PATCHES", FEW)

@@ -38,9 +38,9 @@ class LoopBell:
         with suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self._event.set)
 
-    async def wait(self, timeout: float | None) -> None:
-        """Sleep until it rings, or for `timeout` seconds."""
+    async def wait(self, longest: float | None) -> None:
+        """Sleep until it rings, or for `longest` seconds."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(longest):
                 await self._event.wait()
         self._event.clear()

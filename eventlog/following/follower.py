@@ -14,8 +14,8 @@ from threading import RLock, Thread
 from time import monotonic, sleep
 
 from eventlog.errors import EventlogError, StopError
-from eventlog.logger import logger
 from eventlog.log.contract import Log
+from eventlog.logger import logger
 
 __all__ = ["Follower", "Watch"]
 

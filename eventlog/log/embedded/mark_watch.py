@@ -25,7 +25,7 @@ class MarkWatch:
 
     def __init__(self, path: str) -> None:
         self.deaf = False
-        """Whether the system does not say when the file is written, so that waits are to be short."""
+        """Whether the system does not say when the file is written: waits are to be short."""
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC) if hasattr(os, "pipe2") else _pipe()
         self._file = -1
         """The inotify instance, or on macOS the file."""

@@ -31,7 +31,7 @@ from tests.faults.tally import SLOW
 from tests.support.cli_runner import SCHEMAS
 from tests.support.engines import ENCRYPTED, Engine
 from tests.support.history_strategies import Command, Grower, commands, texts
-from tests.support.live_page import GapError, LivePage, as_utf16
+from tests.support.live_page import LivePage, as_utf16
 
 SCHEMA = jsonschema.Draft202012Validator(SCHEMAS["live"])
 PAGE = st.tuples(st.integers(1, 5), st.sampled_from([3, 200]), st.integers(0, 1))

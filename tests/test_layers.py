@@ -20,16 +20,16 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
-        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
+        | append encryption following | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify | reports | exports | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
     "eventlog.log.embedded": """
-        filesystem locks worker part_lists | options watermark swap journal | memtable | segments | derived lookup directory
+        filesystem locks worker part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.session": """
@@ -50,6 +50,7 @@ LAYERS: dict[str, str] = {
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
     """,
+    "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
         policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
         | loop_state prune refusal retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
@@ -82,6 +83,8 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
+    "starlette": ("projections.server",),
+    "sse_starlette": ("projections.server",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

@@ -11,6 +11,7 @@ from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
 from eventlog.codec.bodies import unpack, unpack_data
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
+from eventlog.following.follower import Follower
 from eventlog.history.catalog import SessionInfo, info_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
@@ -68,6 +69,9 @@ class Host:
         self.counted = Metrics()
         """The live counters; `Store.metrics` returns a copy."""
         self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
+        self.follower = Follower(log)
+        """What wakes the subscriptions of the store."""
+        self.flusher.on_accepted = self.follower.accepted
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
         self.closing = RLock()
@@ -144,6 +148,7 @@ class Host:
         self.closed = self.forked = True
         self.writable = False
         self.flusher.fork_off()
+        self.follower.fork_off()
 
 
 def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:

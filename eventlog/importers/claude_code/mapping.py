@@ -165,7 +165,7 @@ class ClaudeCodeMapping:
         conversation = to.conversation
         if any(text.startswith(INTERRUPT) for text in texts_of(said)):
             conversation.interrupt_all(ABORTED)
-        if not conversation.title:
+        if not conversation.title_now():
             conversation.rename(to.time, prompt_of(record))
         synthetic, ignored = bool(record.get("isMeta")), bool(record.get("isVisibleInTranscriptOnly"))
         parts = [user_part(block, to.batch, synthetic=synthetic, ignored=ignored) for block in said]

@@ -97,9 +97,13 @@ class Conversation:
 
     def rename(self, time: int, title: str) -> None:
         """Set the session's title, if it is a new one."""
-        if title and title != self.title:
+        if title and title != self.title_now():
             self.title = title
             self.add(time, ev.SessionRenamed(title))
+
+    def title_now(self) -> str:
+        """Return the session's title."""
+        return self.title
 
     # -- closing -------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from eventlog.importers.claude_code.records import (
     CONVERSATION,
     INTERRUPT,
     content_of,
+    is_custom_title,
     is_prompt,
     prompt_of,
     texts_of,
@@ -122,14 +123,15 @@ class ClaudeCodeMapping:
             if isinstance(title, str) and self.knows(record.get("leafUuid")) and not self.titled:
                 rename(time, title)
         elif kind == "custom-title":
-            title = record.get("customTitle")
-            if isinstance(title, str) and title:
+            if is_custom_title(record):
                 self.titled = True
-                rename(time, title)
+                rename(time, record["customTitle"])
         elif kind == "ai-title":
             title = record.get("aiTitle")
             if isinstance(title, str) and not self.titled:
                 rename(time, title)
+        elif kind == "agent_metadata":
+            rename(time, text_or_empty(record.get("description")))
         elif kind == "attachment":
             found = record.get("attachment")
             if is_object(found) and found.get("type") == "queued_command":

@@ -30,6 +30,7 @@ __all__ = [
     "content_of",
     "entries",
     "is_claude_code",
+    "is_custom_title",
     "is_prompt",
     "prompt_of",
     "texts_of",
@@ -135,6 +136,11 @@ def content_of(record: dict[str, Any]) -> list[Any] | None:
     if isinstance(content, str):
         return [content]
     return content if is_array(content) else None
+
+
+def is_custom_title(record: object) -> bool:
+    """Whether a record gives the session the title that a person wrote."""
+    return is_object(record) and record.get("type") == "custom-title" and bool(text_or_empty(record.get("customTitle")))
 
 
 def is_prompt(content: list[Any]) -> bool:

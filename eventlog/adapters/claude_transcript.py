@@ -16,7 +16,7 @@ from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
 from eventlog.append.contention import Contention
 from eventlog.errors import ConflictError
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping
-from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt
+from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt, is_root
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.json_lines import is_object
 from eventlog.records.feed import Feed
@@ -27,6 +27,8 @@ __all__ = ["Keep", "TranscriptFeed"]
 
 PIECE = 32
 """Records that are read together in search of the beginning or end of a node."""
+OPENING = 2
+"""Messages that show whether entries name their parents."""
 Keep = Callable[[list[Any]], dict[str, str | bytes]]
 """Returns the values that are kept with entries."""
 
@@ -107,17 +109,20 @@ class TranscriptFeed(Feed):
         coming: set[str] = set()
         piece: list[Any] = []
         after: int | None = None
+        nodes, is_linked = self._opening()
         for entry in fresh:
             uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
             kind, answer = self._kind(entry, tip)
             is_elsewhere = parent not in tip.uuids and (parent in coming or self.number(parent) is not None)
-            if kind == "message" and is_elsewhere:
+            is_first = kind == "message" and is_linked and is_root(entry)
+            if is_first or (kind == "message" and is_elsewhere):
                 if piece:
                     yield after, piece, tip
                 number = self.number(parent)
-                piece, after = [], None if number is None else self._end_of_node(number)
+                piece, after = [], 0 if is_first else self._end_of_node(number) if number is not None else None
             if kind in {"message", "node"}:
-                tip = _Tip(answer)
+                tip, nodes = _Tip(answer), nodes + 1
+                is_linked = isinstance(parent, str) if nodes == OPENING else is_linked
             if uuid and not (kind == "aside" and is_elsewhere):
                 tip.uuids.add(uuid)
             coming.add(uuid)
@@ -144,6 +149,17 @@ class TranscriptFeed(Feed):
             return "node", None
         return "message" if is_prompt(content) else "inside", None
 
+    def _opening(self) -> tuple[int, bool]:
+        """Return how many messages began, of the first two, and whether the second has a parent."""
+        nodes = 0
+        for place in range(0, len(self._index.numbers), PIECE):
+            piece = self._index.numbers[place : place + PIECE]
+            for begins, entry in zip(self._begun(piece), self.read(piece), strict=True):
+                nodes += begins
+                if nodes == OPENING:
+                    return nodes, is_object(entry) and isinstance(entry.get("parentUuid"), str)
+        return nodes, False
+
     def _newest_node(self) -> _Tip:
         """Read the newest node back to its beginning."""
         tip, taken = _Tip(), 0
@@ -168,6 +184,7 @@ class TranscriptFeed(Feed):
                 break
             number = parent
             (entry,) = self.read([number])
+        self._look()
         with self._lock:
             told = self._index.numbers[bisect_right(self._index.numbers, number) :]
         for place in range(0, len(told), PIECE):

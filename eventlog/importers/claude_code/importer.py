@@ -7,7 +7,8 @@ what it means.
   (`isSidechain`) are sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their
   first record, with the main session as parent.
 * Events are in the order of lines.  A record belongs to its parent's node (`thread.py`); a record
-  whose parent is unknown or null continues the file.  Branches become forks `SESSION:TIP`; the
+  whose parent is unknown continues the file. So does one without a parent, unless it is a prompt of
+  a file whose second message has one: it begins the conversation anew.  Branches become forks `SESSION:TIP`; the
   session itself follows the newest branch.
 * Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
   damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
@@ -24,7 +25,14 @@ from typing import Any, BinaryIO
 
 from eventlog import events as ev
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping, input_of
-from eventlog.importers.claude_code.records import CONVERSATION, ClaudeRecord, content_of, entries, is_claude_code
+from eventlog.importers.claude_code.records import (
+    CONVERSATION,
+    ClaudeRecord,
+    content_of,
+    entries,
+    is_claude_code,
+    is_root,
+)
 from eventlog.importers.claude_code.thread import Thread
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id, path_identity
@@ -198,7 +206,10 @@ class _Reader:
             self.report.skip(entry.line, "a record with this uuid came before")
             return thread
         thread.on_branch(self.time, record.get("gitBranch"))
+        node = thread.node
         self.mapping.read(record, _ThreadBuilder(thread, entry, self))
+        if node < 2 <= thread.node:
+            thread.linked = isinstance(record.get("parentUuid"), str)
         self._place_record(entry, record, thread)
         return thread
 
@@ -229,6 +240,8 @@ class _Reader:
     def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Begin a new message: on a branch if its parent is not in the newest node."""
         place = self.place(record.get("parentUuid"))
+        if thread.linked and is_root(record):
+            place = thread, 0
         if place is None or place[0] is not thread or place[1] == thread.node:
             thread.supersede()
             thread.begin_node(entry.key)

@@ -32,6 +32,7 @@ __all__ = [
     "is_claude_code",
     "is_custom_title",
     "is_prompt",
+    "is_root",
     "prompt_of",
     "texts_of",
 ]
@@ -146,6 +147,11 @@ def is_custom_title(record: object) -> bool:
 def is_prompt(content: list[Any]) -> bool:
     """Whether a user record says something besides the results of tools."""
     return not content or any(not is_object(block) or block.get("type") != "tool_result" for block in content)
+
+
+def is_root(record: dict[str, Any]) -> bool:
+    """Whether a message says that nothing comes before it: a first prompt that was edited."""
+    return record.get("type") == "user" and record.get("parentUuid", "") is None
 
 
 def texts_of(content: list[Any], *, bare: bool = True) -> list[str]:

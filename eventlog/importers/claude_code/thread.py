@@ -31,6 +31,8 @@ class Thread(Conversation):
         """Version at the end of each node but the newest."""
         self.tip = ""
         """Key of the newest record of the conversation."""
+        self.linked = False
+        """Whether messages name their parents: the second one does."""
         self.arrived: list[str] = []
         """Keys of the records whose early results the current record's calls received."""
         self.branch: str | None = None

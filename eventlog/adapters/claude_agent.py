@@ -1,4 +1,4 @@
-"""Session store of the Claude Agent SDK: a transcript is a session, its entries are records.
+"""Session store of the Claude Agent SDK: transcripts are sessions, entries their records.
 
 The SDK's `SessionStore` is a protocol; of the SDK only `fold_session_summary` is imported, which
 makes the summaries that the SDK lists sessions by. A transcript with a sub-path is a sub-session of
@@ -13,13 +13,12 @@ from functools import lru_cache
 from typing import Any
 
 from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_prefix
-from eventlog.adapters.claude_transcript import Keep, TranscriptFeed
+from eventlog.adapters.claude_summaries import folding, summary_of
+from eventlog.adapters.claude_transcript import TranscriptFeed
 from eventlog.adapters.settled import settled
 from eventlog.adapters.unshared import forget_unshared
-from eventlog.errors import CallError, NotFoundError
-from eventlog.importers.claude_code.records import is_custom_title
+from eventlog.errors import NotFoundError
 from eventlog.importers.common.json_lines import is_object
-from eventlog.records.json_value import dumped, parsed
 from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -30,8 +29,6 @@ FORMAT = MAIN
 """Format of the names of main transcripts; their keys are `PROJECT/SESSION`."""
 FEEDS = 256
 """Transcripts of which is kept where their entries are."""
-SUMMARY = "claude-agent/summary"
-"""Key of the value that has the SDK's summary of a session, and whether a person gave its title."""
 
 
 class EverdeltaSessionStore:
@@ -82,7 +79,8 @@ class EverdeltaSessionStore:
 
     def _append(self, key: TranscriptKey, entries: list[Any]) -> None:
         feed = self._feed(self._begun(key, entries), key.subpath is not None)
-        feed.tell(entries, lambda: self._folding(key, feed), wait=self.wait)
+        is_main = key.subpath is None
+        feed.tell(entries, lambda: folding(feed, *key.main[:2]) if is_main else _nothing, wait=self.wait)
 
     def _begun(self, key: TranscriptKey, entries: list[Any]) -> Session:
         """Return the session of a transcript, begun if there is none and none was deleted."""
@@ -99,31 +97,6 @@ class EverdeltaSessionStore:
         self._seen[key] = session.id
         return session
 
-    def _folding(self, key: TranscriptKey, feed: TranscriptFeed) -> Keep:
-        """Return what folds entries into the summary of a main transcript, and keeps it."""
-        if key.subpath is not None:
-            return lambda _: {}
-        try:
-            from claude_agent_sdk import fold_session_summary
-        except ImportError as error:
-            raise CallError("summaries need the SDK: pip install claude-agent-sdk") from error
-        stored = feed.session.values.get(SUMMARY)
-        known: dict[str, Any] = {} if stored is None else parsed(str(stored.value))
-        feed.mapping.titled = known.get("titled", False)
-        session = {"project_key": key.project, "session_id": key.session}
-
-        def keep(entries: list[Any]) -> dict[str, str | bytes]:
-            nonlocal known
-            before = {"session_id": key.session, "mtime": 0, "data": known["data"]} if known else None
-            titled = known.get("titled", False) or any(map(is_custom_title, entries))
-            found = {"data": fold_session_summary(before, session, list(filter(is_object, entries)))["data"], "titled": titled}
-            if found == known:
-                return {}
-            known = found
-            return {SUMMARY: dumped(found)}
-
-        return keep
-
     def _load(self, key: TranscriptKey) -> list[Any] | None:
         self._seen.pop(key, None)
         try:
@@ -137,20 +110,16 @@ class EverdeltaSessionStore:
 
     def _list(self, project: str) -> list[dict[str, Any]]:
         infos = self.store.sessions(format=MAIN, prefix=project_prefix(project))
-        return [
-            {"session_id": TranscriptKey.named(info.name[1]).session, "mtime": info.updated}
-            for info in infos
-            if info.name is not None
-        ]
+        named = ((info, info.name[1]) for info in infos if info.name is not None)
+        return [{"session_id": TranscriptKey.named(name).session, "mtime": info.updated} for info, name in named]
 
     def _summaries(self, project: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        for info in self.store.sessions(format=MAIN, prefix=project_prefix(project)):
-            with suppress(NotFoundError):
-                stored = self.store.session(info.id).values.get(SUMMARY)
-                if stored is not None and info.name is not None:
-                    session = TranscriptKey.named(info.name[1]).session
-                    found.append({"session_id": session, "mtime": info.updated, "data": parsed(str(stored.value))["data"]})
+        for listed in self._list(project):
+            with suppress(NotFoundError):  # deleted meanwhile
+                session = self.store.open_session(TranscriptKey(project, listed["session_id"]).name, create=False)
+                if summary := summary_of(session):
+                    found.append(listed | {"data": summary["data"]})
         return found
 
     def _subkeys(self, key: TranscriptKey) -> list[str]:
@@ -165,6 +134,11 @@ class EverdeltaSessionStore:
                 session = self.store.open_session(one.name, create=False)
                 forget_unshared(self._feed(session, one.subpath is not None))
                 self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+
+
+def _nothing(entries: list[Any]) -> dict[str, str | bytes]:
+    del entries
+    return {}
 
 
 def _feed_of(session: Session, sidechain: bool) -> TranscriptFeed:

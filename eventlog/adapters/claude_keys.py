@@ -1,4 +1,4 @@
-"""Names of transcripts: a main one is `PROJECT/SESSION`, a sub-agent's `PROJECT/SESSION/SUBPATH`.
+"""Names of transcripts: `PROJECT/SESSION`, and of a sub-agent's `PROJECT/SESSION/SUBPATH`.
 
 Slashes in projects and sessions are written as in URLs, so no two keys have one name.
 """

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ def uuid_of(entry: object) -> str:
 
 
 class UuidIndex:
-    """The entries of one session by their uuids, up to a version."""
+    """The entries of one session by their uuids, up to a version.  Safe across threads."""
 
     def __init__(self, log: Log, session: str, read: Callable[[Sequence[int]], list[Any]]) -> None:
         self._log = log
@@ -46,20 +47,26 @@ class UuidIndex:
         self._read = read
         self._places: dict[bytes, int] = {}
         self._version = 0
+        self._lock = Lock()
 
-    def number(self, uuid: str) -> int | None:
+    def number(self, uuid: object) -> int | None:
         """Return the number of the entry with a uuid, None if there is none."""
-        return self._places.get(_key(uuid)) if uuid else None
+        return self._places.get(_key(uuid)) if isinstance(uuid, str) and uuid else None
 
     def take(self, entries: Iterable[Any], numbers: Sequence[int]) -> None:
         """Take in entries that were just told behind all others."""
-        for entry, number in zip(entries, numbers, strict=True):
-            if uuid := uuid_of(entry):
-                self._places.setdefault(_key(uuid), number)
-            self._version = max(self._version, number)
+        with self._lock:
+            for entry, number in zip(entries, numbers, strict=True):
+                if uuid := uuid_of(entry):
+                    self._places.setdefault(_key(uuid), number)
+                self._version = max(self._version, number)
 
     def advance(self, told: list[int], version: int) -> None:
         """Take in the records up to a version; `told` are the numbers of all of them."""
+        with self._lock:
+            self._advance(told, version)
+
+    def _advance(self, told: list[int], version: int) -> None:
         stored: dict[int, bytes] = {}
         if version - self._version >= WINDOW:
             stored = checkpoint_store.rows(self._log, _KIND, self._session)
@@ -70,7 +77,11 @@ class UuidIndex:
             row = _decoded(stored.get(end)) if is_whole else None
             if row is None:
                 own = told[bisect_right(told, self._version) : bisect_right(told, min(end, version))]
-                named = [(number, uuid) for number, entry in zip(own, self._read(own), strict=True) if (uuid := uuid_of(entry))]
+                named = [
+                    (number, uuid)
+                    for number, entry in zip(own, self._read(own), strict=True)
+                    if (uuid := uuid_of(entry))
+                ]
                 row = [number - window for number, _ in named], b"".join(_key(uuid) for _, uuid in named)
                 if is_whole and end <= version:
                     made.append((end, _encode(row)))

@@ -1,4 +1,4 @@
-"""Facts of earlier appends that command state does not have, read when a mapping asks for them."""
+"""Facts of earlier appends that command state has not, read when a mapping asks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Earlier"]
 
 
 class Earlier:
-    """What a session's appends have said up to a version."""
+    """The appends of a session up to a version."""
 
     def __init__(self, reader: SessionReader, at: int) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Random transcripts of Claude Code, and what a model is shown of the conversation in them."""
+"""Random transcripts of Claude Code, and what a model is shown of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.json import decode
 
 from projections.view.neutral import Call, NeutralMessage, Result, Text
 
-__all__ = ["INTERRUPTED", "KINDS", "KEY", "Talk", "listed", "said", "viewed"]
+__all__ = ["INTERRUPTED", "KEY", "KINDS", "Talk", "listed", "said", "viewed"]
 
 INTERRUPTED = "[Tool execution was interrupted]"
 ASKED = "What did we do so far?"
@@ -56,14 +56,14 @@ class Talk:
         self.number = 0
         self.leaf: str | None = None
         self.points: list[str | None] = []
-        """What came before prompts: where branches may begin."""
+        """Entries before prompts, where branches may begin."""
         self.waiting: list[tuple[str, str]] = []
         """Calls of the newest answer without a result, each with its entry."""
 
     def more(self, kinds: Iterable[tuple[str, int]]) -> list[dict[str, Any]]:
         """Make entries of these kinds, and return them."""
         before = len(self.entries)
-        for kind, pick in kinds:
+        for kind, pick in (*(() if before else (("prompt", 0), ("answer", 0))), *kinds):
             self._make(kind, pick)
         return self.entries[before:]
 
@@ -93,7 +93,9 @@ class Talk:
                 self.leaf = self.points[pick % len(self.points)]
                 self._prompt(text)
             case "answer":
-                self._answer([{"type": "thinking", "thinking": text, "signature": "sig"}, {"type": "text", "text": text}], pick)
+                self._answer(
+                    [{"type": "thinking", "thinking": text, "signature": "sig"}, {"type": "text", "text": text}], pick
+                )
             case "calls":
                 calls = [
                     {"type": "tool_use", "id": f"toolu_{self.number}_{one}", "name": "Bash", "input": {"command": text}}
@@ -102,7 +104,12 @@ class Talk:
                 self._answer([{"type": "text", "text": text}, *calls], pick)
             case "results":
                 for call, entry in self.waiting[: 1 + pick % 3]:
-                    block = {"type": "tool_result", "tool_use_id": call, "content": f"{text} of {call}", "is_error": pick % 4 == 0}
+                    block = {
+                        "type": "tool_result",
+                        "tool_use_id": call,
+                        "content": f"{text} of {call}",
+                        "is_error": pick % 4 == 0,
+                    }
                     self._add("user", [block], parent=entry, toolUseResult={"stdout": text})
                 del self.waiting[: 1 + pick % 3]
             case "aside":
@@ -138,7 +145,7 @@ class Talk:
 
 
 def listed(messages: Sequence[Any]) -> list[Shown]:
-    """Return what a model is shown of the messages that the SDK lists: texts, calls with results."""
+    """Return what a model is shown of messages that the SDK lists: texts, calls with results."""
     blocks: list[tuple[str, Any]] = []
     for one in messages:
         content = one.message["content"]
@@ -150,7 +157,9 @@ def listed(messages: Sequence[Any]) -> list[Shown]:
         if block["type"] == "text":
             shown.append(_text(role, block["text"]))
         elif block["type"] == "tool_use":
-            shown.append(("call", block["id"], block["name"], block["input"]["command"], outputs.get(block["id"], INTERRUPTED)))
+            shown.append(
+                ("call", block["id"], block["name"], block["input"]["command"], outputs.get(block["id"], INTERRUPTED))
+            )
     return shown
 
 

@@ -45,8 +45,8 @@ LAYERS: dict[str, str] = {
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
     "eventlog.adapters": """
-        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_agents claude_nodes | pydantic_ai claude_transcript
-        | claude_summaries | claude_agent
+        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
+        | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
@@ -80,8 +80,8 @@ OUTSIDE = {
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
     "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
-    "pydantic": ("eventlog.adapters.pydantic_ai",),
-    "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
+    "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+    "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
     "typer": ("projections.cli",),
     "click": ("projections.cli",),
     "rich": ("projections.cli",),

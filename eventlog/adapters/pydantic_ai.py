@@ -108,16 +108,18 @@ class EverdeltaConversationStore(ConversationStore):
         self._found.seen.update((entry.id, feed.session.id) for entry in entries)
 
     def _begin(self, name: tuple[str, str], parent: str | None, scope: str | None, told: list[Any]) -> None:
-        """Begin a conversation whole, and then give it its name, which one of all writers gets."""
+        """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            if self._feed(left).newest()[1].get("conversation") is None:  # by a deletion that broke off
+            newest, stored = self._feed(left).newest()
+            if newest and stored.get("conversation") is None:  # by a deletion that broke off
                 self._erase(left)
         if parent is None:
-            session = self.store.create_session(scope=scope or "")
-        else:
-            home = self._found.find(parent)
-            session = home.session.fork(home.place(parent))
+            session = self.store.open_session(name, scope=scope or "")
+            self._feed(session).add(told, expected=0, wait=self.wait)
+            return
+        home = self._found.find(parent)
+        session = home.session.fork(home.place(parent))
         try:
             self._feed(session).add(told, wait=self.wait)
             self.store.names.give(session.id, name)

@@ -48,7 +48,7 @@ from pydantic_ai.messages import (
     VideoUrl,
 )
 
-from eventlog.importers.common.json_lines import dump
+from eventlog.importers.common.json_lines import dump, is_array
 from projections.view.neutral import Call, File, NeutralMessage, Result, Text
 
 __all__ = ["INTERRUPTED", "KINDS", "Talk", "listed", "viewed"]
@@ -117,10 +117,10 @@ class Talk:
                 return ModelRequest(
                     [
                         InstructionBaselinePart(instructions=[InstructionPart(text)]),
-                        InstructionDeltaPart(id="agent:0", content=text),
+                        InstructionDeltaPart(id=None, content=text),
                         ToolAvailabilityDeltaPart(tools_added=[text]),
                         CapabilityLoadDeltaPart(loaded=[text]),
-                        ModelSettingsDeltaPart(settings={"temperature": 0.5}),
+                        ModelSettingsDeltaPart(settings={}),
                         UserPromptPart(text),
                     ]
                 )
@@ -149,7 +149,12 @@ class Talk:
                 return ModelRequest([CompactionPart(text), UserPromptPart("go on")])
             case "results":
                 waiting = _waiting(before)[: 1 + number % 2]
-                outputs: list[Any] = [text, {"found": [number]}, None, [text, BinaryContent(PNG, media_type="image/png")]]
+                outputs: list[Any] = [
+                    text,
+                    {"found": [number]},
+                    None,
+                    [text, BinaryContent(PNG, media_type="image/png")],
+                ]
                 returns = [
                     ToolReturnPart(call.tool_name, outputs[number % 4], call.tool_call_id, outcome=OUTCOMES[number % 5])
                     for call in waiting
@@ -172,7 +177,7 @@ def _waiting(messages: Iterable[ModelMessage]) -> list[ToolCallPart]:
 
 
 def _text(content: Any) -> str:
-    if isinstance(content, list):
+    if is_array(content):
         content = next(one for one in content if isinstance(one, str))  # beside a file
     return content if isinstance(content, str) else "" if content is None else dump(content)
 
@@ -187,7 +192,7 @@ def _begins(message: ModelMessage) -> bool:
 
 def _before_prompt(messages: Sequence[ModelMessage]) -> set[int]:
     """Return the parts of the first message that come before what begins the conversation."""
-    parts = messages[0].parts if messages and messages[0].kind == "request" else []
+    parts: Sequence[Any] = messages[0].parts if messages and messages[0].kind == "request" else ()
     return {id(part) for part in takewhile(lambda part: not isinstance(part, BEGINNING), parts)}
 
 

@@ -120,7 +120,7 @@ OPERATIONS: dict[str, Callable[[Open], Any]] = {
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_an_operation_costs_the_same_in_a_long_conversation(name: str, places: list[Store]) -> None:
-    """Adding, taking away and reading the end cost the same in a conversation eight times as long."""
+    """Changing and reading the end costs the same in a conversation eight times as long."""
     small, large = (Open(store) for store in places)
     for at in (small, large):
         OPERATIONS[name](at)

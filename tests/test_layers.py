@@ -44,8 +44,11 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
-    "eventlog.adapters": "settled pydantic_messages | entry_feed openai_agents | pydantic_ai",
-    "eventlog.records": "json_value light | index read told | forget | feed",
+    "eventlog.adapters": """
+        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
+        | pydantic_ai claude_summaries | claude_agent
+    """,
+    "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
@@ -78,8 +81,9 @@ OUTSIDE = {
     ),
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
-    "pydantic": ("eventlog.adapters.pydantic_ai",),
-    "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
+    "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
+    "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+    "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),

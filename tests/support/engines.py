@@ -13,16 +13,18 @@ from typing import Any
 from eventlog.history.session_lists import lists_of
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
+from tests.support.postgres_server import give_back, new_place
 
 __all__ = ["ENCRYPTED", "ENGINES", "Engine", "LastingLog"]
 
-ENGINES = ("memory", "partitioned", "embedded")
-"""Of them `partitioned` is in memory, in four partitions."""
+ENGINES = ("memory", "partitioned", "embedded", "postgres")
+"""Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions."""
 ENCRYPTED = "encrypted"
 """The embedded engine with keys: for tests of what encryption might change
 (`tests/eventlog/encryption/test_engine_promises.py`).
 """
 
+POSTGRES = "postgres"
 
 _IN_MEMORY = {"memory": 1, "partitioned": 4}
 """Partitions of the engines that have no files."""
@@ -40,7 +42,9 @@ class Engine:
 
     def __init__(self, name: str, directory: Path | None = None) -> None:
         self.name = name
-        self._temporary = tempfile.TemporaryDirectory() if directory is None and name not in _IN_MEMORY else None
+        self._address = new_place() if name == POSTGRES else None
+        needs_files = name not in _IN_MEMORY and self._address is None
+        self._temporary = tempfile.TemporaryDirectory() if directory is None and needs_files else None
         self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
         self._log = LastingLog(lists_of, partitions=_IN_MEMORY.get(name, 1))
         self._stores: list[Store] = []
@@ -49,7 +53,10 @@ class Engine:
         """Open a store; options as in `open_store`, without `read_only`."""
         if self.name == ENCRYPTED:
             options["keys"] = True
-        store = Store(self._log, **options) if self.name in _IN_MEMORY else open_store(self.path, **options)
+        if self.name in _IN_MEMORY:
+            store = Store(self._log, **options)
+        else:
+            store = open_store(self._address or self.path, **options)
         self._stores.append(store)
         return store
 
@@ -61,5 +68,7 @@ class Engine:
     def close(self) -> None:
         """Close every open store and log of the test, and remove the directory."""
         self.close_stores()
+        if self._address is not None:
+            give_back(self._address)
         if self._temporary is not None:
             self._temporary.cleanup()

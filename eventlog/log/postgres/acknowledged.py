@@ -1,4 +1,4 @@
-"""What an acknowledged commit of this server survives, from its settings."""
+"""Durability of an acknowledged commit, from the settings of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of queued requests to their outcomes: decide, write, and where that is lost, find out.
+"""The way of queued requests to their outcomes: decide, write, and settle what is lost.
 
 Where the connection is lost before the server has answered, the outcome is unknown at first. It is
 settled on a new connection, by looking for the commits, each of which has a salt that no other one
@@ -52,7 +52,7 @@ class Target(NamedTuple):
     timeout: float
     """Seconds in which a lost connection is replaced."""
     note: Callable[[Iterable[tuple[int, int]], int], None]
-    """Called with positions that partitions reached, and with the server's time in microseconds."""
+    """Called with positions that partitions reached, and the server's time in microseconds."""
 
 
 class KnownHeads(dict[str, Known]):

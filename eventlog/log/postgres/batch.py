@@ -42,7 +42,7 @@ class Added(NamedTuple):
 
 
 class Change:
-    """What becomes of one session: its head before and after, and its commits."""
+    """The change of one session: its head before and after, and its commits."""
 
     __slots__ = ("added", "after", "before", "number", "partition", "session")
 

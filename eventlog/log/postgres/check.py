@@ -1,4 +1,4 @@
-"""Verification of a log on a server: every commit and body is read, and each fault is reported."""
+"""Verification of a log on a server: each fault of its commits and bodies is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections to the server: a pool, replaced where they are lost, and how statements are tried.
+"""Connections to the server: a pool that replaces lost ones, and retries of statements.
 
 libpq reads the address, so credentials, TLS and several hosts work as they do everywhere. A
 connection that the server has closed while it was idle is found out before it is used, without a
@@ -37,7 +37,7 @@ _DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-"""What the address need not say: a host that is gone is noticed in seconds."""
+"""Defaults of the address: a host that is gone is noticed in seconds."""
 _IDLE = 60.0
 """Seconds after which a connection that is not needed is closed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5

@@ -55,7 +55,7 @@ class PostgresLog(Log):
         self.options = options
         self.settings = settings
         self.acknowledged = survives
-        """What an acknowledged commit survives here."""
+        """The durability of an acknowledged commit here."""
         self._count = settings.partitions
         self._refusal: EventlogError | None = None
         self._ahead = 0
@@ -255,7 +255,7 @@ class PostgresLog(Log):
 
 
 def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "", **options: Any) -> PostgresLog:
-    """Open the log at an address, and make its tables if there are none; options as in `Options`.
+    """Open the log at an address, made if it is not there; options as in `Options`.
 
     A log that is made has this number of partitions and this note of its encryption.
     `NotFoundError` if there is none, and it is opened for reading only.

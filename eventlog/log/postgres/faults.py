@@ -1,4 +1,4 @@
-"""What an error of the server means for its caller: try again, or which error of this package.
+"""Errors of the server, as this package raises them, and which of them pass.
 
 Only the first line of the server's message is passed on: its details may have a session's content.
 """
@@ -15,8 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["is_lost", "is_passing", "typed"]
 
 _PASSING = frozenset({"40001", "40P01", "53300", "57P03", "25006"})
-"""Nothing was written, and the next try may succeed: a serialization failure, a deadlock, too many
-connections, a server that starts, a server that is a standby by now."""
+"""Nothing was written, and the next try may succeed.
+
+A serialization failure, a deadlock, too many connections, a server that starts, and one that is a
+standby by now.
+"""
 _LOST = frozenset({"57P01", "57P02", "57P05"})
 """The server ended the connection."""
 _BUSY = frozenset({"55P03", "57014", "25P03", "25P04"})

@@ -1,4 +1,4 @@
-"""Waiting for commits of any process: one thread looks at the counters for all that wait here.
+"""Waiting for commits of any process: one thread looks at the counters for all waiters.
 
 It looks while there are waiters. The pause between two looks grows while nothing comes, and is
 short again after a commit. Commits of this process wake the waiters at once.

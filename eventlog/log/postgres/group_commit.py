@@ -1,4 +1,4 @@
-"""Group commit: one thread writes what all callers of this process have queued, in one statement.
+"""Group commit: a thread writes what all callers have queued, in one statement.
 
 `put` queues a request; nothing is written until a caller waits. Then the lane's thread takes all
 that is queued, decides each request (`batch.py`), and has the server commit them together

@@ -16,8 +16,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     queue_bytes: int = 64 << 20
     """Bytes that may be queued before callers block."""
     busy_timeout: float = 30.0
-    """Seconds in which a lost connection is replaced, and a lock, a statement, a free connection
-    or room in the queue is waited for."""
+    """Seconds to wait for the server, a lock, a statement, a connection, or room in the queue."""
     connections: int = 8
     """Most connections of this process to the server."""
     lanes: int = 2

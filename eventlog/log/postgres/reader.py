@@ -1,4 +1,4 @@
-"""Reads of heads, commits and requests.  All go to the server that the address names: the primary.
+"""Reads of heads, commits and requests, all of the server that the address names.
 
 Each method is one statement and one round trip, but for histories, which are read in pages.
 """

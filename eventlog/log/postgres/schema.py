@@ -100,11 +100,11 @@ _TABLES: tuple[LiteralString, ...] = (
 )
 
 STEPS: tuple[tuple[LiteralString, ...], ...] = (_TABLES,)
-"""The statements that lead from each version of the schema to the next; the first from none."""
+"""The statements that lead from each version of the schema to the next."""
 
 
 class Settings:
-    """What a log was made with, and its identity."""
+    """Settings that a log was made with, and its identity."""
 
     def __init__(self, stored: dict[str, bytes]) -> None:
         self.version = int(stored["version"])
@@ -154,9 +154,9 @@ def read_settings(connection: Connection) -> Settings | None:
 
 
 def upgrade(connection: Connection) -> int:
-    """Bring the tables up to this program's version in one transaction; return the version before.
+    """Bring the tables up to this program's version; return the version before.
 
-    Of several programs that do so at once one does it, and the others wait.
+    In one transaction. Of several programs that do so at once one does it, and the others wait.
     """
     with connection.transaction():
         found = connection.execute(

@@ -1,4 +1,4 @@
-"""Lists of sessions, newest activity first: an index that is brought up to date by its readers.
+"""Lists of sessions, newest activity first: an index that its readers bring up to date.
 
 An append marks its session's head as *moved*, and does no more for the index. A reader takes the
 newest rows of the index, without those of moved heads, and all moved heads beside them. Where these

@@ -90,14 +90,14 @@ WITH wanted AS MATERIALIZED (
 SELECT w.n, p.position, (extract(epoch FROM clock_timestamp()) * 1000000)::int8
 FROM wanted w JOIN agreed USING (n) JOIN counters p ON p.partition = w.partition
 """
-"""Its result: the sessions that went in, with their partition's position before, and the time."""
+"""Result: the sessions that went in, their partition's position before, and the time."""
 
 BARRIER: LiteralString = "UPDATE eventlog_counters SET position = position WHERE partition = %s"
-"""A write that changes nothing: once it is acknowledged, so is all that was committed before it."""
+"""A write that changes nothing: once it is durable, so is all that was committed before."""
 
 FIND: LiteralString = """
 SELECT a.k, c.last_position FROM unnest(%(partition)b::int8[], %(session)b::bytea[], %(last)b::int8[],
     %(salt)b::bytea[]) WITH ORDINALITY AS a(partition, session, last, salt, k)
 JOIN eventlog_commits c ON c.partition = a.partition AND c.session = a.session AND c.last = a.last AND c.salt = a.salt
 """
-"""Which commits of unknown outcome are there: a commit's salt is drawn at random for it alone."""
+"""Commits of unknown outcome that are there: each has a salt that no other one has."""

@@ -25,6 +25,7 @@ from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
 from eventlog.log.contract import Append, Committed
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
+from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_lost, is_passing, typed
 from eventlog.log.postgres.rows import Known
 from eventlog.log.postgres.statements import APPEND, BARRIER, FIND
@@ -51,8 +52,9 @@ class Target(NamedTuple):
     partition_of: Callable[[str], int]
     timeout: float
     """Seconds in which a lost connection is replaced."""
-    note: Callable[[Iterable[tuple[int, int]], int], None]
-    """Called with positions that partitions reached, and the server's time in microseconds."""
+    note: Callable[[Iterable[tuple[int, int]]], None]
+    """Called with positions that partitions reached."""
+    time: ServerClock
 
 
 class KnownHeads(dict[str, Known]):
@@ -127,6 +129,7 @@ class Attempt:
         try:
             with target.connections.one(self._left()) as connection:
                 connection.warned = ""
+                sent = target.time.local()
                 rows = connection.execute(APPEND, parameters, binary=True).fetchall()
                 warned = connection.warned
         except UniqueViolation:
@@ -147,7 +150,7 @@ class Attempt:
             self._note_tried(batch)
             raise BusyError(f"the server warned: {warned}")
         if rows:
-            target.note((), rows[0][2])
+            target.time.learn(rows[0][2], sent)
         return {number: position for number, position, _ in rows}
 
     def _confirm(self, batch: Batch) -> None:
@@ -185,7 +188,7 @@ class Attempt:
             if place in positions:
                 partition = batch.changes[added.commit.session].partition
                 ends[partition] = positions[place] + added.commit.count - 1
-        target.note(ends.items(), 0)
+        target.note(ends.items())
         done: list[tuple[AnyTicket, Any]] = []
         left: list[AnyTicket] = []
         late: set[str] = set()

@@ -26,6 +26,7 @@ from eventlog.log.postgres.acknowledged import Acknowledged, acknowledged
 from eventlog.log.postgres.attempt import Target
 from eventlog.log.postgres.bodies import Bodies
 from eventlog.log.postgres.check import check
+from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.connections import Connections, connect
 from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.faults import typed
@@ -40,7 +41,7 @@ from eventlog.log.validation import size_of, size_of_lease, validate_derived_key
 from eventlog.logger import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from eventlog.log.rules import RequestResult
 
@@ -50,7 +51,9 @@ __all__ = ["PostgresLog", "create", "exists", "open_log", "upgrade"]
 class PostgresLog(Log):
     """A handle on the log at an address; fulfils `contract.Log`.  Options: see `Options`."""
 
-    def __init__(self, address: str, settings: schema.Settings, survives: Acknowledged, options: Options) -> None:
+    def __init__(
+        self, address: str, settings: schema.Settings, survives: Acknowledged, clock: ServerClock, options: Options
+    ) -> None:
         self.address = address
         self.options = options
         self.settings = settings
@@ -58,8 +61,7 @@ class PostgresLog(Log):
         """The durability of an acknowledged commit here."""
         self._count = settings.partitions
         self._refusal: EventlogError | None = None
-        self._ahead = 0
-        """Microseconds that the server's clock is ahead of this machine's."""
+        self._clock = clock
         self._connections = Connections(address, options)
         self._reader = Reader(self._connections, self.partition_of)
         self._bodies = Bodies(self._connections, self._count)
@@ -74,19 +76,19 @@ class PostgresLog(Log):
         )
         self._follower = Follower(self._reader.positions, self._count, options.poll)
         target = Target(
-            self._connections, self._reader, self._count, self.partition_of, options.busy_timeout, self._note
+            self._connections,
+            self._reader,
+            self._count,
+            self.partition_of,
+            options.busy_timeout,
+            self._follower.note,
+            clock,
         )
         self._lanes = [GroupCommit(target, options.queue_bytes) for _ in range(min(options.lanes, self._count))]
         os_fork.register(self)
 
     def __repr__(self) -> str:
         return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
-
-    def _note(self, positions: Iterable[tuple[int, int]], now: int) -> None:
-        """Take in what a commit says: where partitions are, and what time it is on the server."""
-        if now:
-            self._ahead = now - time.time_ns() // 1000
-        self._follower.note(positions)
 
     def _use(self) -> None:
         if self._refusal is not None:
@@ -110,6 +112,11 @@ class PostgresLog(Log):
     def read_only(self) -> bool:
         """Whether writing is refused with `ReadOnlyError`."""
         return self.options.read_only
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The server's clock, in UTC nanoseconds."""
+        return self._clock.nanoseconds
 
     @property
     def identity(self) -> bytes:
@@ -272,11 +279,15 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
             if settings is None:
                 settings = _made(connection, partitions, encryption)
             survives = acknowledged(connection)
+            clock = ServerClock()
+            sent = clock.local()
+            for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
+                clock.learn(now, sent)
         except Error as error:
             raise typed(error) from error
     log = logger().info if survives.survives_crash else logger().warning
     log("postgresql: %s", survives.sentence())
-    return PostgresLog(address, settings, survives, chosen)
+    return PostgresLog(address, settings, survives, clock, chosen)
 
 
 def create(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "") -> None:

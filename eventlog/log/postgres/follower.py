@@ -36,7 +36,7 @@ class Follower:
         self._worker = Worker("eventlog-follow", self._look)
         self.refusal: EventlogError | None = None
 
-    def note(self, positions: Iterable[tuple[int, int]]) -> bool:
+    def note(self, positions: Iterable[tuple[int, int]]) -> None:
         """Note positions that partitions have reached, and wake those who wait for them."""
         with self._changed:
             changed = False
@@ -45,8 +45,8 @@ class Follower:
                     self._known[partition] = position
                     changed = True
             if changed:
+                self._pause = self._shortest
                 self._changed.notify_all()
-            return changed
 
     def end(self, refusal: EventlogError) -> None:
         """Wake all waiters with an error, and end the thread."""
@@ -90,6 +90,6 @@ class Follower:
                 self._looks = False
                 self._pause = self._shortest
                 return None
-        changed = self.note(enumerate(self._positions()))
-        self._pause = self._shortest if changed else min(self._pause * _GROWTH, self._longest)
+        self._pause = min(self._pause * _GROWTH, self._longest)
+        self.note(enumerate(self._positions()))
         return self._pause

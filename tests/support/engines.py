@@ -15,7 +15,7 @@ from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
 from tests.support.postgres_server import give_back, new_place
 
-__all__ = ["ENCRYPTED", "ENGINES", "Engine", "LastingLog"]
+__all__ = ["ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLog"]
 
 ENGINES = ("memory", "partitioned", "embedded", "postgres")
 """Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions."""
@@ -25,6 +25,31 @@ ENCRYPTED = "encrypted"
 """
 
 POSTGRES = "postgres"
+ON_SERVER = frozenset(
+    [
+        "test_accepted_events",
+        "test_aio",
+        "test_async_subscription",
+        "test_everything_machine",
+        "test_ids_and_requests",
+        "test_names",
+        "test_pipeline",
+        "test_request_races",
+        "test_session",
+        "test_session_page",
+        "test_shelves",
+        "test_state_machine",
+        "test_store",
+        "test_streaming",
+        "test_subscription",
+        "test_take_over",
+        "test_task_lease",
+        "test_turn",
+        "test_turn_races",
+        "test_values",
+    ]
+)
+"""Test modules that run on `postgres` each time; with `EVERDELTA_SLOW=1` all do."""
 
 _IN_MEMORY = {"memory": 1, "partitioned": 4}
 """Partitions of the engines that have no files."""
@@ -49,14 +74,16 @@ class Engine:
         self._log = LastingLog(lists_of, partitions=_IN_MEMORY.get(name, 1))
         self._stores: list[Store] = []
 
+    @property
+    def place(self) -> str | Path:
+        """The directory, or the address on a server."""
+        return self._address or self.path
+
     def open(self, **options: Any) -> Store:
         """Open a store; options as in `open_store`, without `read_only`."""
         if self.name == ENCRYPTED:
             options["keys"] = True
-        if self.name in _IN_MEMORY:
-            store = Store(self._log, **options)
-        else:
-            store = open_store(self._address or self.path, **options)
+        store = Store(self._log, **options) if self.name in _IN_MEMORY else open_store(self.place, **options)
         self._stores.append(store)
         return store
 

@@ -27,10 +27,13 @@ LAYERS: dict[str, str] = {
         replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
+    "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
-        filesystem locks worker part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
+        filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
+    """,
+    "eventlog.log.postgres": """
+        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
@@ -79,6 +82,8 @@ OUTSIDE = {
         "eventlog.log.embedded.segments",
         "projections.tokens.vocabulary",
     ),
+    "psycopg": ("eventlog.log.postgres",),
+    "psycopg_pool": ("eventlog.log.postgres",),
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
     "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),

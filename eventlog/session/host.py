@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from threading import RLock
 
@@ -52,10 +51,11 @@ class Host:
         if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
             raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
-        self.clock: Callable[[], int] = _now if clock is None else _checked_clock(clock)
-        """UTC milliseconds."""
-        own = self.clock
-        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
+        shared = log.clock
+        own = _milliseconds(shared) if clock is None else _checked_clock(clock)
+        self.clock: Callable[[], int] = own
+        """UTC milliseconds, by the clock of the log."""
+        self.nanoseconds: Callable[[], int] = shared if clock is None else lambda: own() * 1_000_000
         """The clock in nanoseconds, for deltas: one call less."""
         self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
         """A new id for a prefix."""
@@ -151,6 +151,15 @@ class Host:
         self.follower.fork_off()
 
 
+def _milliseconds(clock: Callable[[], int]) -> Callable[[], int]:
+    """A clock of nanoseconds in milliseconds."""
+
+    def now() -> int:
+        return clock() // 1_000_000
+
+    return now
+
+
 def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
     """A caller's clock, whose times are refused unless they are whole numbers."""
 
@@ -172,7 +181,3 @@ def _checked_new_id(new_id: Callable[[str], str]) -> Callable[[str], str]:
         return ids.check_id("new", str(name))
 
     return made
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

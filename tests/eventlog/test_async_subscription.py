@@ -127,6 +127,8 @@ def test_waiting_holds_no_thread(engine: Engine) -> None:
         assert [recorded.event for recorded in found] == [ev.SessionRenamed("Named")]
     left = {thread.name for thread in set(threading.enumerate()) - before}
     assert left == {"eventlog-follow"}  # one for all of them, and one where the log is on a server
+
+
 @pytest.mark.promise(2)
 def test_accepted_events_are_told_before_they_are_committed(engine: Engine) -> None:
     """Promise 2: provisional events arrive at once, and again with a cursor when committed."""

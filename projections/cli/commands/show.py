@@ -64,5 +64,3 @@ def run(
             printer.message(message)
         if more is not None:
             output.note(f"older messages: --before {more}")
-
-

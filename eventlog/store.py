@@ -453,7 +453,8 @@ class Store:
         """
         self.host.require_open()
         ahead = self.registry.writers if provisional else None
-        return subscribe(Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead), timeout)
+        reader = Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
+        return subscribe(reader, self.host.follower, timeout)
 
     # -- maintenance ---------------------------------------------------------------------------
 
@@ -582,6 +583,7 @@ class Store:
                     host.closed = False  # interrupted: it can be closed again
                     raise
             host.flusher.stop()
+            host.follower.ring_all()
             liveness.end(self, self._at_exit)
             self.log.close()
         if failure is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from threading import RLock
 
@@ -11,6 +10,7 @@ from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
 from eventlog.codec.bodies import unpack, unpack_data
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
+from eventlog.following.follower import Follower
 from eventlog.history.catalog import SessionInfo, info_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
@@ -51,10 +51,11 @@ class Host:
         if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
             raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
-        self.clock: Callable[[], int] = _now if clock is None else _checked_clock(clock)
-        """UTC milliseconds."""
-        own = self.clock
-        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
+        shared = log.clock
+        own = _milliseconds(shared) if clock is None else _checked_clock(clock)
+        self.clock: Callable[[], int] = own
+        """UTC milliseconds, by the clock of the log."""
+        self.nanoseconds: Callable[[], int] = shared if clock is None else lambda: own() * 1_000_000
         """The clock in nanoseconds, for deltas: one call less."""
         self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
         """A new id for a prefix."""
@@ -68,6 +69,9 @@ class Host:
         self.counted = Metrics()
         """The live counters; `Store.metrics` returns a copy."""
         self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
+        self.follower = Follower(log)
+        """What wakes the subscriptions of the store."""
+        self.flusher.on_accepted = self.follower.accepted
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
         self.closing = RLock()
@@ -144,6 +148,16 @@ class Host:
         self.closed = self.forked = True
         self.writable = False
         self.flusher.fork_off()
+        self.follower.fork_off()
+
+
+def _milliseconds(clock: Callable[[], int]) -> Callable[[], int]:
+    """A clock of nanoseconds in milliseconds."""
+
+    def now() -> int:
+        return clock() // 1_000_000
+
+    return now
 
 
 def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
@@ -167,7 +181,3 @@ def _checked_new_id(new_id: Callable[[str], str]) -> Callable[[str], str]:
         return ids.check_id("new", str(name))
 
     return made
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

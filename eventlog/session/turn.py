@@ -153,11 +153,15 @@ class Turn:
         """
         kept = shared = False
         try:
+            kept = self._executor.leases.begin_turn(
+                lease, self.message
+            )  # first: the task that has it may end meanwhile
             found = outcome_of(self._executor.reader, self.message)
             self._see(found)
-            if found.state == due:
-                kept = not found.is_open and self._executor.leases.begin_turn(lease, self.message)
-                shared = not kept
+            if kept and (found.state != due or found.is_open):
+                lease.turns.discard(self.message)
+                kept = False
+            shared = found.state == due and not kept
             if kept and found.broken:
                 self._executor.command([ev.MessageRemoved(reply) for reply in found.broken], lease=lease)
                 lease.retry = Retry(found.removed + len(found.broken), found.error or CRASHED)

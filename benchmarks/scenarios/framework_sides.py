@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -53,6 +53,11 @@ class _Engine:
         self.store.close()
 
 
+async def _dropped(work: Awaitable[object]) -> None:
+    """Drop the result: `Runner.run` would make a text of it, to compare signal handlers."""
+    await work
+
+
 # -- OpenAI Agents -----------------------------------------------------------------------------
 
 
@@ -84,7 +89,7 @@ class _Session:
 
     def load(self) -> None:
         """Read all items."""
-        self._runner.run(self._session.get_items())
+        self._runner.run(_dropped(self._session.get_items()))
 
 
 def _openai_agents() -> Framework:
@@ -138,7 +143,7 @@ class _Conversation:
 
     def load(self) -> None:
         """Load the conversation."""
-        self._runner.run(self._store.load("chat"))
+        self._runner.run(_dropped(self._store.load("chat")))
 
 
 class _ConversationFile(_Conversation):
@@ -166,7 +171,18 @@ def _pydantic_ai() -> Framework:
         engine = _Engine(directory)
         return _Conversation(store_of(engine.store), engine.runner, engine.close)
 
-    return Framework("pydantic-ai", {"everdelta": ours, "a JSON file": _ConversationFile})
+    in_memory = imported("pydantic_ai.conversation_store").InMemoryConversationStore
+    stores: dict[Path, Any] = {}
+
+    def theirs(directory: Path) -> Talk:
+        return _Conversation(stores.setdefault(directory, in_memory()), asyncio.Runner(), lambda: None)
+
+    sides: dict[str, Callable[[Path], Talk]] = {
+        "everdelta": ours,
+        "InMemoryConversationStore": theirs,
+        "a JSON file": _ConversationFile,
+    }
+    return Framework("pydantic-ai", sides)
 
 
 # -- Claude Agent SDK --------------------------------------------------------------------------
@@ -213,7 +229,7 @@ class _Transcript:
 
     def load(self) -> None:
         """Load the transcript."""
-        self._runner.run(self._store.load(KEY))
+        self._runner.run(_dropped(self._store.load(KEY)))
 
 
 class _TranscriptFile(_Transcript):

@@ -71,7 +71,7 @@ def _framework(setting: Setting, framework: Framework) -> None:
         for side, values in cells.items():
             setting.notes.row(TABLE, f"{framework.name}, {length:,} messages: {side}", dict(values))
         for side in others:
-            ratios = {name: value / (cells[side][name] or 1e-9) for name, value in cells[ours].items()}
+            ratios = {name: value / cells[side][name] for name, value in cells[ours].items() if cells[side][name]}
             setting.notes.row(TABLE, f"{framework.name}, {length:,} messages: ratio to {side}", dict(ratios))
 
 

@@ -52,6 +52,7 @@ from eventlog.errors import (
     TooOldError,
     UnfinishedError,
     UnknownEventError,
+    UnknownModelError,
     UnknownOutcomeError,
     UnsupportedStorageError,
     WindowTooSmallError,
@@ -60,6 +61,8 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
+from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
+from eventlog.models.catalogue import shipped as shipped_models
 from eventlog.session.naming import Names
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
@@ -141,6 +144,7 @@ __all__ = [
     "KeyMissingError",
     "KeyProviderError",
     "KeysError",
+    "KnownModel",
     "LeaseHeldError",
     "LimitError",
     "Limits",
@@ -148,6 +152,7 @@ __all__ = [
     "MessageError",
     "MessageTooLargeError",
     "Model",
+    "ModelCatalogue",
     "Names",
     "NotFoundError",
     "OpenAIChatMapping",
@@ -158,6 +163,7 @@ __all__ = [
     "Pipeline",
     "PoisonedError",
     "Price",
+    "Rates",
     "ReadOnlyError",
     "Reasoning",
     "RecordBuilder",
@@ -199,6 +205,7 @@ __all__ = [
     "Turn",
     "UnfinishedError",
     "UnknownEventError",
+    "UnknownModelError",
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "Usage",
@@ -210,6 +217,7 @@ __all__ = [
     "open",
     "repair",
     "restore",
+    "shipped_models",
     "values",
 ]
 

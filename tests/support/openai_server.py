@@ -130,7 +130,11 @@ class OpenAIServer:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                sent = self.rfile.read(int(self.headers["content-length"]))
+                if len(sent) < int(self.headers["content-length"]):
+                    self.close_connection = True  # the client died
+                    return
+                body: dict[str, Any] = json.loads(sent)
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 answer = server.answer(Asked(self.path, headers, body))
                 try:

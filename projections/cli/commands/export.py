@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
 from projections.cli.options import SESSION
 from projections.cli.store_option import reading_session
 from projections.reports.wording import counted
@@ -25,19 +24,17 @@ Format: TypeAlias = Literal["opencode", "jsonl", "markdown"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     format: Annotated[
         Format,
-        typer.Option(
-            "--format", help="jsonl is lossless and can be imported again; opencode is for `opencode import`."
-        ),
+        Option("--format", help="jsonl is lossless and can be imported again; opencode is for `opencode import`."),
     ],
-    tree: Annotated[bool, typer.Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
+    tree: Annotated[bool, Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
     to: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="PATH",

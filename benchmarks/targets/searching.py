@@ -133,7 +133,9 @@ CASES = (
             Figure("search.rare", f"first {PAGE} hits of a rare word", "ms", "50 ms", Target("<=", 1)),
             Figure("search.all", "all hits of that word on one page", "ms"),
             Figure("search.common", f"newest {PAGE} hits of two common words", "ms", "50 ms", Target("<=", 1)),
-            Figure("search.scope", f"newest {PAGE} hits of two common words in a scope", "ms", "50 ms", Target("<=", 1)),
+            Figure(
+                "search.scope", f"newest {PAGE} hits of two common words in a scope", "ms", "50 ms", Target("<=", 1)
+            ),
             Figure("search.ranked", f"best {PAGE} hits of two common words", "ms", "1 s", Target("<=", 1)),
             Figure("search.live", "finding what was just committed", "ms", "1 s", Target("<=", 1)),
         ),

@@ -85,6 +85,9 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
+    "markdown_it": ("projections.exports",),
+    "nh3": ("projections.exports",),
+    "matplotlib": ("projections.exports",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

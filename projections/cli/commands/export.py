@@ -1,10 +1,11 @@
-"""`export`: write a session as event JSONL, Markdown, or OpenCode's export JSON."""
+"""`export`: write sessions as event JSONL, Markdown, HTML, SQLite, or OpenCode's export JSON."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -12,8 +13,8 @@ import typer
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.options import SESSION
-from projections.cli.store_option import reading_session
+from projections.cli.options import OPTIONAL_SESSION
+from projections.cli.store_option import reading, reading_session, session_of
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -21,17 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-Format: TypeAlias = Literal["opencode", "jsonl", "markdown"]
+Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
 
 
 def run(
     context: typer.Context,
-    session: SESSION,
+    session: OPTIONAL_SESSION = None,
     *,
     format: Annotated[
         Format,
         typer.Option(
-            "--format", help="jsonl is lossless and can be imported again; opencode is for `opencode import`."
+            "--format",
+            help="jsonl is lossless and can be imported again; opencode is for `opencode import`; html is a page that "
+            "needs nothing else; sqlite is a file to query, of one session or of all.",
         ),
     ],
     tree: Annotated[bool, typer.Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
@@ -41,8 +44,8 @@ def run(
             "--output",
             "-o",
             metavar="PATH",
-            help="File to write; with --format opencode --tree a directory, which gets a file for each session "
-            "[default: standard output].",
+            help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
+            "session [default: standard output; sqlite needs a file].",
         ),
     ] = None,
 ) -> None:
@@ -51,11 +54,16 @@ def run(
     An existing file is replaced once the new one is complete. jsonl includes the history that the
     session inherited from the sessions it was forked from.
     """
+    if format == "sqlite":
+        _write_sqlite(context, session, to, tree=tree)
+        return
+    if session is None:
+        raise UsageFault(f"--format {format} writes one session: name it; --format sqlite can write all")
     with reading_session(context, session) as handle:
-        if format == "opencode" and tree:
+        if format in {"opencode", "html"} and tree:
             if to is None:
-                raise UsageFault("--format opencode --tree writes several files: name a directory with --output")
-            _write_tree(handle, to)
+                raise UsageFault(f"--format {format} --tree writes several files: name a directory with --output")
+            _write_tree(handle, to, format)
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
         else:
@@ -67,6 +75,10 @@ def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
         from projections.exports.jsonl import jsonl_lines
 
         yield from jsonl_lines(session, tree=tree)
+    elif format == "html":
+        from projections.exports.html import html_pieces
+
+        yield from (text.encode() for text in html_pieces(session))
     elif format == "markdown":
         from projections.exports.markdown import markdown_blocks
 
@@ -88,9 +100,26 @@ def _print(pieces: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _write_tree(session: Session, directory: Path) -> None:
+def _write_sqlite(context: typer.Context, session: str | None, to: Path | None, *, tree: bool) -> None:
+    """Write a session, its tree, or all sessions into an SQLite file."""
+    from projections.exports.sqlite import write_sqlite
+    from projections.reports.session_tree import descendants
+
+    if to is None:
+        raise UsageFault("--format sqlite writes a file: name it with --output")
+    path = to.resolve()
+    _refuse_store_and_keys(path)
+    with reading(context) as store, _part_of(path) as part:
+        if session is None:
+            chosen = [info for info in store.sessions() if not info.locked]
+        else:
+            root = session_of(store, session)
+            chosen = descendants(store, root.id) if tree else [root.info]
+        write_sqlite((store.session(info.id) for info in chosen), part, inherited=session is not None and not tree)
+
+
+def _write_tree(session: Session, directory: Path, format: Format) -> None:
     """Write a file for each session of the tree, named by its id."""
-    from projections.exports.opencode import opencode_pieces
     from projections.reports.session_tree import descendants
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -102,7 +131,8 @@ def _write_tree(session: Session, directory: Path) -> None:
             number += 1
             name = f"{base}-{number}"
         taken.add(name.lower())
-        _write(directory / f"{name}.json", opencode_pieces(session.store.session(info.id)))
+        ending = "html" if format == "html" else "json"
+        _write(directory / f"{name}.{ending}", _pieces(session.store.session(info.id), format, tree=False))
 
 
 def _write(path: Path, pieces: Iterable[bytes]) -> None:
@@ -117,10 +147,17 @@ def _write(path: Path, pieces: Iterable[bytes]) -> None:
         with path.open("wb") as pipe:
             pipe.writelines(pieces)
         return
+    with _part_of(path) as part, part.open("wb") as file:
+        file.writelines(pieces)
+
+
+@contextmanager
+def _part_of(path: Path) -> Generator[Path]:
+    """Give the temporary name of a file that is written; it gets its own once it is whole."""
     part = path.with_name(path.name + ".part")
     try:
-        with part.open("wb") as file:
-            file.writelines(pieces)
+        part.unlink(missing_ok=True)
+        yield part
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import events
 from eventlog.errors import CallError, CursorError, ErasedError, LimitError, NotFoundError
-from eventlog.search import update
+from eventlog.search import results, update
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -204,6 +204,15 @@ def test_ranked_puts_the_best_first(store: Store) -> None:
     session.user("there is one pine among many other words in this long text")
     assert [hit.snippet[:9] for hit in store.search("pine", ranked=True).hits] == ["pine pine", "there is "]
     assert [hit.snippet[:9] for hit in store.search("pine").hits] == ["there is ", "pine pine"]
+
+
+def test_ranked_weighs_a_bounded_number_of_texts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very common words only the newest texts are weighed, so a ranked search is bounded."""
+    monkeypatch.setattr(results, "RANKED", 3)
+    session = store.create_session()
+    for number in range(6):
+        session.user("pine " * (6 - number))
+    assert [len(hit.found) for hit in store.search("pine", ranked=True).hits] == [3, 2, 1]
 
 
 def test_filters(store: Store) -> None:

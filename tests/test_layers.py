@@ -57,7 +57,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.cli": """
         exits output options bar_chart guard
-        | store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
+        | part_file store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
           copy_report
         | commands | app | __init__
     """,

@@ -22,6 +22,9 @@ from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
 __all__ = ["html_pieces"]
 
+_HINT = 100
+"""Characters of a call that are seen while it is folded: its title, or its arguments."""
+
 
 def html_pieces(session: Session) -> Iterator[str]:
     """Yield the page of a session piece by piece."""
@@ -112,10 +115,11 @@ def _part(part: TranscriptPart) -> str:
 
 
 def _tool(part: TranscriptPart, badges: str) -> str:
-    title = f" <span>{plain_html(' '.join(part.title.split()))}</span>" if part.title else ""
+    hint = " ".join((part.title or part.input[: _HINT * 4]).split())
+    hint = f" <span dir=auto>{plain_html(hint if len(hint) <= _HINT else f'{hint[:_HINT]}…')}</span>" if hint else ""
     state = "" if part.status == "completed" else f" <em>{plain_html(part.status)}</em>"
     pieces = [
-        f"<details class=tool><summary><b>{plain_html(part.tool)}</b>{title}{state}{badges}</summary>\n",
+        f"<details class=tool><summary><b>{plain_html(part.tool)}</b>{hint}{state}{badges}</summary>\n",
         _block("arguments", part.input) if part.input else "",
         _block("result", part.text) if part.text else "",
         "</details>\n",

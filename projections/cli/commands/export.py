@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
@@ -14,8 +13,8 @@ import typer
 from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.options import OPTIONAL_SESSION
+from projections.cli.part_file import part_file, write_file
 from projections.cli.store_option import reading, reading_session, session_of
-from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -67,7 +66,7 @@ def run(
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
         else:
-            _write(to, _pieces(handle, format, tree=tree))
+            write_file(to, _pieces(handle, format, tree=tree))
 
 
 def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
@@ -107,9 +106,7 @@ def _write_sqlite(context: typer.Context, session: str | None, to: Path | None, 
 
     if to is None:
         raise UsageFault("--format sqlite writes a file: name it with --output")
-    path = to.resolve()
-    _refuse_store_and_keys(path)
-    with reading(context) as store, _part_of(path) as part:
+    with reading(context) as store, part_file(to) as part:
         if session is None:
             chosen = [info for info in store.sessions() if not info.locked]
         else:
@@ -132,47 +129,4 @@ def _write_tree(session: Session, directory: Path, format: Format) -> None:
             name = f"{base}-{number}"
         taken.add(name.lower())
         ending = "html" if format == "html" else "json"
-        _write(directory / f"{name}.{ending}", _pieces(session.store.session(info.id), format, tree=False))
-
-
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file under a temporary name, then rename it, so that it is never incomplete.
-
-    Raises `UsageFault` for a file of a store or a key file. A pipe or device is written to
-    directly.
-    """
-    path = path.resolve()  # a link's target is replaced, not the link
-    _refuse_store_and_keys(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("wb") as pipe:
-            pipe.writelines(pieces)
-        return
-    with _part_of(path) as part, part.open("wb") as file:
-        file.writelines(pieces)
-
-
-@contextmanager
-def _part_of(path: Path) -> Generator[Path]:
-    """Give the temporary name of a file that is written; it gets its own once it is whole."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.unlink(missing_ok=True)
-        yield part
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")
-
-
-def _refuse_store_and_keys(path: Path) -> None:
-    from eventlog.encryption.key_file import is_key_file
-    from eventlog.errors import CallError
-    from eventlog.log.embedded.directory import refuse_inside_store
-
-    try:
-        refuse_inside_store(path)
-    except CallError as error:
-        raise UsageFault(str(error)) from None
-    if is_key_file(path):
-        raise UsageFault(f"{path} is a key file: name another place")
+        write_file(directory / f"{name}.{ending}", _pieces(session.store.session(info.id), format, tree=False))

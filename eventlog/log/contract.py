@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zlib import crc32
 
@@ -323,6 +324,14 @@ class Log(BodyStore):
     def name(self, digest: bytes) -> bytes:
         """Return the name of a body in keys of derived values: its hash, or a keyed hash of it."""
         return digest
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The clock that all who use the log go by, in UTC nanoseconds: leases end by it.
+
+        This machine's, or that of a server that hosts with other clocks share.
+        """
+        return time_ns
 
     def require_keys(self) -> None:
         """Raise `KeyMissingError` if the log is encrypted and was opened without keys."""

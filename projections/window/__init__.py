@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from projections.window.prune.case import PruneCase, PrunePlan
     from projections.window.prune.outline import ToolResult
     from projections.window.prune.planner import PrunePlanner, register_planner
+    from projections.window.refusal import refusal
     from projections.window.report import WindowReport, window_report
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
+    from projections.window.task_calls import task_tool
     from projections.window.titles import give_title
     from projections.window.window import ContextWindow, RunningCall
     from projections.window.window_state import ModelRequest
@@ -104,8 +106,10 @@ __all__ = [
     "policy_named",
     "recall",
     "recall_tool",
+    "refusal",
     "register_planner",
     "summarize_offline",
+    "task_tool",
     "window_report",
 ]
 
@@ -131,6 +135,7 @@ _HOMES = {
     "prune.case": ("PruneCase", "PrunePlan"),
     "prune.outline": ("ToolResult",),
     "prune.planner": ("PrunePlanner", "register_planner"),
+    "refusal": ("refusal",),
     "report": ("WindowReport", "window_report"),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
@@ -150,6 +155,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
+    "task_calls": ("task_tool",),
     "titles": ("give_title",),
     "window": ("ContextWindow", "RunningCall"),
     "window_state": ("ModelRequest",),

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from eventlog.errors import CallError, brief
+from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.values import Json
 from projections.tokens.streaming import utf8_length
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of
 from projections.window.retrieval.recall import recall
+from projections.window.tool_schemas import ToolForm, schema_of
 from projections.window.truncation import Bounds, beginning
 
 __all__ = ["RECALL", "answer_recall", "offers_recall", "recall_tool", "with_recall"]
@@ -46,16 +47,9 @@ NOTES = 300
 """Bytes of a bound that are kept for what is said around the text."""
 
 
-def recall_tool(form: Literal["chat", "responses", "anthropic"] = "chat") -> dict[str, Any]:
+def recall_tool(form: ToolForm = "chat") -> dict[str, Any]:
     """The schema for OpenAI Chat Completions, OpenAI Responses or Anthropic Messages."""
-    if form == "anthropic":
-        return {"name": RECALL, "description": DESCRIPTION, "input_schema": PARAMETERS}
-    function = {"name": RECALL, "description": DESCRIPTION, "parameters": PARAMETERS}
-    if form == "chat":
-        return {"type": "function", "function": function}
-    if form == "responses":
-        return {"type": "function", **function}
-    raise CallError(f"there is no form {brief(form)} of tool schemas; there are chat, responses and anthropic")
+    return schema_of(form, RECALL, DESCRIPTION, PARAMETERS)
 
 
 def offers_recall(tools: Json | None) -> bool:
@@ -68,7 +62,7 @@ def with_recall(tools: Json | None) -> Json:
 
     The form of Chat Completions if `tools` is empty.  `CallError` if another tool has its name.
     """
-    form: Literal["chat", "responses", "anthropic"] = "chat"
+    form: ToolForm = "chat"
     for tool in _schemas(tools):
         if _function(tool).get("name") == RECALL:
             raise CallError(

@@ -1,4 +1,4 @@
-"""`export`: write sessions as event JSONL, Markdown, HTML, SQLite, or OpenCode's export JSON."""
+"""`export`: write sessions as event JSONL, Markdown, HTML, SQLite or for OpenCode."""
 
 from __future__ import annotations
 

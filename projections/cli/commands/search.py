@@ -34,7 +34,7 @@ def _kinds(text: str) -> list[str]:
 
 def run(
     context: Context,
-    words: Annotated[list[str], Argument("WORDS", help="Words, all in one text; phrases as '\"in quotes\"'.")],
+    words: Annotated[list[str], Argument("WORDS", help='Words, all in one text; "several in quotes" are a phrase.')],
     *,
     session: Annotated[
         str | None, Option("--session", metavar="SESSION", help="Only this session, with what it inherited.")
@@ -48,9 +48,7 @@ def run(
     since: Annotated[
         str | None, Option("--since", metavar="TIME", help=f"Only what was said since: {times.TIME}.")
     ] = None,
-    until: Annotated[
-        str | None, Option("--until", metavar="TIME", help="Only what was said before this time.")
-    ] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Only what was said before this time.")] = None,
     rolled_back: Annotated[
         bool | None,
         Option("--rolled-back/--effective", help="Only what a rollback hides, or only the rest."),
@@ -58,7 +56,8 @@ def run(
     ranked: Annotated[bool, Option("--ranked", help="The best hits first, not the newest.")] = False,
     limit: Annotated[int, Option("--limit", "-n", min=1, metavar="N", help="Hits on a page.")] = 20,
     cursor: Annotated[
-        str | None, Option("--cursor", metavar="CURSOR", help="The page after that one, with the same words and options.")
+        str | None,
+        Option("--cursor", metavar="CURSOR", help="The page after that one, with the same words and options."),
     ] = None,
     json: JSON = False,
 ) -> None:
@@ -70,7 +69,7 @@ def run(
     since_when, until_when = times.since("--since", since), times.since("--until", until)
     with reading(context) as store:
         page = store.search(
-            " ".join(words),
+            " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words),
             session=None if session is None else session_of(store, session).id,
             scope=scope,
             kinds=None if kind is None else cast("Any", _kinds(kind)),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from projections.view.part_rendering import Resolver
     from projections.view.token_count import ViewCounter
 
-__all__ = ["Breakdown", "MessageSize", "PartSize", "TokensByKind", "ToolSize", "break_down", "kind_of_part"]
+__all__ = ["Breakdown", "MessageSize", "PartSize", "TokensByKind", "ToolSize", "break_down", "kind_of_part", "tokens_by_kind"]
 
 
 class TokensByKind(msgspec.Struct, frozen=True):
@@ -134,6 +134,13 @@ def break_down(
         tuple(sorted(sizer.messages(view.messages), key=lambda message: -message.tokens)),
         tuple(sorted(found, key=lambda part: -part.tokens)),
     )
+
+
+def tokens_by_kind(
+    state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
+) -> TokensByKind:
+    """Return the tokens of a view by kind alone, as `break_down` has them."""
+    return _Sizer(state, options, resolve, counter).kinds(view)
 
 
 class _Sizer:

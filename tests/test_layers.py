@@ -24,7 +24,7 @@ LAYERS: dict[str, str] = {
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify | reports | exports | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
@@ -50,6 +50,7 @@ LAYERS: dict[str, str] = {
         neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
     """,
+    "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
         policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
         | situation steps | next_step compact window_state titles | window | aio report | __init__
@@ -83,6 +84,8 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
+    "starlette": ("projections.server",),
+    "sse_starlette": ("projections.server",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

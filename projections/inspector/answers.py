@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from eventlog.errors import CallError, NotFoundError, brief
+from eventlog.session.unfinished import state_of
 from projections.inspector.catalogue import Catalogue, info_json
 from projections.inspector.comparison import neutral_json, seen_parts
 from projections.inspector.history import is_hidden
@@ -30,6 +31,7 @@ from projections.window.limits import usable
 from projections.window.policy import decode_policy
 
 if TYPE_CHECKING:
+    from eventlog.history.catalog import SessionState
     from eventlog.values import Content
     from projections.reports.timeline import TimelineEntry
 
@@ -82,17 +84,20 @@ def number(query: Query, name: str, default: int, *, least: int = 0, most: int =
 def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """What is listed of the session, with its state and its newest version."""
     del query
-    from eventlog.session.unfinished import state_of
-
-    info, store = room.session.info, room.session.store
-    head = store.log.head(info.id)
-    state = None if head is None else state_of(store, head, info)
+    info = room.session.info
     model = room.state().model
-    return info_json(replace(info, state=state)) | {
+    return info_json(replace(info, state=_state(room))) | {
         "version": room.session.version,
         "model": "" if model is None else visible(str(model)),
         "forks": catalogue.forks_of(info.id),
     }
+
+
+def _state(room: Room) -> SessionState | None:
+    """Return whether a task runs the session, or has to go on with it."""
+    store, info = room.session.store, room.session.info
+    head = store.log.head(info.id)
+    return None if head is None else state_of(store, head, info)
 
 
 def messages(room: Room, query: Query) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
     size = number(query, "size", _PAGE, least=1, most=_MOST_MESSAGES)
     found = room.page(at, before, size)
     state = room.state(at)
-    characters = [PAGE_TEXT]
+    characters, running = [PAGE_TEXT], at == newest and _state(room) == "running"
 
     def resolve(content: Content) -> str:
         return beginning(room.session, content)
@@ -111,7 +116,7 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
     shown: list[dict[str, Any]] = []
     for each in reversed(found):
         reasons = reasons_in(state, resolve, hidden=each.hidden, at=at)
-        message = message_json(each, reasons, characters)
+        message = message_json(each, reasons, characters, running=running)
         if query.get("seen"):
             message["view"] = {} if each.hidden else seen_parts(state, each.message, resolve)
         shown.append(message)

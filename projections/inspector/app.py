@@ -14,6 +14,7 @@ from projections.inspector import answers
 from projections.inspector.catalogue import Catalogue
 from projections.inspector.gate import Gate, served_hosts
 from projections.inspector.room import Rooms
+from projections.server import live_app
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -43,13 +44,14 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
     except ImportError as error:
-        raise ImportError("the inspector needs more packages: pip install 'everdelta[server]'") from error
+        raise CallError("the inspector needs the extra `server`: pip install 'everdelta[server]'") from error
     pages = _Pages(store)
     routes = [
         Route("/", pages.index),
         Route("/api/sessions", pages.sessions),
         Route("/api/scopes", pages.answer(lambda _: {"scopes": pages.catalogue.scopes()})),
         *(Route(f"/api/{name}", pages.answer(_in_room(pages, told))) for name, told in _ABOUT_A_SESSION.items()),
+        Mount("/live", live_app(store, authorize=lambda _request, _session: True)),  # the gate let it through
         Mount("/page", StaticFiles(directory=str(files("projections.inspector") / "page"))),
     ]
     hosts, addresses = served_hosts(host)

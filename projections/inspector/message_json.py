@@ -47,14 +47,17 @@ def reasons_in(state: Conversation, resolve: Resolver, *, hidden: bool, at: int)
     return reason
 
 
-def message_json(told: Told, reason: Reasons, room: list[int]) -> dict[str, Any]:
-    """Return a message for the page; `room` has the characters that its page has left."""
+def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool) -> dict[str, Any]:
+    """Return a message for the page; `room` has the characters that its page has left.
+
+    What is open is said to be so while a task runs the session: else nothing more will come.
+    """
     message = told.message
     why = reason(message.id)
     parts: list[dict[str, Any]] = []
     for part in message.parts:
         if part.kind not in _QUIET:
-            parts.append(part_json(part, message, reason(part.id) if why in SHOWING else why, room))
+            parts.append(part_json(part, message, reason(part.id) if why in SHOWING else why, room, running=running))
     error = message.error
     return {
         "id": message.id,
@@ -63,7 +66,7 @@ def message_json(told: Told, reason: Reasons, room: list[int]) -> dict[str, Any]
         "at": told.at,
         "created": message.created,
         "finished": message.finished,
-        "open": message.role == "assistant" and message.finished is None,
+        "open": running and message.role == "assistant" and message.finished is None,
         "agent": visible(message.agent),
         "model": "" if message.model is None else visible(str(message.model)),
         "error": None if error is None else f"{visible(error.name)}: {visible(cut(error.message, _SHORT))}",
@@ -76,12 +79,15 @@ def message_json(told: Told, reason: Reasons, room: list[int]) -> dict[str, Any]
     }
 
 
-def part_json(part: TranscriptPart, message: TranscriptMessage, reason: Reason, room: list[int]) -> dict[str, Any]:
+def part_json(
+    part: TranscriptPart, message: TranscriptMessage, reason: Reason, room: list[int], *, running: bool
+) -> dict[str, Any]:
     """Return a part for the page."""
+    is_open = running and part.open
     found: dict[str, Any] = {
         "id": part.id,
         "kind": part.kind,
-        "open": part.open,
+        "open": is_open,
         "marks": [mark for mark in part.marks if mark != "open"],
         "reason": reason,
         "seen": reason in SHOWING,
@@ -100,7 +106,7 @@ def part_json(part: TranscriptPart, message: TranscriptMessage, reason: Reason, 
     text = cut(part.text, len(part.text) if room[0] >= len(part.text) else _SHORT)
     room[0] -= len(text)
     found |= {"size": full, "shown": len(text)}
-    if part.kind in {"text", "reasoning"} and not part.open:
+    if part.kind in {"text", "reasoning"} and not is_open:
         return found | {"html": markdown_html(text, breaks=message.role == "user")}
     named = {"title": part.title, "tool": part.tool, "mime": part.mime, "filename": part.filename or ""}
     return found | {"text": visible(text)} | {name: visible(value) for name, value in named.items() if value}

@@ -55,7 +55,7 @@ def run(
         app = inspector(store, host=host, token=secret)
         address = _address(host, listener.getsockname()[1], secret)
         output.line(f"the sessions are at {address}  (Ctrl-C ends)")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", server_header=False)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1)
         _serve(uvicorn.Server(config), listener, address if browser else None)
 
 

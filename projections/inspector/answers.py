@@ -239,13 +239,17 @@ def window(room: Room, query: Query) -> dict[str, Any]:
 
 
 def window_now(room: Room, query: Query) -> dict[str, Any]:
-    """What fills the window now, and what would leave it next."""
+    """What fills the window now, and what would leave it next.  Takes no lock of the room."""
     from projections.window.report import window_report
     from projections.window.window import ContextWindow
 
     del query
-    report = window_report(ContextWindow(room.session), largest=12)
-    return _safe(report.as_json())
+    with room.report_lock:
+        version = room.session.version
+        if room.report is None or room.report[0] != version:
+            report = window_report(ContextWindow(room.session), largest=12)
+            room.report = version, _safe(report.as_json())
+        return room.report[1]
 
 
 def _safe(value: Any) -> Any:

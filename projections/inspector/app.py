@@ -63,7 +63,10 @@ def _in_room(pages: _Pages, told: Callable[..., dict[str, Any]]) -> Callable[[Re
 
     def answer(request: Request) -> dict[str, Any]:
         room = pages.rooms.enter(request.query_params.get("session", ""))
+        if told is answers.window_now:  # counts for seconds
+            return told(room, request.query_params)
         with room.lock:
+            room.refresh()
             more = (pages.catalogue,) if told in _WITH_CATALOGUE else ()
             return told(room, request.query_params, *more)
 

@@ -6,7 +6,6 @@ The pass goes on where it stopped, so a session that grows costs what is new.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +40,25 @@ JUMPS = frozenset(
     )
 )
 """Kinds of timeline entries that change what the model sees, or where the conversation goes."""
+
+_JUMPING = frozenset(
+    (
+        ev.SessionForked,
+        ev.Pruned,
+        ev.Restored,
+        ev.CompactionCompleted,
+        ev.CompactionFailed,
+        ev.CompactionUndone,
+        ev.RolledBack,
+        ev.MessageRemoved,
+        ev.PartRedacted,
+        ev.RecordForgotten,
+        ev.Settled,
+        ev.InterruptRequested,
+        ev.MessageFinished,
+    )
+)
+"""The events that give such entries."""
 
 
 class StepRow(msgspec.Struct):
@@ -115,9 +133,8 @@ class History:
         item = span.item
         self.first_time = self.first_time or span.time
         if isinstance(item, DeltaRun):
-            self.last_time = item.last_time(span.time - item.start)
             return
-        self.last_time = max(self.last_time, span.time)
+        self.last_time = span.time
         match item:
             case ev.AssistantMessageStarted():
                 self._makers[item.message] = (item.agent, item.model)
@@ -137,12 +154,9 @@ class History:
                 self.compactions[item.part] = item.tokens_before
             case _:
                 pass
-        self.jumps += self._jumps(item, span)
-
-    def _jumps(self, event: ev.Event, span: Span) -> Iterator[TimelineEntry]:
-        for entry in self._builder.entries(event, span.first, span.time):
-            if entry.kind in JUMPS:
-                yield entry
+        if type(item) in _JUMPING:
+            entries = self._builder.entries(item, span.first, span.time)
+            self.jumps += [entry for entry in entries if entry.kind in JUMPS]
 
     def _begin(self, event: ev.StepStarted, span: Span) -> None:
         agent, model = self._makers.get(event.message, ("", None))

@@ -6,8 +6,9 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from threading import Lock, RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from eventlog.events import PartRedacted
 from projections.inspector.history import History
 from projections.inspector.told import Told, told
 from projections.inspector.window_series import WindowSeries
@@ -38,9 +39,13 @@ class Room:
         self.session = store.session(session)
         self.lock = RLock()
         self.series: WindowSeries | None = None
+        self.report_lock = Lock()
+        self.report: tuple[int, dict[str, Any]] | None = None
+        """The newest report on the window, and its version."""
         self._history = History()
+        self._looked = self.session.version
         self._gone: object = None
-        """What must not be shown any more, as far as it is known here."""
+        """What is forgotten, and redacted in parents, up to the version that was looked at."""
         self._follower: Follower[Conversation] | None = None
         self._states: OrderedDict[int, Conversation] = OrderedDict()
         self._readers: OrderedDict[tuple[int, int], Iterator[Told]] = OrderedDict()
@@ -48,17 +53,20 @@ class Room:
 
     @property
     def history(self) -> History:
-        """The history up to now; what was redacted or forgotten meanwhile is let go first."""
-        reader = self.session.reader
+        """The history up to now."""
         self._history.catch_up(self.session)
-        gone = (reader.forgotten(), reader.inherited_redactions(), len(self._history.redacted))
-        if gone != self._gone:
-            self._gone, self._follower, self.series = gone, None, None
+        return self._history
+
+    def refresh(self) -> None:
+        """Let go of all that has in it what was redacted or forgotten since it was read."""
+        reader = self.session.reader
+        version, gone = self.session.version, (reader.forgotten(), reader.inherited_redactions())
+        spans = reader.spans(self._looked, version)
+        if gone != self._gone or any(isinstance(span.item, PartRedacted) for span in spans):
+            self._history, self._follower, self.series, self._request = History(), None, None, None
             self._states.clear()
             self._readers.clear()
-            self._history = History()
-            self._history.catch_up(self.session)
-        return self._history
+        self._gone, self._looked = gone, version
 
     def redacted(self) -> set[str]:
         """The parts that must not be shown, inherited ones included."""
@@ -81,7 +89,7 @@ class Room:
 
     def request(self, number: int) -> tuple[AuditedStep, StepRequest | None]:
         """One step and its request; that of the last call is kept for its pages."""
-        key = (number, self.session.version, len(self.history.redacted))
+        key = (number, self.session.version)
         if self._request is None or self._request[0] != key:
             self._request = key, audited_step(self.session, number)
         return self._request[1]
@@ -91,10 +99,9 @@ class Room:
 
         The reader waits for the page after it, so that pages in order cost what they have.
         """
-        history = self.history
         reader = self._readers.pop((at, before), None) if before is not None else None
         if reader is None:
-            reader = told(self.session, history, at, before)
+            reader = told(self.session, lambda: self.history, at, before)
         found = list(islice(reader, size))
         if len(found) == size:
             self._readers[at, found[-1].message.version] = reader

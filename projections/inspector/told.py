@@ -6,7 +6,7 @@ the moment before it, and stand where they were said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from projections.inspector.large_text import MOST, beginnings
@@ -28,16 +28,21 @@ class Told(NamedTuple):
     """Whether a rollback hides it."""
 
 
-def told(session: Session, history: History, at: int, before: int | None = None, *, most: int = MOST) -> Iterator[Told]:
-    """Yield the messages up to version `at` that began before a version, newest first."""
+def told(
+    session: Session, history: Callable[[], History], at: int, before: int | None = None, *, most: int = MOST
+) -> Iterator[Told]:
+    """Yield the messages up to version `at` that began before a version, newest first.
+
+    `history` is asked for where something is hidden.
+    """
     return _told(session, history, at, 0, before or at + 1, most, hidden=False)
 
 
 def _told(
-    session: Session, history: History, at: int, low: int, before: int, most: int, *, hidden: bool
+    session: Session, history: Callable[[], History], at: int, low: int, before: int, most: int, *, hidden: bool
 ) -> Iterator[Told]:
     ranges = session.reader.effective_ranges(at)
-    gaps = [gap for gap in _gaps(ranges, low, at) if gap[0] < before and history.begins_within(*gap)]
+    gaps = [gap for gap in _gaps(ranges, low, at) if gap[0] < before and history().begins_within(*gap)]
     for message in Transcript(session, at, texts=beginnings(session, most)).newest_first(before):
         while gaps and gaps[-1][0] > message.version:
             first, last = gaps.pop()

@@ -21,19 +21,16 @@ from projections.view.assembly import Assembly
 from projections.view.model_view import PROJECTION, ModelView
 from projections.view.options import DEFAULT
 from projections.view.system_prompt import system_segments
-from projections.view.token_count import ContentKind, ViewCounter
+from projections.view.token_count import ViewCounter
 from projections.window.limits import usable
 from projections.window.policy import decode_policy
-from projections.window.sizing.breakdown import tokens_by_kind
+from projections.window.sizing.breakdown import RunningKinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from eventlog import Session
     from eventlog.values import Content
     from projections.conversation.state import Conversation
     from projections.inspector.history import History
-    from projections.view.neutral import NeutralPart
 
 __all__ = ["POINTS", "WindowSeries", "sample"]
 
@@ -74,7 +71,8 @@ class WindowSeries:
         self._steps = [step.version for step in history.steps]
         self._follower: Follower[Conversation] | None = None
         self._assembly: Assembly | None = None
-        self._counter: _RememberingCounter | None = None
+        self._counter: ViewCounter | None = None
+        self._kinds = RunningKinds()
 
     @property
     def done(self) -> bool:
@@ -93,6 +91,7 @@ class WindowSeries:
             self.points.append(self._point(self._waiting.pop()))
         if not self._waiting:
             self._follower = self._assembly = self._counter = None
+            self._kinds = RunningKinds()
 
     def _point(self, version: int) -> dict[str, Any]:
         if self._follower is None:
@@ -106,7 +105,7 @@ class WindowSeries:
         if self._counter is None:
             name = "" if state.model is None else state.model.name
             cache = LogCountCache(self._session.store.log.of(self._session.id))
-            self._counter = _RememberingCounter(TokenCounter.for_model(name), name, cache)
+            self._counter = ViewCounter(TokenCounter.for_model(name), name, cache)
         view = ModelView(
             self._session,
             version,
@@ -115,7 +114,7 @@ class WindowSeries:
             system=system_segments(state, self._text),
             tools=None if state.tools is None else self._text(state.tools),
         )
-        kinds = tokens_by_kind(state, view, DEFAULT, self._text, self._counter)
+        kinds = self._kinds.of(state, view, DEFAULT, self._text, self._counter)
         return {
             "version": version,
             "step": bisect_right(self._steps, version),
@@ -127,18 +126,3 @@ class WindowSeries:
 
     def _text(self, content: Content) -> str:
         return beginning(self._session, content, _COUNTED)
-
-
-class _RememberingCounter(ViewCounter):
-    """Counts each part of the views once: they share what did not change."""
-
-    def __init__(self, counter: TokenCounter, model: str, cache: LogCountCache) -> None:
-        super().__init__(counter, model, cache)
-        self._counted: dict[int, tuple[NeutralPart, list[tuple[ContentKind, int]]]] = {}
-
-    def by_kind(self, part: NeutralPart) -> Iterator[tuple[ContentKind, int]]:
-        """Yield the tokens of a part by the kind of its content."""
-        known = self._counted.get(id(part))
-        if known is None:
-            known = self._counted[id(part)] = (part, list(super().by_kind(part)))
-        yield from known[1]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from itertools import count
 from pathlib import Path
 
 import eventlog
 from eventlog.values import Limits, Tokens, Usage
-from projections import CallModel, ContextWindow
-from projections.window import RunTools
-from projections.window.policy import policy_named
+from projections.window import CallModel, ContextWindow, RunTools
 
 __all__ = ["HOSTILE", "LARGE", "hostile", "inspected_store", "long_talk"]
 
@@ -35,7 +34,8 @@ _TASKS = (
 
 def inspected_store(path: Path, *, large: int = 2_000_000) -> None:
     """Make a store with the sessions `talk`, `talk-fork`, `helper`, `hostile`, `waiting`."""
-    with eventlog.open(path) as store:
+    ticks = count(1_768_471_200_000, 40)  # on a day in January, an event each 40 ms
+    with eventlog.open(path, clock=lambda: next(ticks)) as store:
         long_talk(store)
         hostile(store, large=large)
         waiting = store.create_session(id="waiting", title="A question that nobody answered", scope="bob")
@@ -48,8 +48,7 @@ def long_talk(store: eventlog.Store, *, rounds: int = 18) -> None:
     session.set_settings(limits=Limits(14_000, 2_000))
     session.set_system_prompt("You help with a program that imports files. Answer shortly; show code where it helps.")
     session.set_tools(json.dumps([{"name": name} for name in ("grep", "read", "edit", "bash")]))
-    policy = policy_named("default")
-    with ContextWindow(session, model=_MODEL, limits=Limits(14_000, 2_000), policy=policy) as window:
+    with ContextWindow(session, model=_MODEL, limits=Limits(14_000, 2_000)) as window:
         for round in range(rounds):
             question, tool, given = _TASKS[round % len(_TASKS)]
             asked = session.user(f"{question} (round {round + 1})")

@@ -1,5 +1,5 @@
 // One message of a chat: its parts, calls folded, and why the model does not see what it does not.
-import { html, Component, useEffect, useRef, useState, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration } from "./ui.js";
+import { html, Component, useEffect, useRef, useState, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration, visible } from "./ui.js";
 import { get } from "./api.js";
 
 /** Texts of parts that grow while they are watched: the view that follows them asks here. */
@@ -17,9 +17,6 @@ export class Growing {
     return () => this.watchers.delete(part);
   }
 }
-
-const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
-const visible = (text) => text.replace(HARMFUL, (sign) => (sign < " " ? String.fromCharCode(0x2400 + sign.charCodeAt(0)) : "\ufffd"));
 
 /** A text that grows: only its new end is added to the page. */
 export function Stream({ part, text, growing }) {
@@ -139,8 +136,8 @@ export function Given({ text }) {
   if (!given || typeof given !== "object" || Array.isArray(given)) return html`<pre class="output" tabindex="0" dir="auto">${text}</pre>`;
   return html`<dl class="given">
     ${Object.entries(given).map(([name, value]) => {
-      const shown = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-      return html`<dt>${name}</dt><dd>${shown.includes("\n") || shown.length > 120 ? html`<pre tabindex="0" dir="auto">${shown}</pre>` : html`<code dir="auto">${shown}</code>`}</dd>`;
+      const shown = visible(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+      return html`<dt>${visible(name)}</dt><dd>${shown.includes("\n") || shown.length > 120 ? html`<pre tabindex="0" dir="auto">${shown}</pre>` : html`<code dir="auto">${shown}</code>`}</dd>`;
     })}
   </dl>`;
 }

@@ -102,7 +102,7 @@ export function useKeys(keys) {
     const pressed = (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
       const field = event.target.closest?.("input, textarea, select, [contenteditable]");
-      if (field && !(field.type === "range" && event.key.length === 1 && event.key !== " ")) return;
+      if (field && !(field.type === "range" && event.key.length === 1)) return;
       const action = current.current[event.key];
       if (action && action(event) !== false) event.preventDefault();
     };
@@ -110,6 +110,11 @@ export function useKeys(keys) {
     return () => removeEventListener("keydown", pressed);
   }, []);
 }
+
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+
+/** Text with control characters as visible signs: for what the server could not make so. */
+export const visible = (text) => text.replace(HARMFUL, (sign) => (sign < " " ? String.fromCharCode(0x2400 + sign.charCodeAt(0)) : "\ufffd"));
 
 /** HTML that the server rendered and cleaned; nothing else is ever set as HTML. */
 export const Rendered = ({ html: markup, class: name = "" }) => html`<div class="prose ${name}" dir="auto" dangerouslySetInnerHTML=${{ __html: markup }}></div>`;

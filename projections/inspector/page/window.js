@@ -17,6 +17,7 @@ export const KINDS = {
   frames: "frames",
 };
 const NAMES = Object.keys(KINDS);
+const MANY = 400000; // tokens from which a look ahead takes seconds, and is taken when it is asked for
 
 let charts = null;
 const chartLibrary = () =>
@@ -35,7 +36,12 @@ export function WindowView({ id }) {
   const [jumps, setJumps] = useState([]);
   const [now, setNow] = useState(null);
   const [chosen, setChosen] = useState(null);
+  const [looking, setLooking] = useState(false);
 
+  const look = async (signal) => {
+    setLooking(true);
+    setNow(await get("window-now", { session: id }, signal));
+  };
   useEffect(() => {
     const control = new AbortController();
     (async () => {
@@ -49,7 +55,7 @@ export function WindowView({ id }) {
           setPoints(found);
           setLeft(answer.left);
         }
-        setNow(await get("window-now", { session: id }, signal));
+        if (found[found.length - 1].total < MANY) await look(signal);
       } catch (failure) {
         if (failure.name !== "AbortError") setError(failure);
       }
@@ -72,7 +78,7 @@ export function WindowView({ id }) {
         </section>
         ${changes.length > 0 && html`<section aria-labelledby="freed"><h2 id="freed">What was freed</h2><${Freed} id=${id} changes=${changes} points=${points} /></section>`}
         <details class="thought"><summary>The chart as a table</summary><${Table} points=${points} /></details>`}
-      ${now ? html`<${Now} report=${now} />` : points.length > 0 && left === 0 && !error ? html`<${Loading} what="Looking at what would go next" />` : null}
+      ${now ? html`<${Now} report=${now} />` : looking && !error ? html`<${Loading} what="Looking at what would go next" />` : left === 0 ? html`<button class="wide" onClick=${() => look().catch(setError)}>Look at what would go next</button>` : null}
     </main>
   `;
 }

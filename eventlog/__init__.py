@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from eventlog.importers.openai.responses import OpenAIResponsesMapping
     from eventlog.records.feed import Feed
     from eventlog.records.read import Forgotten, Redacted
+    from eventlog.search.hit import SearchHit, SearchPage
 
 __all__ = [
     "Agent",
@@ -171,6 +172,8 @@ __all__ = [
     "Retry",
     "RetryError",
     "RollbackResult",
+    "SearchHit",
+    "SearchPage",
     "Session",
     "SessionHead",
     "SessionInfo",
@@ -222,6 +225,7 @@ _HOMES = {
     "importers.openai.responses": ("OpenAIResponsesMapping",),
     "records.feed": ("Feed",),
     "records.read": ("Forgotten", "Redacted"),
+    "search.hit": ("SearchHit", "SearchPage"),
 }
 
 

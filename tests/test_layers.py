@@ -20,7 +20,7 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
-        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
+        | append encryption | session subscription open_log | maintenance recorder search | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
@@ -44,6 +44,7 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
+    "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": "settled pydantic_messages | entry_feed openai_agents | pydantic_ai",
     "eventlog.records": "json_value light | index read told | forget | feed",
     "projections.view": """
@@ -68,6 +69,7 @@ APART = {"projections": ("eventlog.state", "eventlog.append")}
 """Methods that a package calls on a session or store instead of importing it."""
 
 OUTSIDE = {
+    "sqlite3": ("eventlog.search", "projections.exports.sqlite"),
     "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
     "zstandard": (
         "eventlog.codec.bodies",

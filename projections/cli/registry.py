@@ -27,6 +27,7 @@ GROUPS = {
     },
     "Read": {
         "sessions": "List the sessions of the store, the latest activity first.",
+        "search": "Find what was said: messages, reasoning, calls and results.",
         "show": "Print the transcript of a session.",
         "events": "Print every event of a session in order.",
         "serve": "Show the sessions of the store in the browser, until Ctrl-C.",

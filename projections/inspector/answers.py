@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +34,6 @@ from projections.window.policy import decode_policy
 
 if TYPE_CHECKING:
     from eventlog.history.catalog import SessionState
-    from eventlog.values import Content
     from projections.reports.timeline import TimelineEntry
 
 __all__ = [
@@ -101,18 +102,27 @@ def _state(room: Room) -> SessionState | None:
 
 
 def messages(room: Room, query: Query) -> dict[str, Any]:
-    """A page of everything that was said; with `seen=1` what the model saw of it."""
+    """A page of everything that was said; with `seen=1` what the model saw of it.
+
+    The newest messages up to version `at` that began before version `before`; or the oldest that
+    began after version `after`; or those around version `around`.
+    """
     newest = room.session.version
     at = number(query, "at", newest, least=1, most=newest)
-    before = number(query, "before", 0) or None
     size = number(query, "size", _PAGE, least=1, most=_MOST_MESSAGES)
-    found = room.page(at, before, size)
+    before, newer = number(query, "before", 0) or None, False
+    if "after" in query or "around" in query:
+        begins = room.history.messages
+        first = bisect_right(begins, number(query, "after", number(query, "around", 0) - 1))
+        first = first if "after" in query else max(0, first - size // 2)
+        newer = first + size < len(begins)
+        before = begins[first + size] if newer else None
+        size = min(size, len(begins) - first)
+    found = room.page(at, before, size) if size else []
     state = room.state(at)
     characters, running = [PAGE_TEXT], at == newest and _state(room) == "running"
 
-    def resolve(content: Content) -> str:
-        return beginning(room.session, content)
-
+    resolve = partial(beginning, room.session)
     shown: list[dict[str, Any]] = []
     for each in reversed(found):
         reasons = reasons_in(state, resolve, hidden=each.hidden, at=at)
@@ -120,7 +130,7 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
         if query.get("seen"):
             message["view"] = {} if each.hidden else seen_parts(state, each.message, resolve)
         shown.append(message)
-    return {"at": at, "messages": shown, "more": len(found) == size, "newest": newest}
+    return {"at": at, "messages": shown, "more": len(found) == size > 0, "newer": newer, "newest": newest}
 
 
 def part(room: Room, query: Query) -> dict[str, Any]:
@@ -197,9 +207,7 @@ def view(room: Room, query: Query) -> dict[str, Any]:
     at = number(query, "at", newest, least=1, most=newest)
     state = room.state(at)
 
-    def resolve(content: Content) -> str:
-        return beginning(room.session, content)
-
+    resolve = partial(beginning, room.session)
     moment = next(iter(room.session.events(after=at - 1, upto=at)))
     tools = "" if state.tools is None else resolve(state.tools)
     return {
@@ -219,7 +227,7 @@ def changes(room: Room, query: Query) -> dict[str, Any]:
     newest = room.session.version
     first = number(query, "first", 1, least=1, most=newest)
     second = number(query, "second", newest, least=1, most=newest)
-    found = diff(room.session, first, second)
+    found = diff(room.session, first, second, resolve=partial(beginning, room.session))
     parts = [{"part": each.part, "message": each.message, "kind": each.kind} for each in found.changes[:_JUMPS]]
     return {"first": first, "second": second, "sentences": found.sentences(), "parts": parts,
             "tokens": [found.tokens_first, found.tokens_second]}  # fmt: skip

@@ -13,6 +13,7 @@ from eventlog.validation import require, require_or_none
 from projections.inspector import answers
 from projections.inspector.catalogue import Catalogue
 from projections.inspector.gate import Gate, served_hosts
+from projections.inspector.markup import visible
 from projections.inspector.room import Rooms
 from projections.server import live_app
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp
 
-    from eventlog import Store
+    from eventlog import SearchHit, Store
 
 __all__ = ["inspector"]
 
@@ -49,6 +50,7 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
     routes = [
         Route("/", pages.index),
         Route("/api/sessions", pages.sessions),
+        Route("/api/search", pages.answer(pages.found)),
         Route("/api/scopes", pages.answer(lambda _: {"scopes": pages.catalogue.scopes()})),
         *(Route(f"/api/{name}", pages.answer(_in_room(pages, told))) for name, told in _ABOUT_A_SESSION.items()),
         Mount("/live", live_app(store, authorize=lambda _request, _session: True)),  # the gate let it through
@@ -133,6 +135,41 @@ class _Pages:
         response.headers["etag"] = mark
         response.headers["cache-control"] = "no-cache"
         return response
+
+    def found(self, request: Request) -> dict[str, Any]:
+        """A page of a search over all that was said."""
+        query = request.query_params
+        page = self.store.search(
+            query.get("words", ""),
+            session=query.get("session"),
+            scope=query.get("scope"),
+            kinds=[query["kind"]] if "kind" in query else None,  # type: ignore[list-item]  # checked there
+            ranked=query.get("order") == "ranked",
+            cursor=query.get("cursor"),
+            limit=answers.number(query, "limit", 30, least=1, most=_LISTED),
+        )
+        return {"hits": [self._hit(hit) for hit in page.hits], "next": page.next, "behind": page.behind}
+
+    def _hit(self, hit: SearchHit) -> dict[str, Any]:
+        """A hit with its session's title, and its snippet as pieces: text, and whether found."""
+        pieces: list[tuple[str, bool]] = []
+        end = 0
+        for first, last in hit.found:
+            pieces += [(hit.snippet[end:first], False), (hit.snippet[first:last], True)]
+            end = last
+        pieces.append((hit.snippet[end:], False))
+        return {
+            "session": hit.session,
+            "title": visible(self.store.info(hit.session).title),
+            "version": hit.version,
+            "time": hit.time,
+            "kind": hit.kind,
+            "tool": visible(hit.tool),
+            "pieces": [(visible(piece), found) for piece, found in pieces if piece],
+            "before": hit.before,
+            "after": hit.after,
+            "marks": [mark for mark, on in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if on],
+        }
 
     def _listed(self, request: Request) -> dict[str, Any]:
         query = request.query_params

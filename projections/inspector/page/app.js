@@ -78,6 +78,7 @@ function App() {
     event.preventDefault();
     const words = field.current.value.trim();
     location.hash = words ? `#/search?q=${encodeURIComponent(words)}` : "#/";
+    field.current.blur();
   };
   return html`
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>To the content</a>

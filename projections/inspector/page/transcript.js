@@ -1,5 +1,5 @@
 // A session as people read chats: the newest page first, older ones while scrolling up, deltas live.
-import { html, Component, useEffect, useRef, useState, useKeys, Failed, Loading } from "./ui.js";
+import { html, Component, useEffect, useRef, useState, useKeys, link, Failed, Loading } from "./ui.js";
 import { get } from "./api.js";
 import { Growing, Message } from "./message.js";
 import { follow } from "./live.js";
@@ -18,6 +18,8 @@ class Chunk extends Component {
 export function Transcript({ id, query }) {
   const [chunks, setChunks] = useState(null);
   const [more, setMore] = useState(false);
+  const [newer, setNewer] = useState(false);
+  const around = Number(query.get("v")) || null; // a message to show, instead of the newest
   const [error, setError] = useState(null);
   const [live, setLive] = useState("");
   const scroller = useRef(null);
@@ -31,13 +33,27 @@ export function Transcript({ id, query }) {
   useEffect(() => {
     let stop = () => {};
     const control = new AbortController();
-    get("messages", { session: id, size: SIZE }, control.signal).then((page) => {
+    get("messages", { session: id, size: SIZE, around }, control.signal).then((page) => {
       setChunks([{ key: "newest", messages: page.messages }]);
       setMore(page.more);
-      stop = follow(id, growing.current, refresh, setLive);
+      setNewer(page.newer);
+      if (!page.newer) stop = follow(id, growing.current, refresh, setLive);
     }, (failure) => failure.name !== "AbortError" && setError(failure));
     return () => (control.abort(), stop());
-  }, [id]);
+  }, [id, around]);
+  useEffect(() => {
+    if (!around || !chunks) return;
+    const found = [...scroller.current.querySelectorAll("article.message")].findLast((each) => Number(each.dataset.version) <= around);
+    if (!found) return;
+    found.focus({ preventScroll: true });
+    found.classList.add("fresh");
+    let frames = 12; // what comes into sight gets its true height: until then the place moves
+    const settle = () => {
+      found.scrollIntoView({ block: "center" });
+      if (--frames) requestAnimationFrame(settle);
+    };
+    settle();
+  }, [around, chunks === null]);
 
   /** Read the newest messages again: those that are unchanged stay the same objects. */
   const refresh = async () => {
@@ -73,6 +89,17 @@ export function Transcript({ id, query }) {
     busy.current = false;
   };
 
+  const later = async () => {
+    if (busy.current) return;
+    busy.current = true;
+    const last = known.current[known.current.length - 1].messages.at(-1);
+    const standing = scroller.current.querySelector("article.message:last-of-type, .chunk:last-of-type article:last-child");
+    const page = await get("messages", { session: id, size: SIZE, after: last.version }).finally(() => (busy.current = false));
+    setChunks((all) => [...all, { key: `after ${last.version}`, messages: page.messages }]);
+    setNewer(page.newer);
+    requestAnimationFrame(() => standing?.scrollIntoView({ block: "end" }));
+  };
+
   useEffect(() => {
     if (!top.current || !more) return;
     const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && older(), { root: scroller.current, rootMargin: "2500px 0px" });
@@ -104,7 +131,9 @@ export function Transcript({ id, query }) {
         ${chunks === null && !error ? html`<${Loading} />` : null}
         ${chunks && !chunks.some((chunk) => chunk.messages.length) ? html`<div class="empty"><p>Nothing was said yet.</p></div>` : null}
         ${more ? html`<button class="wide" ref=${top} onClick=${older}>Older messages</button>` : chunks?.length ? html`<p class="mark"><span>the beginning</span></p>` : null}
-        ${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} />`)}
+        <div>${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} />`)}</div>
+        ${newer ? html`<button class="wide" onClick=${() => later().catch(setError)}>Newer messages</button>` : null}
+        ${around ? html`<p class="mark"><a href=${link("s", id)}>To the newest messages</a></p>` : null}
         <p class="live-state dim" role="status">${live}</p>
       </div>
     </main>

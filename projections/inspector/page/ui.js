@@ -1,7 +1,11 @@
 // Small pieces that all views share: words for numbers and times, badges, loading, errors.
-import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
+import htm from "./vendor/htm.js";
+import { h } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
 
-export * from "./vendor/htm-preact.js";
+export { Component, render } from "./vendor/preact.js";
+export { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
+export const html = htm.bind(h);
 
 const number = new Intl.NumberFormat("en");
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });

@@ -54,6 +54,25 @@ def test_pages_have_everything_once_in_order(inspected: Store) -> None:
     assert {message["id"] for message in found if message["reason"] == "rolled-back"} == hidden
 
 
+def test_pages_lead_on_from_a_message_in_the_middle(inspected: Store) -> None:
+    """Around a version a page has its message; from there all newer and older ones follow."""
+    room = Room(inspected, "talk")
+    begins = room.history.messages
+    middle = begins[len(begins) // 2]
+    page = answers.messages(room, {"around": str(middle), "size": "8"})
+    found = [message["version"] for message in page["messages"]]
+    assert middle in found
+    newer = page["newer"]
+    while newer:
+        page = answers.messages(room, {"after": str(found[-1]), "size": "8"})
+        found += [message["version"] for message in page["messages"]]
+        newer = page["newer"]
+    assert found == begins[begins.index(found[0]) :]
+    assert answers.messages(room, {"after": str(begins[-1])})["messages"] == []
+    first = answers.messages(room, {"around": "1", "size": "8"})
+    assert [message["version"] for message in first["messages"]] == begins[:8]
+
+
 def test_what_is_not_seen_has_the_reason_that_the_view_gives(inspected: Store) -> None:
     """Each part is marked as `ModelView.explain` explains it, now and at earlier versions."""
     room = Room(inspected, "talk")

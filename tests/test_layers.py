@@ -24,7 +24,7 @@ LAYERS: dict[str, str] = {
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
@@ -86,7 +86,7 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
-    "starlette": ("projections.server",),
+    "starlette": ("projections.server", "projections.inspector"),
     "sse_starlette": ("projections.server",),
     "httpx2": ("projections.window.compaction",),
 }

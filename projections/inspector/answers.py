@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from eventlog.errors import CallError, NotFoundError, brief
 from eventlog.session.unfinished import state_of
 from projections.inspector.catalogue import Catalogue, info_json
-from projections.inspector.comparison import neutral_json, seen_parts
+from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
 from projections.inspector.markup import markdown_html, visible
@@ -162,8 +162,7 @@ def history(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
     del query
     found, ranges = room.history, room.session.reader.effective_ranges()
     jumps = [
-        _jump_json(entry, found.compactions, hidden=is_hidden(ranges, entry.version))
-        for entry in found.jumps[-_JUMPS:]
+        _jump_json(entry, found.compactions, hidden=is_hidden(ranges, entry.version)) for entry in found.jumps[-_JUMPS:]
     ]
     forks = [
         {"version": fork["at"], "kind": "fork", "what": fork["title"] or fork["id"], "session": fork["id"]}
@@ -256,16 +255,8 @@ def window_now(room: Room, query: Query) -> dict[str, Any]:
         version = room.session.version
         if room.report is None or room.report[0] != version:
             report = window_report(ContextWindow(room.session), largest=12)
-            room.report = version, _safe(report.as_json())
+            room.report = version, shortened(report.as_json(), _REQUEST_TEXT)
         return room.report[1]
-
-
-def _safe(value: Any) -> Any:
-    if isinstance(value, str):
-        return visible(value)
-    if isinstance(value, dict):
-        return {name: _safe(each) for name, each in value.items()}
-    return [_safe(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def steps(room: Room, query: Query) -> dict[str, Any]:

@@ -68,7 +68,14 @@ class Catalogue:
             return self._infos
 
     def page(
-        self, *, scope: str | None, archived: bool | None, state: str, text: str, cursor: str | None, limit: int
+        self,
+        *,
+        scope: str | None = None,
+        archived: bool | None = None,
+        state: str = "",
+        text: str = "",
+        cursor: str | None = None,
+        limit: int = 20,
     ) -> dict[str, Any]:
         """A page of the list, and the cursor of the next one."""
         if text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from projections.view.neutral import NeutralPart
     from projections.view.part_rendering import PartRendering, Resolver
 
-__all__ = ["neutral_json", "seen_parts"]
+__all__ = ["neutral_json", "seen_parts", "shortened"]
 
 _SEEN = 2_000
 """Characters of a changed part that are shown."""
@@ -65,8 +65,9 @@ def _state(part: Part, reason: str | None) -> str:
 
 def _said(rendered: PartRendering) -> str:
     """Return the beginning of what a rendered part says; of a call the result."""
-    pieces = [*rendered.results] or [part for part in rendered.said if not isinstance(part, Call)] or [*rendered.said]
-    return "\n".join(_text(_words(piece)) for piece in (*pieces, *rendered.media))
+    said: tuple[NeutralPart, ...] = rendered.results
+    said = said or tuple(part for part in rendered.said if not isinstance(part, Call)) or rendered.said
+    return "\n".join(_text(_words(piece)) for piece in (*said, *rendered.media))
 
 
 def _words(piece: NeutralPart) -> str:
@@ -88,17 +89,19 @@ def _text(text: str) -> str:
 
 def neutral_json(part: NeutralPart, most: int) -> dict[str, Any]:
     """Return a part of a request as it was sent, each text at most so long."""
-    found: dict[str, Any] = msgspec.to_builtins(part)
-    return {name: _cut(value, most) for name, value in found.items() if value not in (None, "", [], False)}
+    found: dict[str, Any] = shortened(msgspec.to_builtins(part), most)
+    return {name: value for name, value in found.items() if value not in (None, "", [], False)}
 
 
-def _cut(value: Any, most: int) -> Any:
-    if isinstance(value, str):
-        return visible(value[:most]) + (f"… ({len(value):,} characters)" if len(value) > most else "")
-    if isinstance(value, list):
-        return [_cut(each, most) for each in value]
-    if isinstance(value, dict):
-        return {name: _cut(each, most) for name, each in value.items()}
-    return value
-
-
+def shortened(value: Any, most: int) -> Any:
+    """Return JSON values with their texts visible, each at most so long."""
+    match value:
+        case str():
+            return visible(value[:most]) + (f"… ({len(value):,} characters)" if len(value) > most else "")
+        case dict():
+            named = cast("dict[str, Any]", value)
+            return {name: shortened(each, most) for name, each in named.items()}
+        case list() | tuple():
+            return [shortened(each, most) for each in cast("list[Any]", value)]
+        case _:
+            return value

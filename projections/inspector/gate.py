@@ -58,7 +58,11 @@ class Gate:
                 known = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
                     *message["headers"],
-                    *((name.encode(), value.encode()) for name, value in _HEADERS.items() if name.encode() not in known),
+                    *(
+                        (name.encode(), value.encode())
+                        for name, value in _HEADERS.items()
+                        if name.encode() not in known
+                    ),
                 ]
             await send(message)
 
@@ -75,7 +79,7 @@ class Gate:
             await _answer(guarded, 401, "This inspector asks for a token: open the address that it printed.")
 
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        """Return status and sentence for a request that is refused whatever its token."""
+        """Return status and sentence for a request that is refused with any token."""
         if scope["method"] not in {"GET", "HEAD"}:
             return 405, "The inspector only reads: send GET."
         host = headers.get("host", "")
@@ -133,7 +137,8 @@ def _bearer(headers: dict[str, str]) -> str:
 
 
 def _queried(scope: Scope) -> str:
-    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+    query: str = scope["query_string"].decode("latin-1")
+    return parse_qs(query).get("token", [""])[0]
 
 
 async def _answer(send: Send, status: int, text: str, *headers: tuple[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from eventlog.codec.bodies import to_file
 
@@ -24,7 +24,7 @@ class CutText(str):
 
     full: int
 
-    def __new__(cls, text: str, full: int) -> CutText:
+    def __new__(cls, text: str, full: int) -> Self:
         """Make one."""
         made = super().__new__(cls, text)
         made.full = full

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,11 +80,11 @@ _COLOURS = {"Keyword": "k", "Name": "", "Literal": "l", "Comment": "c", "Operato
 
 @cache
 def _lexer(language: str) -> Any:
-    from pygments.lexers import get_lexer_by_name
+    from pygments import lexers
     from pygments.util import ClassNotFound
 
     try:
-        return get_lexer_by_name(language, ensurenl=False, stripnl=False) if language else None
+        return cast("Any", lexers).get_lexer_by_name(language, ensurenl=False, stripnl=False) if language else None
     except ClassNotFound:
         return None
 
@@ -93,7 +93,9 @@ def _lexer(language: str) -> Any:
 def _markdown(breaks: bool) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("commonmark", {"html": False, "maxNesting": 20, "breaks": breaks}).enable(["table", "strikethrough"])
+    made = MarkdownIt("commonmark", {"html": False, "maxNesting": 20, "breaks": breaks}).enable(
+        ["table", "strikethrough"]
+    )
     made.disable(["image", "html_block", "html_inline"])
     made.add_render_rule("fence", _fence)
     made.add_render_rule("code_block", _fence)

@@ -54,10 +54,11 @@ def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool)
     """
     message = told.message
     why = reason(message.id)
-    parts: list[dict[str, Any]] = []
-    for part in message.parts:
-        if part.kind not in _QUIET:
-            parts.append(part_json(part, message, reason(part.id) if why in SHOWING else why, room, running=running))
+    parts = [
+        part_json(part, message, reason(part.id) if why in SHOWING else why, room, running=running)
+        for part in message.parts
+        if part.kind not in _QUIET
+    ]
     error = message.error
     return {
         "id": message.id,

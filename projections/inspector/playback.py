@@ -33,8 +33,7 @@ def played(session: Session, redacted: set[str], after: int, limit: int) -> tupl
         version = recorded.version
         if getattr(recorded.event, "part", None) in redacted:
             continue
-        for scene in _scenes(session, recorded, builder):
-            scenes.append({"v": version, "t": recorded.time, **scene})
+        scenes += [{"v": version, "t": recorded.time, **scene} for scene in _scenes(session, recorded, builder)]
     return scenes, version
 
 

@@ -35,23 +35,24 @@ def told(
 
     `history` is asked for where something is hidden.
     """
-    return _told(session, history, at, 0, before or at + 1, most, hidden=False)
+    return _told(session, history, (0, at), before or at + 1, most, hidden=False)
 
 
 def _told(
-    session: Session, history: Callable[[], History], at: int, low: int, before: int, most: int, *, hidden: bool
+    session: Session, history: Callable[[], History], within: tuple[int, int], before: int, most: int, *, hidden: bool
 ) -> Iterator[Told]:
+    low, at = within
     ranges = session.reader.effective_ranges(at)
     gaps = [gap for gap in _gaps(ranges, low, at) if gap[0] < before and history().begins_within(*gap)]
     for message in Transcript(session, at, texts=beginnings(session, most)).newest_first(before):
         while gaps and gaps[-1][0] > message.version:
             first, last = gaps.pop()
-            yield from _told(session, history, last, first - 1, min(before, last + 1), most, hidden=True)
+            yield from _told(session, history, (first - 1, last), min(before, last + 1), most, hidden=True)
         if message.version <= low:
             return
         yield Told(message, at, hidden)
     for first, last in reversed(gaps):
-        yield from _told(session, history, last, first - 1, min(before, last + 1), most, hidden=True)
+        yield from _told(session, history, (first - 1, last), min(before, last + 1), most, hidden=True)
 
 
 def _gaps(ranges: list[tuple[int, int]], low: int, at: int) -> list[tuple[int, int]]:

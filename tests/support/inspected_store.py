@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -91,11 +92,18 @@ def _answer(window: ContextWindow, tool: str, given: dict[str, str], round: int)
                     reply.finish("stop", usage=usage)
             case RunTools():
                 for call in step.calls:
-                    lines = (f"{number:4} result of {call.tool}: line {number} of round {round}" for number in range(160))
-                    window.run(call, lambda _, text="\n".join(lines): text)
+                    output = "\n".join(
+                        f"{line:4} result of {call.tool}: line {line} of round {round}" for line in range(160)
+                    )
+                    window.run(call, partial(_printed, output))
                 window.finish()
             case _:
                 window.perform(step)
+
+
+def _printed(output: str, given: object) -> str:
+    del given
+    return output
 
 
 def _words(round: int, messages: int) -> list[str]:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ __all__ = ["browser", "serving"]
 
 
 @contextmanager
-def serving(path: Path, *options: str) -> Iterator[str]:
+def serving(path: Path, *options: str) -> Generator[str]:
     """Serve a store; yields the address that is printed."""
     command = [sys.executable, "-m", "eventlog", "--store", str(path), "serve", "--no-open", "--port", "0", *options]
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
@@ -35,7 +35,7 @@ def serving(path: Path, *options: str) -> Iterator[str]:
 
 
 @contextmanager
-def browser() -> Iterator[Browser]:
+def browser() -> Generator[Browser]:
     """Start a headless Chromium; skips the test without one, but not in CI."""
     found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if found is None:

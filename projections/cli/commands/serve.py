@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,8 @@ __all__ = ["run"]
 
 PORT = 8377
 """The port where none is named; a free one if it is taken."""
+_NEEDED = ("uvicorn", "starlette", "sse_starlette", "markdown_it", "nh3", "pygments")
+"""The packages of the extra `server`."""
 
 
 def run(
@@ -40,11 +43,11 @@ def run(
 
     Only reads. Needs the packages of `pip install 'everdelta[server]'`.
     """
-    try:
-        import nh3  # noqa: F401
-        import uvicorn
-    except ImportError as error:
-        raise UsageFault(f"{error.name} is missing: pip install 'everdelta[server]'") from None
+    for name in _NEEDED:
+        if find_spec(name) is None:
+            raise UsageFault(f"{name} is missing: pip install 'everdelta[server]'")
+    import uvicorn
+
     from secrets import token_urlsafe
 
     from projections.inspector.app import inspector
@@ -55,7 +58,9 @@ def run(
         app = inspector(store, host=host, token=secret)
         address = _address(host, listener.getsockname()[1], secret)
         output.line(f"the sessions are at {address}  (Ctrl-C ends)")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
+        )
         _serve(uvicorn.Server(config), listener, address if browser else None)
 
 

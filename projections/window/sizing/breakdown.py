@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from projections.view.part_rendering import Resolver
     from projections.view.token_count import ViewCounter
 
-__all__ = ["Breakdown", "MessageSize", "PartSize", "RunningKinds", "TokensByKind", "ToolSize", "break_down", "kind_of_part"]
+__all__ = [
+    "Breakdown",
+    "MessageSize",
+    "PartSize",
+    "RunningKinds",
+    "TokensByKind",
+    "ToolSize",
+    "break_down",
+    "kind_of_part",
+]
 
 
 class TokensByKind(msgspec.Struct, frozen=True):
@@ -153,7 +162,7 @@ class RunningKinds:
     ) -> TokensByKind:
         """The tokens of a view, as `break_down` has them."""
         sizer = _Sizer(state, options, resolve, counter)
-        messages = view.messages if isinstance(view.messages, Messages) else Messages([*view.messages])
+        messages = view.messages
         del self._sums[messages.common(self._messages) + 1 :]
         for message in messages.since(len(self._sums) - 1):
             found = sizer.kinds_of(message)

@@ -48,7 +48,7 @@ def talk(store: Store, **options: Any) -> Session:
     session.user("When does the ferry leave for Qikiqtaaluk?", id="question")
     with session.assistant("p/m", id="answer") as reply:
         thought = reply.stream_reasoning()
-        for word in "The ferry table is in a file.".split():
+        for word in ["The", "ferry", "table", "is", "in", "a", "file."]:
             thought.append(f"{word} ")
         thought.end()
         call = reply.tool("grep", call_id="c1", input={"pattern": "ferry\nboat", "paths": ["a/b.txt"]})

@@ -19,17 +19,18 @@ from projections.inspector.history import History
 from projections.inspector.large_text import MOST
 from projections.inspector.room import Room
 from projections.inspector.window_series import POINTS, sample
-from projections.view.neutral import Result, Text
 from projections.reports.audit import audit
-from projections.window.window import ContextWindow
+from projections.view.neutral import Result, Text
 from projections.window.report import window_report
+from projections.window.window import ContextWindow
 from tests.support.inspected_store import HOSTILE
 
 
 def pages(room: Room, **query: str) -> list[dict[str, Any]]:
     """Every message, read in pages."""
     found: list[dict[str, Any]] = []
-    more, before = True, {}
+    more = True
+    before: dict[str, str] = {}
     while more:
         page = answers.messages(room, {"size": "7", **query, **before})
         json.dumps(page)
@@ -180,7 +181,12 @@ def test_a_large_output_is_read_as_far_as_it_is_asked_for(inspected: Store) -> N
     assert (len(first["text"]), first["end"]) == (first["text"].count("\n") and len(first["text"]), MOST)
     assert first["size"] > 1_900_000
     second = answers.part(room, {"part": "h-call", "from": str(MOST)})
-    whole = next(part.text for message in Transcript(room.session).oldest_first() for part in message.parts if part.id == "h-call")
+    whole = next(
+        part.text
+        for message in Transcript(room.session).oldest_first()
+        for part in message.parts
+        if part.id == "h-call"
+    )
     assert first["size"] == len(whole)
     assert (first["text"] + second["text"]).replace("\\u202e", "\u202e") == whole[: 2 * MOST]
     with pytest.raises(NotFoundError):
@@ -256,18 +262,24 @@ def talk(session: Session) -> None:
         reply.finish()
 
 
+def ids(page: dict[str, Any]) -> set[str]:
+    """The ids of a page of the list."""
+    return {info["id"] for info in page["sessions"]}
+
+
 def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
     """Sessions are found by scope, by what is unfinished, and by a text in the title."""
     catalogue = Catalogue(inspected)
-    asked: dict[str, Any] = {"scope": None, "archived": None, "state": "", "text": "", "cursor": None, "limit": 2}
-    first = catalogue.page(**asked)
+    first = catalogue.page(limit=2)
     assert len(first["sessions"]) == 2
-    second = catalogue.page(**asked | {"cursor": first["next"]})
-    assert not {info["id"] for info in first["sessions"]} & {info["id"] for info in second["sessions"]}
-    assert {info["id"] for info in catalogue.page(**asked | {"scope": "bob"})["sessions"]} == {"waiting"}
-    assert "waiting" in {info["id"] for info in catalogue.page(**asked | {"state": "unfinished"})["sessions"]}
-    assert {info["id"] for info in catalogue.page(**asked | {"text": "IMPORT"})["sessions"]} >= {"talk", "helper"}
-    assert catalogue.page(**asked | {"state": "running"})["sessions"] == []
+    second = catalogue.page(limit=2, cursor=first["next"])
+    assert not ids(first) & ids(second)
+    assert ids(catalogue.page(scope="bob")) == {"waiting"}
+    assert "waiting" in ids(catalogue.page(state="unfinished"))
+    assert "talk" not in ids(catalogue.page(state="unfinished"))
+    assert ids(catalogue.page(text="IMPORT")) >= {"talk", "helper"}
+    assert ids(catalogue.page(text="import", scope="bob")) == set()
+    assert ids(catalogue.page(state="running")) == set()
     assert {scope["scope"]: scope["sessions"] for scope in catalogue.scopes()}["alice"] == 3
     assert [fork["id"] for fork in catalogue.forks_of("talk")] == ["talk-fork"]
 

@@ -29,7 +29,7 @@ def is_safe(html: str) -> bool:
 
 @given(st.lists(PIECES | st.text(max_size=8), max_size=30).map("".join))
 def test_any_text_is_rendered_as_safe_markup(text: str) -> None:
-    """Whatever is stored, what is shown has the allowed elements only, and no address of code."""
+    """What is rendered of any text has the allowed elements only, and no address of code."""
     for breaks in (False, True):
         html = markdown_html(text, breaks=breaks)
         assert is_safe(html), html

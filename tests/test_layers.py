@@ -58,7 +58,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.cli": """
         exits output options bar_chart guard
-        | store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
+        | part_file store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
           copy_report
         | commands | app | __init__
     """,
@@ -88,6 +88,11 @@ OUTSIDE = {
     "tiktoken_ext": ("projections.tokens",),
     "starlette": ("projections.server", "projections.inspector"),
     "sse_starlette": ("projections.server",),
+    "markdown_it": ("projections.exports",),
+    "nh3": ("projections.exports",),
+    "matplotlib": ("projections.exports",),
+    "pygments": ("projections.inspector",),
+    "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

@@ -24,6 +24,8 @@ _END = 1 << 62
 """Over every row number."""
 _AT_ONCE = 32
 """Texts that are cut together."""
+RANKED = 200_000
+"""Most texts that are weighed against each other, the newest ones."""
 _ROW = "SELECT id, stream, kind, begun, first, start, chars FROM texts WHERE id = ?"
 
 
@@ -126,6 +128,13 @@ class Results:
     def _by_rank(self) -> Iterator[Row]:
         yield from self._open.values()
         first, last = self._bounds()
+        if self._expression is not None:
+            question = (
+                "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ?"
+                " ORDER BY rowid DESC LIMIT 1 OFFSET ?"
+            )
+            found = self._connection.execute(question, (self._expression, first, last, RANKED)).fetchone()
+            first = first if found is None else found[0] + 1
         yield from self._rows("words MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rank", first, last)
 
     def _newest(self) -> Iterator[tuple[int, Row]]:

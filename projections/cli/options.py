@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
 
-__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION"]
+__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION", "SVG"]
 
 SESSION: TypeAlias = Annotated[
     str, typer.Argument(metavar="SESSION", help="Id of a session, or the beginning of an id if it is unique.")
+]
+SVG: TypeAlias = Annotated[
+    Path | None, typer.Option("--svg", metavar="PATH", help="Draw it into this file, as a picture in SVG.")
 ]
 OPTIONAL_SESSION: TypeAlias = Annotated[
     str | None,

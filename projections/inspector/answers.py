@@ -17,7 +17,7 @@ from projections.inspector.catalogue import Catalogue, info_json
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
-from projections.inspector.markup import markdown_html, visible
+from projections.inspector.markup import prose_html, visible
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
 from projections.inspector.playback import played
 from projections.inspector.room import Room
@@ -149,7 +149,7 @@ def part(room: Room, query: Query) -> dict[str, Any]:
     text = found.text[start : start + MOST]
     answer: dict[str, Any] = {"id": name, "from": start, "size": full, "end": min(start + MOST, full)}
     if found.kind in {"text", "reasoning"} and start == 0:
-        answer["html"] = markdown_html(text, breaks=message.role == "user")
+        answer["html"] = prose_html(text)
     answer["text"] = visible(text)
     if found.kind == "tool" and start == 0:
         answer |= {"input": visible(found.input[:MOST]), "error": visible(found.error[:MOST]), "status": found.status}

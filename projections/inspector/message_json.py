@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from projections.inspector.large_text import cut, full_size
-from projections.inspector.markup import markdown_html, visible
+from projections.inspector.markup import prose_html, visible
 from projections.view.explain import SHOWING, Reason, reason_in
 from projections.view.options import DEFAULT
 
@@ -108,7 +108,7 @@ def part_json(
     room[0] -= len(text)
     found |= {"size": full, "shown": len(text)}
     if part.kind in {"text", "reasoning"} and not is_open:
-        return found | {"html": markdown_html(text, breaks=message.role == "user")}
+        return found | {"html": prose_html(text)}
     named = {"title": part.title, "tool": part.tool, "mime": part.mime, "filename": part.filename or ""}
     return found | {"text": visible(text)} | {name: visible(value) for name, value in named.items() if value}
 

@@ -66,6 +66,13 @@ def _new(at: Place) -> Generator[str]:
 
 
 @contextmanager
+def _searched(at: Place) -> Generator[None]:
+    """Make the index, as the first search has to."""
+    _run(at.closed, "search", "answer", "--limit", "1")
+    yield
+
+
+@contextmanager
 def _said(at: Place) -> Generator[None]:
     """Add turns to the session with the small view."""
     with eventlog.open(at.closed.path) as store:
@@ -152,6 +159,7 @@ COMMANDS: Table = {
     "eventlog expire": _all(_EACH, "expire", "--count", "1000000"),
     "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
+    "eventlog search": constant(lambda at, _: _run(at.closed, "search", "answer", "should", "--json"), _searched),
     "eventlog sessions": output(lambda at, _: _run(at.closed, "sessions", "--json")),
     "eventlog sessions, the newest": _read("sessions", "--newest"),
     "eventlog sessions, a page": _read("sessions", "--limit", "20", "--after", "m"),

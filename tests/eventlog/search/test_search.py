@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import events
 from eventlog.errors import CallError, CursorError, ErasedError, LimitError, NotFoundError
-from eventlog.search import update
+from eventlog.search import results, update
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -48,8 +48,8 @@ def talk(store: Store, **options: Any) -> Session:
     session.user("When does the ferry leave for Qikiqtaaluk?", id="question")
     with session.assistant("p/m", id="answer") as reply:
         thought = reply.stream_reasoning()
-        for word in ["The", "ferry", "table", "is", "in", "a", "file."]:
-            thought.append(f"{word} ")
+        for word in ("The fer", "ry table ", "is in a file."):
+            thought.append(word)
         thought.end()
         call = reply.tool("grep", call_id="c1", input={"pattern": "ferry\nboat", "paths": ["a/b.txt"]})
         call.succeed("07:15 ferry from pier 4")
@@ -67,7 +67,7 @@ def kinds(page: eventlog.SearchPage) -> list[str]:
 
 
 def test_every_kind_of_text_is_found(store: Store) -> None:
-    """User text, answer, reasoning, arguments and results are found, with session, part and place."""
+    """User text, answer, reasoning, arguments and results are found, with their place."""
     session = talk(store)
     page = store.search("ferry")
     assert sorted(kinds(page)) == ["assistant", "call", "reasoning", "result", "user"]
@@ -164,14 +164,16 @@ def test_newest_first_is_by_time(store: Store, clock: Clock) -> None:
 
 
 def test_many_texts_of_one_second_keep_their_order(store: Store, clock: Clock) -> None:
-    """Texts without times, as in an imported recording, keep the order in which they were written."""
+    """Texts without times, as in a recording, keep the order in which they were written."""
     clock.now = 0
     session = store.create_session()
     for number in range(70):
         session.user("elm", id=f"m{number}")
         if number % 9 == 0:
             store.search("elm")
-    assert [hit.message for hit in store.search("elm", limit=100).hits] == [f"m{number}" for number in range(69, -1, -1)]
+    assert [hit.message for hit in store.search("elm", limit=100).hits] == [
+        f"m{number}" for number in range(69, -1, -1)
+    ]
     assert len(store.search("elm", until=1, limit=100).hits) == 70
     assert not store.search("elm", since=1).hits
 
@@ -202,6 +204,15 @@ def test_ranked_puts_the_best_first(store: Store) -> None:
     session.user("there is one pine among many other words in this long text")
     assert [hit.snippet[:9] for hit in store.search("pine", ranked=True).hits] == ["pine pine", "there is "]
     assert [hit.snippet[:9] for hit in store.search("pine").hits] == ["there is ", "pine pine"]
+
+
+def test_ranked_weighs_a_bounded_number_of_texts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very common words only the newest texts are weighed, so a ranked search is bounded."""
+    monkeypatch.setattr(results, "RANKED", 3)
+    session = store.create_session()
+    for number in range(6):
+        session.user("pine " * (6 - number))
+    assert [len(hit.found) for hit in store.search("pine", ranked=True).hits] == [3, 2, 1]
 
 
 def test_filters(store: Store) -> None:
@@ -322,7 +333,7 @@ def test_long_texts_are_one_hit(store: Store, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_snippets_show_where_the_words_are(store: Store) -> None:
-    """A snippet is a piece of the text, short, with the words in it, and says whether it was cut."""
+    """A snippet is a short piece of the text with the words in it, and says if it was cut."""
     filler = "lorem ipsum " * 200
     session = store.create_session()
     session.user(f"{filler}the Larch stands alone {filler}")
@@ -372,7 +383,7 @@ def test_a_cursor_is_of_its_search(store: Store) -> None:
     assert cursor is not None
     for words, options in (("boat", {}), ("ferry", {"ranked": True}), ("ferry", {"scope": "a"})):
         with pytest.raises(CursorError):
-            store.search(words, cursor=cursor, **options)  # type: ignore[arg-type]
+            store.search(words, cursor=cursor, **options)
     with pytest.raises(CursorError):
         store.search("ferry", cursor=store.cursor())
     with pytest.raises(CursorError):

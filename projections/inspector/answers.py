@@ -83,7 +83,7 @@ def number(query: Query, name: str, default: int, *, least: int = 0, most: int =
 
 
 def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
-    """What is listed of the session, with its state and its newest version."""
+    """Return the listed facts of the session, its state and its newest version."""
     del query
     info = room.session.info
     model = room.state().model
@@ -141,10 +141,9 @@ def part(room: Room, query: Query) -> dict[str, Any]:
     before = min(room.session.reader.find(name), at) + 1
     texts = beginnings(room.session, start + MOST)
     within = islice(Transcript(room.session, at, texts=texts).newest_first(before), _LOOKED_FOR)
-    told = next(((message, found) for message in within for found in message.parts if found.id == name), None)
-    if told is None:
+    found = next((found for message in within for found in message.parts if found.id == name), None)
+    if found is None:
         raise NotFoundError("part", name, session=room.session.id)
-    message, found = told
     full = full_size(found.text)
     text = found.text[start : start + MOST]
     answer: dict[str, Any] = {"id": name, "from": start, "size": full, "end": min(start + MOST, full)}
@@ -201,7 +200,7 @@ def _jump_json(entry: TimelineEntry, before: dict[str, int], *, hidden: bool) ->
 
 
 def view(room: Room, query: Query) -> dict[str, Any]:
-    """What the model saw right after a version: its prompt, how full its window was, and when."""
+    """Return the prompt, the size and the time of the view right after a version."""
     newest = room.session.version
     at = number(query, "at", newest, least=1, most=newest)
     state = room.state(at)
@@ -222,7 +221,7 @@ def view(room: Room, query: Query) -> dict[str, Any]:
 
 
 def changes(room: Room, query: Query) -> dict[str, Any]:
-    """What differs between the views of two versions, in sentences."""
+    """Return the difference of the views of two versions, in sentences."""
     newest = room.session.version
     first = number(query, "first", 1, least=1, most=newest)
     second = number(query, "second", newest, least=1, most=newest)
@@ -246,7 +245,7 @@ def window(room: Room, query: Query) -> dict[str, Any]:
 
 
 def window_now(room: Room, query: Query) -> dict[str, Any]:
-    """What fills the window now, and what would leave it next.  Takes no lock of the room."""
+    """Return what fills the window now and would leave it next; takes no lock of the room."""
     from projections.window.report import window_report
     from projections.window.window import ContextWindow
 

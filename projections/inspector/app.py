@@ -29,7 +29,7 @@ __all__ = ["inspector"]
 _LISTED = 100
 """Sessions of a page of the list, at most."""
 _UNCHANGED = 10
-"""Seconds after which a list is answered again though nothing was written: a lease may be over."""
+"""Seconds after which an unchanged list is answered again: a lease may be over."""
 
 
 def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
@@ -94,7 +94,7 @@ _WITH_CATALOGUE = (answers.session, answers.history)
 
 
 class _Pages:
-    """What the routes answer from."""
+    """The store that the routes answer from, and what is kept of it."""
 
     def __init__(self, store: Store) -> None:
         self.store = store

@@ -1,4 +1,4 @@
-"""Keeps strangers out: the token, the Host header, requests from other sites, headers of answers.
+"""Keeps strangers out: token, Host header, requests of other sites, headers of answers.
 
 A page of another site may send requests to a server on this machine, and a name that it owns may
 resolve to 127.0.0.1.  So a request must name this server as its host, and must not come from

@@ -1,4 +1,4 @@
-"""What one pass over a session's events finds: its steps, its jumps, where its messages begin.
+"""One pass over a session's events: its steps, its jumps, where its messages begin.
 
 The pass goes on where it stopped, so a session that grows costs what is new.
 """
@@ -39,7 +39,7 @@ JUMPS = frozenset(
         "broke-off",
     )
 )
-"""Kinds of timeline entries that change what the model sees, or where the conversation goes."""
+"""Kinds of timeline entries that change the view, or where the conversation goes."""
 
 _JUMPING = frozenset(
     (

@@ -1,4 +1,4 @@
-"""Reads the beginning of large texts, so that a part of 100 MB costs no more than what is shown."""
+"""Reads the beginning of large texts: a part of 100 MB costs what is shown of it."""
 
 from __future__ import annotations
 

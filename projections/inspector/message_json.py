@@ -1,4 +1,4 @@
-"""Messages and parts as JSON for the page: rendered, cut, and marked with why the model sees them.
+"""Messages and parts as JSON for the page: rendered, cut, with the reason of the view.
 
 A call is sent folded: what it was given and what came of it is read when it is opened.
 """
@@ -17,7 +17,7 @@ from projections.view.options import DEFAULT
 if TYPE_CHECKING:
     from projections.conversation.state import Conversation
     from projections.inspector.told import Told
-    from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+    from projections.transcript.transcript import TranscriptPart
     from projections.view.part_rendering import Resolver
 
 __all__ = ["PAGE_TEXT", "Reasons", "gist", "message_json", "part_json", "reasons_in"]
@@ -55,7 +55,7 @@ def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool)
     message = told.message
     why = reason(message.id)
     parts = [
-        part_json(part, message, reason(part.id) if why in SHOWING else why, room, running=running)
+        part_json(part, reason(part.id) if why in SHOWING else why, room, running=running)
         for part in message.parts
         if part.kind not in _QUIET
     ]
@@ -80,9 +80,7 @@ def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool)
     }
 
 
-def part_json(
-    part: TranscriptPart, message: TranscriptMessage, reason: Reason, room: list[int], *, running: bool
-) -> dict[str, Any]:
+def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running: bool) -> dict[str, Any]:
     """Return a part for the page."""
     is_open = running and part.open
     found: dict[str, Any] = {

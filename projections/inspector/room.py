@@ -1,4 +1,4 @@
-"""What the server keeps of a session while people look at it: derived, bounded, disposable."""
+"""A session that people look at, and what is kept of it meanwhile: bounded, disposable."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Room:
         self._history = History()
         self._looked = self.session.version
         self._gone: object = None
-        """What is forgotten, and redacted in parents, up to the version that was looked at."""
+        """Records forgotten and parts redacted in parents, up to the version that was looked at."""
         self._follower: Follower[Conversation] | None = None
         self._states: OrderedDict[int, Conversation] = OrderedDict()
         self._readers: OrderedDict[tuple[int, int], Iterator[Told]] = OrderedDict()

@@ -54,7 +54,7 @@ def sample(history: History, points: int = POINTS) -> list[int]:
 
 
 def _thinned(versions: list[int], most: int) -> list[int]:
-    """Return at most so many of the versions, evenly chosen, the first and the last among them."""
+    """Return at most so many of the versions, evenly chosen, with the first and the last."""
     if len(versions) <= most:
         return versions
     return [versions[round(place * (len(versions) - 1) / (most - 1))] for place in range(most)]

@@ -82,7 +82,7 @@ SENTENCES: dict[Reason, str] = {
     "file-as-text": "A file of this kind was turned into text before; the text is in the view.",
     "never-sent": "Parts of this kind are never sent.",
 }
-"""What each reason says to people."""
+"""The sentence of each reason, for people."""
 
 
 def explain(

@@ -1,4 +1,4 @@
-"""A store to look at: a long talk with all that can happen to it, hostile text, recordings."""
+"""A store to look at: a long talk to which all happens that can, and hostile text."""
 
 from __future__ import annotations
 

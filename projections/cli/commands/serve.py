@@ -46,9 +46,9 @@ def run(
     for name in _NEEDED:
         if find_spec(name) is None:
             raise UsageFault(f"{name} is missing: pip install 'everdelta[server]'")
-    import uvicorn
-
     from secrets import token_urlsafe
+
+    import uvicorn
 
     from projections.inspector.app import inspector
     from projections.inspector.gate import is_loopback

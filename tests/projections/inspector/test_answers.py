@@ -1,4 +1,4 @@
-"""What the page is told of a session: all that was said, what was seen of it, and when."""
+"""The answers to the page: all that was said, what was seen of it, and when."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_not_seen_has_the_reason_that_the_view_gives(inspected: Store) -
 
 
 def test_the_right_side_is_the_view(inspected: Store) -> None:
-    """What is shown as seen by the model has every result and text of the view, in any version."""
+    """The right side has every result and carried text of the view, in any version."""
     room = Room(inspected, "talk")
     for at in range(20, room.session.version, 97):
         sent = ModelView.of(room.session, at).messages

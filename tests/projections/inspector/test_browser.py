@@ -37,7 +37,7 @@ SETTLED = {
     "tree": ".node",
     "replay": ".stage",
 }
-"""What is there once a view is drawn."""
+"""An element that is there once a view is drawn."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_every_view_is_reached_from_the_list(page: Page, served: tuple[Path, str
 
 
 def test_a_transcript_shows_what_the_model_does_not_see(page: Page, served: tuple[Path, str]) -> None:
-    """Scrolled up, messages say that a summary covers them or a rollback hid them; calls unfold."""
+    """Messages say that a summary covers them or a rollback hides them; calls unfold."""
     page.goto(f"{served[1]}#/s/talk")
     cleared = page.locator("details.call", has_text="result cleared").first
     cleared.wait_for()
@@ -148,7 +148,7 @@ def test_versions_are_compared_side_by_side(page: Page, served: tuple[Path, str]
 
 
 def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> None:
-    """The chart has a picture, a sentence for screen readers, a legend with numbers and a table."""
+    """The chart has a picture, a sentence, a legend with numbers, and a table."""
     page.goto(f"{served[1]}#/s/talk/window")
     page.locator("#now").wait_for()
     chart = page.get_by_role("img", name=re.compile("Tokens by kind over .* usable 12,000"))
@@ -306,7 +306,7 @@ def test_recorded_sessions_are_shown(page: Page, tmp_path: Path, started: Browse
 
 
 def test_all_can_be_done_with_keys(page: Page, served: tuple[Path, str]) -> None:
-    """Without a mouse a reader opens a session, walks its messages, unfolds one, changes views."""
+    """A reader without a mouse opens a session, walks its messages, unfolds one, goes on."""
     page.goto(served[1])
     page.locator("a.row").first.wait_for()
     titles = page.locator("a.row .row-title").all_inner_texts()

@@ -29,7 +29,7 @@ def is_safe(html: str) -> bool:
 
 @given(st.lists(PIECES | st.text(max_size=8), max_size=30).map("".join))
 def test_any_text_is_rendered_as_safe_markup(text: str) -> None:
-    """What is rendered of any text has the allowed elements only, and no address of code."""
+    """Any text becomes HTML with the allowed elements only, and no address of code."""
     html = prose_html(text)
     assert is_safe(html), html
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", html)

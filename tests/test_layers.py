@@ -24,7 +24,7 @@ LAYERS: dict[str, str] = {
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
@@ -94,11 +94,13 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
+    "starlette": ("projections.server", "projections.inspector"),
+    "sse_starlette": ("projections.server",),
     "markdown_it": ("projections.exports",),
     "nh3": ("projections.exports",),
     "matplotlib": ("projections.exports",),
-    "starlette": ("projections.server",),
-    "sse_starlette": ("projections.server",),
+    "pygments": ("projections.inspector",),
+    "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

@@ -52,11 +52,11 @@ from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
-    from eventlog.maintenance.backup import BackupResult
+    from eventlog.maintenance.destination import BackupResult
+    from eventlog.maintenance.emptied import VacuumResult
     from eventlog.maintenance.erase import Choice
     from eventlog.maintenance.repair import RepairReport
     from eventlog.maintenance.retention import ExpiryResult
-    from eventlog.maintenance.vacuum import VacuumResult
     from eventlog.search.hit import SearchPage
     from eventlog.search.said import Kind
     from eventlog.search.search import Searcher

@@ -17,7 +17,6 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.decoded import decode_commit
-from eventlog.codec.redaction import contents
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import texts
@@ -57,10 +56,6 @@ def events_of(record: StoredRecord) -> list[Any]:
     """Return the events of a record; those that hold nothing of it may be empty ones."""
     _, _, kept, entries, first = record
     return [entry.event for entry in entries[first : first + kept.events]]
-
-
-class _LackingError(Exception):
-    """A large text is not read yet."""
 
 
 Read = Callable[[Any, Callable[[Content], str]], Any]
@@ -132,7 +127,9 @@ _PLAIN = {
     "error": "error",
     "data": "data",
 }
-"""Fields whose content is a text of the record as it is; `FIELDS` reads the others."""
+"""Fields whose content is a text of the record as it is."""
+_READ: dict[str, Read] = {**FIELDS, "input": lambda event, text: parsed(text(event.input))}
+"""Readers of the other fields."""
 
 
 @lru_cache(1024)
@@ -144,7 +141,7 @@ def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any],
     """
     places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
     return [
-        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else _READ[field])
         for path, (index, field) in places
     ]
 
@@ -155,59 +152,68 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
     `NotFoundError` for a number of no record.
     """
     known: dict[bytes, str] = {}
+    lacking: dict[bytes, Body] = {}
 
     def text(content: Content) -> str:
         if isinstance(content, str):
             return content
-        try:
-            return known[content.digest]
-        except KeyError:
-            raise _LackingError from None
+        found = known.get(content.digest)
+        if found is None:
+            lacking[content.digest] = content
+            return ""
+        return found
 
     values: dict[int, Any] = {}
     records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
     while True:
-        lacking: list[StoredRecord] = []
+        waiting: list[StoredRecord] = []
+        bodies: dict[bytes, Body] = {}
         for record in records:
-            _, number, kept, entries, first = record
+            lacking.clear()
             try:
-                rest, moved = kept.rest, kept.moved
-                value: Any = parsed(rest if type(rest) is str else text(rest))
-                if moved:
-                    for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
-                        event = entries[first + index].event
-                        if read is None:
-                            found = content_of(event)
-                            if type(found) is not str:
-                                found = text(found)
-                        else:
-                            found = read(event, text)
-                        if steps:
-                            place: Any = value
-                            for step in steps:
-                                place = place[step]
-                            place[last] = found
-                        elif last == 0 and not is_array(value):
-                            value = found  # the record is this text
-                        else:
-                            value[last] = found
-                values[number] = value
-            except _LackingError:
-                lacking.append(record)
+                value = _value_of(record, text)
             except UNFIT as error:
-                if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
-                    values[number] = Forgotten(number)
-                    continue
-                message = "what was kept of a record does not fit its events"
-                raise DamagedError(message, session=record[0], version=number) from error
-        if not lacking:
+                if not lacking:
+                    if not record[
+                        2
+                    ].rest:  # a restore brought back a state before it was forgotten, and not its content
+                        values[record[1]] = Forgotten(record[1])
+                        continue
+                    message = "what was kept of a record does not fit its events"
+                    raise DamagedError(message, session=record[0], version=record[1]) from error
+                value = None
+            if lacking:  # its large texts are read together with those of other records
+                bodies |= lacking
+                waiting.append(record)
+            else:
+                values[record[1]] = value
+        if not waiting:
             return values
-        bodies = {body.digest: body for record in lacking for body in _bodies(record)}
         known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
-        records = lacking
+        records = waiting
 
 
-def _bodies(record: StoredRecord) -> Iterator[Body]:
-    """Yield the large texts of a record's events."""
-    for event in (record[2], *events_of(record)):
-        yield from (content for content in contents(event) if isinstance(content, Body))
+def _value_of(record: StoredRecord, text: Callable[[Content], str]) -> Any:
+    """Return the value of a record, whose large texts are those that `text` gives."""
+    _, _, kept, entries, first = record
+    rest, moved = kept.rest, kept.moved
+    value: Any = parsed(rest if type(rest) is str else text(rest))
+    if moved:
+        for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
+            event = entries[first + index].event
+            if read is None:
+                found = content_of(event)
+                if type(found) is not str:
+                    found = text(found)
+            else:
+                found = read(event, text)
+            if steps:
+                place: Any = value
+                for step in steps:
+                    place = place[step]
+                place[last] = found
+            elif last == 0 and not is_array(value):
+                value = found  # the record is this text
+            else:
+                value[last] = found
+    return value

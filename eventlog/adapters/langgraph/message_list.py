@@ -16,7 +16,7 @@ from langchain_core.messages import BaseMessage, convert_to_messages
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph.messages import LangChainMapping
-from eventlog.adapters.langgraph.records import fingerprint, message_of, record_of
+from eventlog.adapters.langgraph.records import Mark, mark_of, message_of, record_of
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.records.feed import Feed
 from eventlog.session.session import Session
@@ -30,9 +30,9 @@ REMOVE_ALL = "__remove_all__"
 
 
 class Entry(NamedTuple):
-    """A message of a list: its hash and id, and its record's number or, if it has none, itself."""
+    """A message of a list: its mark and id, and its record's number or, if it has none, itself."""
 
-    mark: int
+    mark: Mark
     id: str | None
     number: int = 0
     item: Any = None
@@ -55,7 +55,8 @@ class MessageList:
             if is_object(record)  # not one that was redacted
         ]
         if at not in self._lines:
-            self.keep(at, [self._entry(item)._replace(number=number, item=None) for number, item in found])
+            serde = self._serde
+            self.keep(at, [Entry(mark_of(item, serde), getattr(item, "id", None), number) for number, item in found])
         return [item for _, item in found]
 
     def line(self, at: int) -> list[Entry]:
@@ -122,7 +123,7 @@ class MessageList:
             self._lines.popitem(last=False)
 
     def _entry(self, item: Any) -> Entry:
-        return Entry(fingerprint(item, self._serde), getattr(item, "id", None), item=item)
+        return Entry(mark_of(item, self._serde), getattr(item, "id", None), item=item)
 
 
 def _message(item: Any) -> BaseMessage | None:

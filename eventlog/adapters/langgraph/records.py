@@ -10,6 +10,9 @@ from __future__ import annotations
 import json
 import marshal
 from base64 import b64decode, b64encode
+from collections.abc import Callable
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from langchain_core import messages as lc
@@ -19,7 +22,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from eventlog.errors import CallError
 from eventlog.records.json_value import require_value
 
-__all__ = ["fingerprint", "message_of", "record_of"]
+__all__ = ["Mark", "mark_of", "message_of", "record_of"]
+
+Mark = tuple[str, int]
 
 
 class _Kind(NamedTuple):
@@ -27,14 +32,17 @@ class _Kind(NamedTuple):
 
     cls: type[BaseMessage]
     defaults: dict[str, Any]
-    made: dict[str, Any]
-    """Functions that make the defaults of a type that can be changed."""
+    rest: Callable[[dict[str, Any]], Any]
+    """Gives the fields but the content."""
+    made: list[tuple[str, Callable[[], Any]]]
+    """Functions that make those defaults that can be changed."""
 
 
 def _kind(cls: type[BaseMessage]) -> _Kind:
     fields = cls.model_fields
-    made = {name: field.default_factory for name, field in fields.items() if field.default_factory is not None}
-    return _Kind(cls, {name: field.get_default(call_default_factory=True) for name, field in fields.items()}, made)
+    made: list[Any] = [(name, field.default_factory) for name, field in fields.items() if field.default_factory]
+    defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+    return _Kind(cls, defaults, itemgetter(*(name for name in fields if name != "content")), made)
 
 
 _KINDS = {
@@ -94,11 +102,11 @@ def message_of(record: dict[str, Any], serde: SerializerProtocol) -> Any:
     kind = _KINDS.get(record["kind"])
     if kind is None:
         return serde.loads_typed((record["packed"], b64decode(record["data"])))
-    values = kind.defaults.copy()
-    for name, make in kind.made.items():
-        values[name] = make()
-    values.update(record)
+    values = kind.defaults | record
     del values["kind"]
+    for name, make in kind.made:
+        if name not in record:
+            values[name] = make()
     message = kind.cls.__new__(kind.cls)
     message.__setstate__(  # as unpickled: it was checked when the program made it
         {
@@ -111,12 +119,18 @@ def message_of(record: dict[str, Any], serde: SerializerProtocol) -> Any:
     return message
 
 
-def fingerprint(item: Any, serde: SerializerProtocol) -> int:
-    """Return a hash of all that an item says, the same in this process only."""
-    if isinstance(item, BaseMessage):
-        try:
-            said: Any = (type(item).__name__, item.__dict__, item.__pydantic_extra__)
-            return hash(marshal.dumps(said, 2))
-        except ValueError:
-            pass
-    return hash(serde.dumps_typed(item))
+def mark_of(item: Any, serde: SerializerProtocol) -> Mark:
+    """Return what equals the mark of an item that says the same, in this process.
+
+    Its text stands for itself, so it is compared at once if it is the same object; the rest, which
+    a program may change in place, by a hash.
+    """
+    kind = _KINDS.get(type(item).__name__)
+    if kind is not None and type(item) is kind.cls:
+        fields = item.__dict__
+        content = fields["content"]
+        is_text = type(content) is str
+        rest: Any = (kind.cls.__name__, kind.rest(fields), item.__pydantic_extra__, None if is_text else content)
+        with suppress(ValueError):
+            return content if is_text else "", hash(marshal.dumps(rest, 2))
+    return "", hash(serde.dumps_typed(item))

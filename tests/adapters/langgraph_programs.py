@@ -109,7 +109,9 @@ class Tee(BaseCheckpointSaver[Any]):
         source, target = source_thread_id, target_thread_id
         self.theirs.storage[target] = copy.deepcopy(self.theirs.storage[source])
         for places in (self.theirs.writes, self.theirs.blobs):
-            places.update({(target, *key[1:]): copy.copy(found) for key, found in list(places.items()) if key[0] == source})
+            places.update(
+                {(target, *key[1:]): copy.copy(found) for key, found in list(places.items()) if key[0] == source}
+            )
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prune ours; the newest stay, and what else stays is as it was."""

@@ -41,11 +41,13 @@ class ServedModel(BaseChatModel):
         del tools, options
         return self
 
-    def _generate(self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any) -> ChatResult:
+    def _generate(
+        self, messages: list[BaseMessage], stop: Any = None, run_manager: Any = None, **options: Any
+    ) -> ChatResult:
         del stop, run_manager, options
         body = json.dumps({"model": "m", "messages": convert_to_openai_messages(messages)})
-        request = Request(f"{self.url}/chat/completions", body.encode(), {"Content-Type": "application/json"})
-        with urlopen(request, timeout=60) as reply:
+        request = Request(f"{self.url}/chat/completions", body.encode(), {"Content-Type": "application/json"})  # noqa: S310 - of the test's own server
+        with urlopen(request, timeout=60) as reply:  # noqa: S310
             said = json.loads(reply.read())["choices"][0]["message"]
         calls = [
             {"id": call["id"], "name": call["function"]["name"], "args": json.loads(call["function"]["arguments"])}
@@ -75,8 +77,10 @@ def agent_on(saver: EverdeltaSaver, url: str) -> Any:
     return create_agent(ServedModel(url=url), tools, checkpointer=saver)
 
 
-def run(path: str, url: str, turns: int, durability: Literal["sync", "async", "exit"], die: tuple[int, bool] | None) -> None:
-    """Go on with the thread until its questions are answered; die at an append, before or after it."""
+def run(
+    path: str, url: str, turns: int, durability: Literal["sync", "async", "exit"], die: tuple[int, bool] | None
+) -> None:
+    """Go on with the thread until its questions are answered; die before or after an append."""
     if die is not None:
         _die_at(*die)
     with eventlog.open(path) as store:

@@ -29,7 +29,7 @@ APPENDS = 10
 
 
 def inspected(path: Path) -> list[BaseMessage]:
-    """At every checkpoint the view is the list, and our commands read it; returns the newest list."""
+    """Check that the view is the list at every checkpoint, and our commands; return the newest."""
     with eventlog.open(path) as store:
         saver = EverdeltaSaver(store)
         graph = agent_on(saver, "")

@@ -67,7 +67,8 @@ def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
     )
     for fork in history.forks:
         output.line(f"forked as {fork}")
-    output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
+    if not output.terminal():
+        output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
 
 
 def _kind(entry: TimelineEntry) -> str:

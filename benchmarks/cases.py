@@ -30,6 +30,7 @@ from benchmarks.scenarios import (
 )
 from benchmarks.targets import (
     beside_peers,
+    command_line,
     lists,
     memory,
     opening,
@@ -60,6 +61,7 @@ CASES: tuple[Case, ...] = (
     *values.CASES,
     *memory.CASES,
     *starting.CASES,
+    *command_line.CASES,
     *streaming.CASES,
     *turns.CASES,
     *turns_on_end.CASES,

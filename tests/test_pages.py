@@ -44,11 +44,11 @@ from tests.support.pages import (
 from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
-FENCES = {"python", "pyi", "sh", "console", "json", "text", ""}
+FENCES = {"python", "pyi", "javascript", "sh", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
-    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "OpenAIResponsesCompactionSession", "SQLiteSession",
-    "StreamingResponse",
+    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",
+    "SessionStore", "StreamingResponse",
 }  # fmt: skip
 """Classes of other libraries that pages name."""
 OTHERS_FILES = {"tests/models/cassettes/test_anthropic/test_anthropic_mcp_servers_stream.yaml"}
@@ -74,6 +74,8 @@ def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     """Every Python block of a page is a program that runs as it stands."""
     if os.environ.get("CI") is None and "pydantic_ai import" in block.code.replace("adapters.", ""):
         pytest.importorskip("pydantic_ai.conversation_store")
+    if os.environ.get("CI") is None and "claude_agent_sdk import" in block.code:
+        pytest.importorskip("claude_agent_sdk")
     done = run(block.code, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 

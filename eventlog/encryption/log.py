@@ -107,6 +107,11 @@ class EncryptedLog(Log):
         return self._engine.read_only
 
     @property
+    def clock(self) -> Callable[[], int]:
+        """See `contract.Log`."""
+        return self._engine.clock
+
+    @property
     def partitions(self) -> int:
         """See `contract.Log`."""
         return self._engine.partitions

@@ -42,10 +42,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zlib import crc32
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "GROWING",
@@ -309,9 +313,25 @@ class Log(BodyStore):
         del session
         return self
 
+    @property
+    def derived_directory(self) -> Path | None:
+        """Directory, made by its user, of files that are made from the log and may be deleted.
+
+        A rewriting of the store removes it. None: there is none, or it must hold nothing in clear.
+        """
+        return None
+
     def name(self, digest: bytes) -> bytes:
         """Return the name of a body in keys of derived values: its hash, or a keyed hash of it."""
         return digest
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The clock that all who use the log go by, in UTC nanoseconds: leases end by it.
+
+        This machine's, or that of a server that hosts with other clocks share.
+        """
+        return time_ns
 
     def require_keys(self) -> None:
         """Raise `KeyMissingError` if the log is encrypted and was opened without keys."""

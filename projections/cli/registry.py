@@ -28,6 +28,7 @@ GROUPS = {
     },
     "Read": {
         "sessions": "List the sessions of the store, the latest activity first.",
+        "search": "Find what was said: messages, reasoning, calls and results.",
         "show": "Print the transcript of a session.",
         "tail": "Print the newest messages of a session, and follow it.",
         "events": "Print every event of a session in order.",

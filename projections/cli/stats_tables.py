@@ -56,9 +56,12 @@ def print_session_stats(session: Session) -> None:
 
 
 def _cost(totals: UsageTotals) -> str:
+    about = (
+        f", {counted(totals.estimated, 'call')} about ${totals.estimate:.6f} at list prices" if totals.estimated else ""
+    )
     if totals.unpriced == totals.calls:
-        return "unknown"
-    unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost" if totals.unpriced else ""
+        return f"unknown{about}"
+    unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost{about}" if totals.unpriced else ""
     dates = f" at prices of {', '.join(totals.catalogues)}" if totals.catalogues else ""
     return f"${totals.cost}{dates}{unpriced}"
 

@@ -93,14 +93,16 @@ def window_of(session: Session, options: WindowOptions = _RECORDED, **settings: 
     from projections.window import ContextWindow
 
     model = None if options.model is None else model_named(session, options.model)
-    window = ContextWindow(session, options.preset, model=model, **settings)
+    limits = None
+    if model is not None and model not in session.store.host.models:
+        limits = ContextWindow(session).state.limits or Limits()
+    window = ContextWindow(session, options.preset, model=model, limits=limits, **settings)
     numbers = {"context": options.context, "output": options.output, "input": options.input}
     if all(value is None for value in numbers.values()):
         return window
-    recorded = window.state.limits
-    if options.context is None and recorded is None:
-        raise UsageFault("--output and --input need --context: the session has not recorded the model's window")
-    base = recorded or Limits()
+    base = window.state.limits or Limits()
+    if options.context is None and not base.context:
+        raise UsageFault("--output and --input need --context: neither session nor catalogue has the model's window")
     limits = Limits(*(getattr(base, name) if value is None else value for name, value in numbers.items()))
     return ContextWindow(session, options.preset, model=model, limits=limits, **settings)
 

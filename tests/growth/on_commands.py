@@ -66,6 +66,13 @@ def _new(at: Place) -> Generator[str]:
 
 
 @contextmanager
+def _searched(at: Place) -> Generator[None]:
+    """Make the index, as the first search has to."""
+    _run(at.closed, "search", "answer", "--limit", "1")
+    yield
+
+
+@contextmanager
 def _said(at: Place) -> Generator[None]:
     """Add turns to the session with the small view."""
     with eventlog.open(at.closed.path) as store:
@@ -154,6 +161,7 @@ COMMANDS: Table = {
     "eventlog expire": _all(_EACH, "expire", "--count", "1000000"),
     "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
+    "eventlog search": constant(lambda at, _: _run(at.closed, "search", "answer", "should", "--json"), _searched),
     "eventlog sessions": _read("sessions"),
     "eventlog sessions, all": output(lambda at, _: _run(at.closed, "sessions", "--limit", "0", "--json")),
     "eventlog show, a page": _read("show", "long", "--limit", "20"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from projections.cli import output
 from projections.cli.grammar import Context, Option
@@ -53,14 +53,9 @@ def run(
         if not newest_first:
             messages = list(messages)[::-1]
         if json:
-            output.document(
-                {
-                    "session": handle.id,
-                    "version": transcript.version,
-                    "messages": [_document(message) for message in messages],
-                    "next": more,
-                }
-            )
+            from projections.transcript.message_json import message_json, page_json
+
+            output.document(page_json(handle.id, transcript.version, map(message_json, messages), more))
             return
         if output.terminal():
             messages = list(messages)
@@ -69,15 +64,3 @@ def run(
             printer.message(message)
         if more is not None:
             output.note(f"older messages: --before {more}")
-
-
-def _document(message: TranscriptMessage) -> dict[str, Any]:
-    import msgspec
-    from msgspec.structs import asdict
-
-    fields = asdict(message)
-    fields["parts"] = [asdict(part) for part in message.parts]
-    fields["model"] = None if message.model is None else str(message.model)
-    if message.error is not None:
-        fields["error"] = asdict(message.error)
-    return {name: msgspec.to_builtins(value) for name, value in fields.items()}

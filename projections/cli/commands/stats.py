@@ -155,5 +155,10 @@ def _usage(by_model: list[UsageTotals]) -> list[dict[str, Any]]:
     from msgspec.structs import asdict
 
     return [
-        {**asdict(totals), "cost": str(totals.cost) if totals.calls > totals.unpriced else None} for totals in by_model
+        {
+            **asdict(totals),
+            "cost": str(totals.cost) if totals.calls > totals.unpriced else None,
+            "estimate": str(totals.estimate) if totals.estimated else None,
+        }
+        for totals in by_model
     ]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from projections.cli import output, times
 from projections.cli.amounts import dollars
 from projections.cli.grammar import Context
-from projections.cli.options import JSON, SESSION
+from projections.cli.options import JSON, SESSION, SVG
+from projections.cli.part_file import write_file
 from projections.cli.store_option import reading_session
 from projections.reports.wording import moment
 
@@ -22,7 +23,7 @@ BAR = 10
 """Characters of the bar of a full window."""
 
 
-def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
+def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = False) -> None:
     """Print what happened in a session, and when.
 
     Lists messages with their first words, steps with the fill of the window, numbered prunes,
@@ -34,6 +35,11 @@ def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
 
     with reading_session(context, session) as handle:
         history = timeline(handle)
+    if svg is not None:
+        from projections.exports.plots import timeline_svg
+
+        write_file(svg, [timeline_svg(history)])
+        return
     if json:
         entries = [{**msgspec.to_builtins(entry), "cost": _cost(entry)} for entry in history.entries]
         output.document(

@@ -20,11 +20,11 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
-        | append encryption following | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
+        | append encryption following | session subscription open_log | maintenance recorder search | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower | attempt | group_commit check | engine
+        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
@@ -47,6 +47,7 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
+    "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
         settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
         | pydantic_ai claude_summaries | claude_agent
@@ -64,7 +65,7 @@ LAYERS: dict[str, str] = {
     """,
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
-        | confirm holders summarizers window_options saved_head import_report view_text stats_tables part_table
+        | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
           copy_report message_text live_text
         | store_option registry | options completion | commands app | __init__
     """,
@@ -75,6 +76,7 @@ APART = {"projections": ("eventlog.state", "eventlog.append")}
 """Methods that a package calls on a session or store instead of importing it."""
 
 OUTSIDE = {
+    "sqlite3": ("eventlog.search", "projections.exports.sqlite"),
     "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
     "zstandard": (
         "eventlog.codec.bodies",
@@ -92,8 +94,13 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
-    "starlette": ("projections.server",),
+    "starlette": ("projections.server", "projections.inspector"),
     "sse_starlette": ("projections.server",),
+    "markdown_it": ("projections.exports",),
+    "nh3": ("projections.exports",),
+    "matplotlib": ("projections.exports",),
+    "pygments": ("projections.inspector",),
+    "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

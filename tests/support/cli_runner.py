@@ -23,6 +23,7 @@ COMMANDS = [
     "import",
     "export",
     "sessions",
+    "search",
     "show",
     "view",
     "events",

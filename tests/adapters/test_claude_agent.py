@@ -29,6 +29,7 @@ import trio
 from claude_agent_sdk import (
     ClaudeAgentOptions,
     InMemorySessionStore,
+    SessionStore,
     delete_session_via_store,
     fork_session_via_store,
     get_session_messages_from_store,
@@ -88,7 +89,8 @@ def test_conforms_to_the_sdks_suite(engine_name: str, run: Callable[..., Any]) -
         engines.append(Engine(engine_name))
         return EverdeltaSessionStore(engines[-1].open())
 
-    assert all(callable(getattr(EverdeltaSessionStore, name)) for name in OPTIONAL)
+    store: type[SessionStore] = EverdeltaSessionStore
+    assert all(callable(getattr(store, name)) for name in OPTIONAL)
     try:
         run(run_session_store_conformance, make)
     finally:
@@ -198,9 +200,11 @@ def test_an_entry_is_stored_once(engine: Engine) -> None:
 
 
 @pytest.mark.promise(4, 5)
-def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine, count: int) -> None:
     """Entries of two workers that append at once are all in, and those of both are in once."""
-    stores = [EverdeltaSessionStore(engine.open()) for _ in range(2)]
+    opened = [EverdeltaSessionStore(engine.open()) for _ in range(count)]
+    stores = [opened[0], opened[-1]]
     shared = prompts(*(f"both {number}" for number in range(8)))
 
     async def write(name: int) -> None:

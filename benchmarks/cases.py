@@ -21,6 +21,7 @@ from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
     churn,
     cold_cache,
+    frameworks,
     fresh_process,
     long_history,
     many_sessions,
@@ -30,6 +31,7 @@ from benchmarks.scenarios import (
 )
 from benchmarks.targets import (
     beside_peers,
+    command_line,
     lists,
     memory,
     opening,
@@ -62,6 +64,7 @@ CASES: tuple[Case, ...] = (
     *values.CASES,
     *memory.CASES,
     *starting.CASES,
+    *command_line.CASES,
     *streaming.CASES,
     *turns.CASES,
     *turns_on_end.CASES,
@@ -73,6 +76,7 @@ CASES: tuple[Case, ...] = (
     *records.CASES,
     *window.CASES,
     *encryption.CASES,
+    *frameworks.CASES,
     *fresh_process.CASES,
     *long_history.CASES,
     *cold_cache.CASES,

@@ -24,7 +24,7 @@ LAYERS: dict[str, str] = {
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower | attempt | group_commit check | engine
+        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
@@ -60,7 +60,7 @@ LAYERS: dict[str, str] = {
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
         policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
-        | loop_state prune refusal retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | loop_state prune refused_request retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
         | __init__
     """,
     "projections.cli": """
@@ -94,11 +94,13 @@ OUTSIDE = {
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
+    "starlette": ("projections.server", "projections.inspector"),
+    "sse_starlette": ("projections.server",),
     "markdown_it": ("projections.exports",),
     "nh3": ("projections.exports",),
     "matplotlib": ("projections.exports",),
-    "starlette": ("projections.server",),
-    "sse_starlette": ("projections.server",),
+    "pygments": ("projections.inspector",),
+    "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

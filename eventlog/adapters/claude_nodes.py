@@ -55,16 +55,21 @@ class Nodes:
         self._feed = feed
         self._uuids = uuids
         self._sidechain = sidechain
+        self._is_linked: bool | None = None
+        """Whether the second message has a parent, once there is one."""
 
     def opening(self, told: list[int]) -> tuple[int, bool]:
         """Return how many messages began, of the first two, and whether the second has a parent."""
+        if self._is_linked is not None:
+            return OPENING, self._is_linked
         nodes = 0
         for place in range(0, len(told), PIECE):
             piece = told[place : place + PIECE]
             for begins, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
                 nodes += begins
                 if nodes == OPENING:
-                    return nodes, is_object(entry) and isinstance(entry.get("parentUuid"), str)
+                    self._is_linked = is_object(entry) and isinstance(entry.get("parentUuid"), str)
+                    return nodes, self._is_linked
         return nodes, False
 
     def newest(self) -> Tip:

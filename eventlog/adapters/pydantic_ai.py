@@ -23,12 +23,14 @@ from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversatio
 from eventlog.adapters.settled import settled
 from eventlog.adapters.unshared import forget_unshared
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
+from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
 from eventlog.store import Store
 
 __all__ = ["FORMAT", "EverdeltaConversationStore"]
 
 _ENTRY = TypeAdapter(ConversationEntry)
+_ENTRIES = TypeAdapter(list[ConversationEntry])
 
 
 class EverdeltaConversationStore(ConversationStore):
@@ -85,8 +87,6 @@ class EverdeltaConversationStore(ConversationStore):
         """Return the entries up to one, or the last `limit` of them, oldest first."""
         return [] if head_id is None or limit == 0 else await settled(self._history, head_id, limit)
 
-    # -- in a thread ---------------------------------------------------------------------------
-
     def _write(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
         name, parent = (FORMAT, record.conversation_id), entries[0].parent_id if entries else record.head_id
         told = [_ENTRY.dump_python(entry, mode="json") for entry in entries]
@@ -142,4 +142,8 @@ class EverdeltaConversationStore(ConversationStore):
             self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
-        return [_ENTRY.validate_python(entry) for entry in self._found.find(head).entries(head, limit)]
+        entries = self._found.find(head).entries(head, limit)
+        try:
+            return _ENTRIES.validate_json(dumped(entries))  # takes a third of the time of objects
+        except ValueError:  # lone surrogates
+            return _ENTRIES.validate_python(entries)

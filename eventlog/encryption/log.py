@@ -246,6 +246,10 @@ class EncryptedLog(Log):
         """Yield the stored heads without those of the streams that are never encrypted."""
         return (head for head in self._engine.heads() if not is_clear(head.session, head.entry))
 
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commits as they are stored; see `contract.Log`."""
+        return self._engine.commits_at(positions)
+
     def last_positions(self) -> tuple[int, ...]:
         """See `contract.Log`."""
         return self._engine.last_positions()

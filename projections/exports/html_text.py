@@ -9,17 +9,19 @@ the first Markdown text.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
-from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from html import escape, unescape
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.errors import CallError
 from projections.formats.text import sendable
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
+    from markdown_it.token import Token
 
-__all__ = ["LONGEST", "Shown", "markdown_html", "plain_html", "shown", "visible"]
+__all__ = ["LONGEST", "Colour", "Shown", "markdown_html", "plain_html", "shown", "visible"]
 
 LONGEST = 200_000
 """Characters of a text that are shown."""
@@ -63,17 +65,25 @@ def plain_html(text: str) -> str:
     return escape(visible(text))
 
 
-def markdown_html(text: str) -> str:
-    """Return Markdown as HTML; headings begin below those of a page."""
+Colour = Callable[[str, str], str]
+"""Gives the HTML of code in a language: its text escaped, in `span` elements with a class."""
+
+
+def markdown_html(text: str, colour: Colour | None = None) -> str:
+    """Return Markdown as HTML; headings begin below those of a page.
+
+    With `colour` blocks of code get colours, and can be reached with the keyboard.
+    """
     import_html()
     import nh3
 
     cleaned = nh3.clean(
-        _parser().render(visible(text)),
-        tags=_TAGS,
-        attributes={"a": {"href", "title"}, "code": {"class"}, "ol": {"start"}},
+        _parser(colour).render(visible(text)),
+        tags=_TAGS if colour is None else _TAGS | {"span"},
+        attributes={"a": {"href", "title"}, "code": {"class"}, "ol": {"start"}, "pre": {"tabindex"}, "span": {"class"}},
         url_schemes={"http", "https", "mailto"},
         link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={} if colour is None else {"a": {"target": "_blank"}},
     )
     return _HEADINGS.sub(lambda tag: f"{tag[1]}{min(int(tag[2]) + 2, 6)}", cleaned)
 
@@ -89,12 +99,21 @@ def import_html() -> None:
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser(colour: Colour | None) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     options = {"html": False, "linkify": False, "typographer": False, "breaks": True}
-    return (
+    made = (
         MarkdownIt("commonmark", options)
         .enable(["table", "strikethrough"])
         .disable(["image", "html_block", "html_inline"])
     )
+    if colour is not None:
+
+        def block(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
+            token = tokens[index]
+            return f'<pre tabindex="0"><code>{colour(token.content, unescape(token.info))}</code></pre>\n'
+
+        made.add_render_rule("fence", block)
+        made.add_render_rule("code_block", block)
+    return made

@@ -123,6 +123,11 @@ class GroupCommit:
         self._drain()
         self._worker.end(wait=True)
 
+    def forget(self) -> None:
+        """Forget the heads that are known: the tables were written to past the queue."""
+        with self._draining:
+            self._heads.clear()
+
     def disown(self, refusal: EventlogError) -> None:
         """Refuse everything after a fork, in the child, which has neither thread nor connection."""
         self._queueing, self._draining = Lock(), Lock()

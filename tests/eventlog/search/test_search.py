@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import events
 from eventlog.errors import CallError, CursorError, ErasedError, LimitError, NotFoundError
-from eventlog.search import results, update
+from eventlog.search import follow, results, update
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -125,6 +125,7 @@ def test_words_and_phrases(memory: Store, words: str, found: list[str]) -> None:
         ("Café crème à la carte", "creme", "crème"),
         ("ГОРОД Москва", "город", "ГОРОД"),
         ("see RFC9110节 for it", "RFC9110节", "RFC9110节"),
+        ("\x1b[1;31mError\x1b[0m: no", "error", "Error"),
         ("x \ud83d ferry \0 \x01 y", "ferry", "ferry"),
     ],
 )
@@ -420,3 +421,23 @@ def test_a_hostile_query_is_words(store: Store) -> None:
     assert len(store.search("tags : k0").hits) == 1
     for words in ("NEAR(", "x*", "a^b", '{text}: "', "tags:(k0)", "'; DROP TABLE words; --"):
         store.search(words)
+
+
+def test_a_text_that_never_ends_is_taken_in(store: Store, clock: Clock) -> None:
+    """Text that a dead program left open is found, before and after it is taken in."""
+    session = store.create_session()
+    with session.lease():
+        session.append(
+            [
+                (clock.now, events.AssistantMessageStarted("a")),
+                (clock.now, events.PartStarted("a", "p", eventlog.Text())),
+                (clock.now, events.PartDelta("p", "text", "cobalt sea")),
+            ]
+        )
+        for passed in (0, follow.IDLE // 2, 2 * follow.IDLE, 4 * follow.IDLE):
+            clock.now += passed
+            assert [hit.snippet for hit in store.search("cobalt sea").hits] == ["cobalt sea"]
+        session.append([(clock.now, events.PartDelta("p", "text", " and sky"))])
+        assert len(store.search("sky").hits) == 1
+        session.append([(clock.now, events.PartEnded("p")), (clock.now, events.MessageFinished("a"))])
+    assert [hit.part for hit in store.search("sky").hits] == [hit.part for hit in store.search("cobalt").hits] == ["p"]

@@ -44,7 +44,7 @@ from tests.support.pages import (
 from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
-FENCES = {"python", "pyi", "javascript", "sh", "console", "json", "text", ""}
+FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
     "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",

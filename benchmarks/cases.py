@@ -21,6 +21,7 @@ from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
     churn,
     cold_cache,
+    frameworks,
     fresh_process,
     long_history,
     many_sessions,
@@ -73,6 +74,7 @@ CASES: tuple[Case, ...] = (
     *records.CASES,
     *window.CASES,
     *encryption.CASES,
+    *frameworks.CASES,
     *fresh_process.CASES,
     *long_history.CASES,
     *cold_cache.CASES,

@@ -52,6 +52,7 @@ from eventlog.errors import (
     TooOldError,
     UnfinishedError,
     UnknownEventError,
+    UnknownModelError,
     UnknownOutcomeError,
     UnsupportedStorageError,
     WindowTooSmallError,
@@ -60,6 +61,8 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
+from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
+from eventlog.models.catalogue import shipped as shipped_models
 from eventlog.session.naming import Names
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
@@ -142,6 +145,7 @@ __all__ = [
     "KeyMissingError",
     "KeyProviderError",
     "KeysError",
+    "KnownModel",
     "LeaseHeldError",
     "LimitError",
     "Limits",
@@ -149,6 +153,7 @@ __all__ = [
     "MessageError",
     "MessageTooLargeError",
     "Model",
+    "ModelCatalogue",
     "Names",
     "NotFoundError",
     "OpenAIChatMapping",
@@ -159,6 +164,7 @@ __all__ = [
     "Pipeline",
     "PoisonedError",
     "Price",
+    "Rates",
     "ReadOnlyError",
     "Reasoning",
     "RecordBuilder",
@@ -202,6 +208,7 @@ __all__ = [
     "Turn",
     "UnfinishedError",
     "UnknownEventError",
+    "UnknownModelError",
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "Usage",
@@ -213,6 +220,7 @@ __all__ = [
     "open",
     "repair",
     "restore",
+    "shipped_models",
     "values",
 ]
 

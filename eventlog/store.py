@@ -36,6 +36,7 @@ from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
+from eventlog.models.catalogue import ModelCatalogue
 from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.host import Host
@@ -51,11 +52,11 @@ from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
-    from eventlog.maintenance.backup import BackupResult
+    from eventlog.maintenance.destination import BackupResult
+    from eventlog.maintenance.emptied import VacuumResult
     from eventlog.maintenance.erase import Choice
     from eventlog.maintenance.repair import RepairReport
     from eventlog.maintenance.retention import ExpiryResult
-    from eventlog.maintenance.vacuum import VacuumResult
     from eventlog.search.hit import SearchPage
     from eventlog.search.said import Kind
     from eventlog.search.search import Searcher
@@ -82,6 +83,7 @@ def open_store(
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
     prices: Callable[[Model | None, Tokens], Price | None] | None = None,
+    models: ModelCatalogue | None = None,
     keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
@@ -90,8 +92,10 @@ def open_store(
     (`encryption/keys.py`).
 
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix. `prices` is asked once for each usage that
-    is recorded without a cost; what it answers is stored with the usage, and never computed again.
+    gives UTC milliseconds, `new_id` an id for a prefix. `models` is the catalogue of models, by
+    default the one that ships: it gives windows their limits, and a usage that is recorded without
+    a cost its price. A function `prices` is asked for the price instead. Either is asked once: the
+    answer is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -101,6 +105,7 @@ def open_store(
         clock=clock,
         new_id=new_id,
         prices=prices,
+        models=models,
     )
 
 
@@ -117,6 +122,7 @@ class Store:
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
         prices: Callable[[Model | None, Tokens], Price | None] | None = None,
+        models: ModelCatalogue | None = None,
     ) -> None:
         self.log = log
         self.host = Host(
@@ -128,6 +134,7 @@ class Store:
             clock=clock,
             new_id=new_id,
             prices=prices,
+            models=models,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self.host)
@@ -505,7 +512,8 @@ class Store:
         """
         self.host.require_open()
         ahead = self.registry.writers if provisional else None
-        return subscribe(Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead), timeout)
+        reader = Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
+        return subscribe(reader, self.host.follower, timeout)
 
     # -- maintenance ---------------------------------------------------------------------------
 
@@ -641,6 +649,7 @@ class Store:
                     raise
             host.flusher.stop()
             self._close_index()
+            host.follower.ring_all()
             liveness.end(self, self._at_exit)
             self.log.close()
         if failure is not None:

@@ -21,7 +21,7 @@ MODULES = sorted(
     for path in FILES
     if path.name != "__main__.py"
 )
-HEAVY = ("asyncio", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken", "typer")
+HEAVY = ("asyncio", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken")
 """Modules that a program which only stores and reads must not load."""
 
 

@@ -28,7 +28,7 @@ RARE = 997
 """Every so many texts say a word that is asked for: fewer than 1,000 hits in a GB."""
 PAGE = 20
 BUILD, QUICK, RANKED, LIVE = 3.0, 50.0, 1_000.0, 1_000.0
-"""MB in a second; milliseconds of a page newest first, of a ranked one, and after a commit."""
+"""MB a second; milliseconds of a page newest first, of a ranked one, after a commit."""
 _LETTERS = "etaoinshrdlucmfwypvbgkjqxz"
 
 

@@ -40,8 +40,8 @@ __all__ = [
     "list_cursor",
     "place_in",
     "reached_by",
-    "tag_at",
     "tag_of",
+    "tags_at",
 ]
 
 Reached: TypeAlias = tuple[int, bytes]
@@ -122,7 +122,7 @@ def tag_of(commit: Commit) -> bytes:
 
 def cursor_at(log: Log, positions: Sequence[int]) -> str:
     """Return the cursor behind a position of each partition."""
-    reached = tuple((position, tag_at(log, partition, position)) for partition, position in enumerate(positions))
+    reached = tuple(zip(positions, tags_at(log, positions), strict=True))
     return _text(_Stream(log.identity[:_STORE], reached))
 
 
@@ -137,16 +137,16 @@ def reached_by(cursor: str, log: Log) -> list[Reached]:
     last = log.last_positions()
     if said.store != log.identity[:_STORE] or len(said.reached) != len(last):
         raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_AGAIN}")
+    tags = tags_at(log, [position for position, _ in said.reached])
     for partition, (position, tag) in enumerate(said.reached):
-        if position > last[partition] or tag_at(log, partition, position) != tag:
+        if position > last[partition] or tags[partition] != tag:
             raise CursorError(f"the cursor is ahead of the store, which was restored to an earlier state: {_AGAIN}")
     return list(said.reached)
 
 
-def tag_at(log: Log, partition: int, position: int) -> bytes:
-    """Return the tag of a position; b"" where no commit has it, as at the beginning."""
-    commits = log.commits_after(position - 1, 1, partition=partition) if position else []
-    return tag_of(commits[0]) if commits and commits[0].position <= position else b""
+def tags_at(log: Log, positions: Sequence[int]) -> list[bytes]:
+    """Return the tag of each partition's position; b"" where no commit has it."""
+    return [b"" if commit is None else tag_of(commit) for commit in log.commits_at(positions)]
 
 
 def list_cursor(log: Log, lists: Sequence[bytes], place: Place) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 
 from eventlog.errors import CallError
-from eventlog.history.cursor import hit_place, hits_cursor, tag_at
+from eventlog.history.cursor import hit_place, hits_cursor, tags_at
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, asked_for
 from eventlog.search.file import IndexFile, is_damage, sqlite_errors
@@ -125,9 +125,9 @@ class Searcher:
         with sqlite_errors(index.path):
             reached = reached_in(index.reader, self._log.partitions)
         last = self._log.last_positions()
+        tags = tags_at(self._log, [position for position, _ in reached])
         return all(
-            position <= last[partition] and tag_at(self._log, partition, position) == tag
-            for partition, (position, tag) in enumerate(reached)
+            position <= last[partition] and tags[partition] == tag for partition, (position, tag) in enumerate(reached)
         )
 
     def _discard(self) -> None:

@@ -121,17 +121,20 @@ class SessionRegistry:
         writers = (executor.writer for executor in list(self._executors.values()))
         return list(dict.fromkeys((*writers, *self._host.flusher.writers())))
 
+    def is_ahead(self, session: str) -> bool:
+        """Whether something of a session is accepted here, and not committed."""
+        executor = self._executors.get(session)
+        return executor is not None and executor.writer.is_ahead
+
     def accepted(self, session: str, version: int) -> list[Span] | None:
         """Return what is accepted of a session behind a committed version, and not committed.
 
         None while its writer knows of another version, or an append is on its way: ask again.
         """
         executor = self._executors.get(session)
-        if executor is None:
+        if executor is None or not executor.writer.is_ahead:
             return []
         writer = executor.writer
-        if not writer.is_ahead:
-            return []
         with writer.lock:
             if writer.backlog.sent is not None or writer.committed.certain != version:
                 return None

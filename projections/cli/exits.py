@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["CompactionFault", "Exit", "FileFault", "PipeFault", "UsageFault", "classify"]
+__all__ = ["BusyFault", "CompactionFault", "Exit", "FileFault", "PipeFault", "UsageFault", "classify"]
 
 
 class Exit(IntEnum):
@@ -46,6 +46,10 @@ class Exit(IntEnum):
 
 class PipeFault(Exception):  # noqa: N818  # not an error: the reader has read enough
     """The reader of standard output has closed it."""
+
+
+class BusyFault(Exception):  # noqa: N818  # another program is at work: no error of the engine
+    """Another program holds what the command needs; the text says which, and what to do."""
 
 
 class UsageFault(Exception):  # noqa: N818  # the caller's fault, not an error of the engine
@@ -86,6 +90,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
     match error:
         case UsageFault():
             return Exit.USAGE, str(error)
+        case BusyFault():
+            return Exit.BUSY, str(error)
         case CompactionFault():
             return Exit.COMPACTION, str(error)
         case FileFault():
@@ -130,7 +136,10 @@ def classify(error: BaseException) -> tuple[Exit, str]:
         case PipeFault() | BrokenPipeError():
             return Exit.PIPE, ""
         case OSError(errno=errno.ESPIPE) | io.UnsupportedOperation():
-            return Exit.USAGE, "a pipe cannot be read twice, as this command must; save its content to a file first"
+            return (
+                Exit.USAGE,
+                "a pipe cannot be read twice, as this command must; name it as -, or save its content to a file first",
+            )
         case OSError():
             return Exit.STORAGE, f"{_file(error)}: {error.strerror or error}; {_remedy(error)}"
         case KeyboardInterrupt():

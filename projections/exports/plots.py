@@ -6,11 +6,12 @@ content of a conversation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
+from warnings import catch_warnings, filterwarnings
 
 from eventlog.errors import CallError
 from projections.exports.html_text import visible
@@ -157,7 +158,7 @@ def window_svg(report: WindowReport) -> bytes:
 
 
 @contextmanager
-def _picture(title: str, height: float, heights: Sequence[float]) -> Iterator[tuple[list[Any], BytesIO]]:
+def _picture(title: str, height: float, heights: Sequence[float]) -> Generator[tuple[list[Any], BytesIO]]:
     """Give axes below each other, and where their picture is once they are drawn."""
     try:
         figures: Any = import_module("matplotlib.figure")
@@ -166,11 +167,12 @@ def _picture(title: str, height: float, heights: Sequence[float]) -> Iterator[tu
     except ImportError as error:
         raise CallError(f"pictures need the extra `plots` ({error.name}): pip install 'everdelta[plots]'") from None
     result = BytesIO()
-    with library.rc_context(_SETTINGS):
+    with library.rc_context(_SETTINGS), catch_warnings():
+        filterwarnings("ignore", message="Glyph .* missing")  # who looks at it has other fonts
         figure = figures.Figure(figsize=(_WIDTH, height), facecolor="white", layout="constrained")
         axes = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
         figure.suptitle(visible(" ".join(title.split())), x=0.01, ha="left", fontsize=11, fontweight="bold")
-        thousands = ticker.FuncFormatter(lambda value, _: f"{value:,.0f}")
+        thousands = ticker.FuncFormatter(_thousands)
         axes[0].yaxis.set_major_formatter(thousands)
         yield list(axes), result
         for one in axes:
@@ -178,3 +180,8 @@ def _picture(title: str, height: float, heights: Sequence[float]) -> Iterator[tu
             one.set_axisbelow(True)
             one.xaxis.set_major_formatter(thousands)
         figure.savefig(result, format="svg", metadata={"Date": None, "Title": visible(title)})
+
+
+def _thousands(value: float, place: int) -> str:
+    del place
+    return f"{value:,.0f}"

@@ -1,4 +1,4 @@
-"""Export sessions as an SQLite file that people query; `SQLITE.md` shows how.
+"""Export sessions as an SQLite file that people query.
 
 Sessions, messages, parts, calls, usage and events are tables; large texts are in them whole. Lone
 surrogates become U+FFFD. Money is text, so that no cent is lost. The export is for reading: event

@@ -82,6 +82,11 @@ class LiveSession:
         """From what the sessions that it was forked from hide."""
         self._open = self._no_messages()
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether this store has accepted something of the session that is not committed."""
+        return self._provisional and self._store.registry.is_ahead(self.session)
+
     def advance(self) -> Update | None:
         """Return what changed since the last call; None if nothing did.
 

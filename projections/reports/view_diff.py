@@ -21,6 +21,7 @@ from projections.view.explain import explain
 from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import PROJECTION
 from projections.view.neutral import File, NeutralPart, Text
+from projections.view.opening_words import words_of
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import carryover_of, shows_question, visible_messages
@@ -49,6 +50,8 @@ class PartChange(msgspec.Struct, frozen=True):
     """Its tokens in the first view."""
     after: int
     """Its tokens in the second view."""
+    words: str = ""
+    """The first words of the part, as the view that has it shows it."""
 
 
 class ViewDiff(msgspec.Struct, frozen=True):
@@ -98,6 +101,10 @@ class _ShownPart(NamedTuple):
     tokens: int
     pruned: bool
 
+    def change(self, kind: Kind, part: str, before: int, after: int) -> PartChange:
+        """Return a change of this part."""
+        return PartChange(kind, self.message, part, self.what, before, after, words_of(self.content))
+
 
 def diff(
     session: Session, first: int, second: int, options: RenderOptions = DEFAULT, *, resolve: Resolver | None = None
@@ -120,13 +127,13 @@ def diff(
         now = after.get(name)
         if now is None:
             kind = _why_gone(session, first, second, options, name)
-            changes.append(PartChange(kind, was.message, name, was.what, was.tokens, 0))
+            changes.append(was.change(kind, name, was.tokens, 0))
         elif now.content != was.content:
             kind = "changed" if now.pruned == was.pruned else "pruned" if now.pruned else "restored"
-            changes.append(PartChange(kind, now.message, name, now.what, was.tokens, now.tokens))
+            changes.append(now.change(kind, name, was.tokens, now.tokens))
     for name, now in after.items():
         if name not in before:
-            changes.append(PartChange("added", now.message, name, now.what, 0, now.tokens))
+            changes.append(now.change("added", name, 0, now.tokens))
     return ViewDiff(
         session.id,
         first,

@@ -1,4 +1,4 @@
-"""A program that writes messages and searches for them, until it has written enough or is killed.
+"""A program that writes messages and searches for them, until it is killed or done.
 
 `python -m tests.support.search_worker DIRECTORY NAME COUNT`. It prints a line once it searches.
 """

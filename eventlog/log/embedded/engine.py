@@ -30,11 +30,11 @@ from eventlog.errors import (
     ReadOnlyError,
 )
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
-from eventlog.log.embedded.batch import LeaseChange
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
 from eventlog.log.embedded.salvage.probe import probe
 from eventlog.log.embedded.swap import DERIVED
+from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 

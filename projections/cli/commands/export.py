@@ -1,4 +1,4 @@
-"""`export`: write sessions as event JSONL, Markdown, HTML, SQLite, or OpenCode's export JSON."""
+"""`export`: write sessions as event JSONL, Markdown, HTML, SQLite or for OpenCode."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
 from projections.cli.options import OPTIONAL_SESSION
 from projections.cli.part_file import part_file, write_file
-from projections.cli.store_option import reading, reading_session, session_of
+from projections.cli.short_ids import session_of
+from projections.cli.store_option import reading, reading_session
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -25,21 +25,21 @@ Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: OPTIONAL_SESSION = None,
     *,
     format: Annotated[
         Format,
-        typer.Option(
+        Option(
             "--format",
             help="jsonl is lossless and can be imported again; opencode is for `opencode import`; html is a page that "
             "needs nothing else; sqlite is a file to query, of one session or of all.",
         ),
     ],
-    tree: Annotated[bool, typer.Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
+    tree: Annotated[bool, Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
     to: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="PATH",
@@ -99,7 +99,7 @@ def _print(pieces: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _write_sqlite(context: typer.Context, session: str | None, to: Path | None, *, tree: bool) -> None:
+def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tree: bool) -> None:
     """Write a session, its tree, or all sessions into an SQLite file."""
     from projections.exports.sqlite import write_sqlite
     from projections.reports.session_tree import descendants

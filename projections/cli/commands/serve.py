@@ -6,10 +6,9 @@ import socket
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
 from projections.cli.store_option import reading
 
 if TYPE_CHECKING:
@@ -24,20 +23,22 @@ _NEEDED = ("uvicorn", "starlette", "sse_starlette", "markdown_it", "nh3", "pygme
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     *,
     host: Annotated[
         str,
-        typer.Option(
-            metavar="HOST", help="Address to listen on. Beyond this machine, a token is asked for and printed once."
+        Option(
+            "--host",
+            metavar="HOST",
+            help="Address to listen on. Beyond this machine, a token is asked for and printed once.",
         ),
     ] = "127.0.0.1",
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, metavar="PORT", help=f"Port to listen on; 0 is any free one [default: {PORT}]."),
+        Option("--port", metavar="PORT", min=0, help=f"Port to listen on; 0 is any free one [default: {PORT}]."),
     ] = None,
-    token: Annotated[bool, typer.Option("--token", help="Ask for a token on this machine, too.")] = False,
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+    token: Annotated[bool, Option("--token", help="Ask for a token on this machine, too.")] = False,
+    no_open: Annotated[bool, Option("--no-open", help="Do not open the page in the browser.")] = False,
 ) -> None:
     """Show the sessions of the store in the browser, until Ctrl-C.
 
@@ -61,7 +62,7 @@ def run(
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
         )
-        _serve(uvicorn.Server(config), listener, address if browser else None)
+        _serve(uvicorn.Server(config), listener, None if no_open else address)
 
 
 def _serve(server: uvicorn.Server, listener: socket.socket, opened: str | None) -> None:
@@ -86,7 +87,7 @@ def _listening(host: str, port: int | None) -> socket.socket:
         try:
             listener.bind((host, wanted))
             listener.listen(64)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             listener.close()
             if port is None and wanted:
                 continue

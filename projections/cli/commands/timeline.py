@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from projections.cli import output
+from projections.cli import output, times
+from projections.cli.amounts import dollars, number
+from projections.cli.grammar import Context
 from projections.cli.options import JSON, SESSION, SVG
 from projections.cli.part_file import write_file
 from projections.cli.store_option import reading_session
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-BAR = 20
+BAR = 10
 """Characters of the bar of a full window."""
 
 
-def run(context: typer.Context, session: SESSION, *, svg: SVG = None, json: JSON = False) -> None:
+def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = False) -> None:
     """Print what happened in a session, and when.
 
-    Lists messages, steps with the fill of the window, prunes, compactions, rollbacks, forks and
-    cost.
+    Lists messages with their first words, steps with the fill of the window, numbered prunes,
+    compactions and rollbacks, forks, and the cost so far.
     """
     import msgspec
 
@@ -53,24 +53,32 @@ def run(context: typer.Context, session: SESSION, *, svg: SVG = None, json: JSON
     rows = [
         [
             entry.version,
-            moment(entry.time),
-            entry.kind + (" (hidden)" if entry.hidden else ""),
-            entry.what,
-            entry.tokens,
+            output.Cell(moment(entry.time), times.minute(entry.time)),
+            _kind(entry),
+            output.Cell(entry.what, ""),
+            output.Cell(entry.words, entry.words or entry.what),
+            number(entry.tokens),
             _bar(entry.fill),
-            _cost(entry),
+            output.Cell(_cost(entry), dollars(entry.cost)),
         ]
         for entry in history.entries
     ]
     output.table(
-        ["version", "time", "what", "", "tokens", "window", "cost"],
+        ["version", "time", "kind", "what", "words", "tokens", "window", "cost"],
         rows,
         numbers=["version", "tokens", "cost"],
-        folded=[""],
+        flexible=["words"],
+        optional=["window", "time"],
+        styles={"version": "yellow", "time": "dim", "kind": "cyan", "cost": "green"},
     )
     for fork in history.forks:
         output.line(f"forked as {fork}")
-    output.line(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
+    output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
+
+
+def _kind(entry: TimelineEntry) -> str:
+    number = "" if entry.number is None else f" {entry.number}"
+    return f"{entry.kind}{number}{' (hidden)' if entry.hidden else ''}"
 
 
 def _bar(fill: float | None) -> str | None:

@@ -1,12 +1,12 @@
 """Break a request down into tokens by kind, by tool, by message and by part.
 
 Counted from the view part by part, so the kinds sum to the count of the whole request.  The result
-holds no text of the conversation.
+holds no text of the conversation, unless the first words of messages and parts are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from operator import add
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from projections.view.carryover_text import carried_text
 from projections.view.message_rendering import MessageRenderer
 from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, NeutralPart
+from projections.view.opening_words import words_of
 from projections.view.part_rendering import QUESTION
 from projections.view.selection import carryover_of, compaction_of, shows_question, visible_messages
 from projections.view.token_count import wire_messages
@@ -99,6 +100,8 @@ class MessageSize(msgspec.Struct, frozen=True):
     role: str
     """"user", "assistant" or "summary" (a summary, or the question that it answers)."""
     tokens: int
+    words: str = ""
+    """The first words of it, if they are asked for."""
 
 
 class PartSize(msgspec.Struct, frozen=True):
@@ -115,6 +118,8 @@ class PartSize(msgspec.Struct, frozen=True):
     pruned: bool = False
     truncated: bool = False
     """Whether a preview stands for the output."""
+    words: str = ""
+    """The first words of a text, or of the arguments of a call, if they are asked for."""
 
 
 class Breakdown(msgspec.Struct, frozen=True):
@@ -127,10 +132,19 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 def break_down(
-    state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
+    state: Conversation,
+    view: ModelView,
+    options: RenderOptions,
+    resolve: Resolver,
+    counter: ViewCounter,
+    *,
+    words: bool = False,
 ) -> Breakdown:
-    """Break down a view; `state` and `options` are those that it was rendered from."""
-    sizer = _Sizer(state, options, resolve, counter)
+    """Break down a view; `state` and `options` are those that it was rendered from.
+
+    With `words` messages and parts come with their first words.
+    """
+    sizer = _Sizer(state, options, resolve, counter, words_of if words else _no_words)
     sources = {sent.source for sent in view.messages}
     shown = [message for message in visible_messages(state, options) if message.id in sources]
     parts = [
@@ -148,6 +162,10 @@ def break_down(
     )
 
 
+def _no_words(_parts: Iterable[NeutralPart]) -> str:
+    return ""
+
+
 class RunningKinds:
     """Tokens by kind of views that follow each other; their common beginning is counted once."""
 
@@ -161,7 +179,7 @@ class RunningKinds:
         self, state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
     ) -> TokensByKind:
         """The tokens of a view, as `break_down` has them."""
-        sizer = _Sizer(state, options, resolve, counter)
+        sizer = _Sizer(state, options, resolve, counter, _no_words)
         messages = view.messages
         del self._sums[messages.common(self._messages) + 1 :]
         for message in messages.since(len(self._sums) - 1):
@@ -178,7 +196,15 @@ _KINDS = TokensByKind.__struct_fields__
 class _Sizer:
     """Counts pieces of one view."""
 
-    def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver, counter: ViewCounter) -> None:
+    def __init__(
+        self,
+        state: Conversation,
+        options: RenderOptions,
+        resolve: Resolver,
+        counter: ViewCounter,
+        words: Callable[[Iterable[NeutralPart]], str],
+    ) -> None:
+        self._words = words
         self._state = state
         self._options = options
         self._resolve = resolve
@@ -244,9 +270,11 @@ class _Sizer:
     def messages(self, sent: Iterable[NeutralMessage]) -> list[MessageSize]:
         """The sizes of the messages, in the order of the view."""
         sizes: dict[str, int] = {}
+        words: dict[str, str] = {}
         for message in sent:
             sizes[message.source] = sizes.get(message.source, 0) + self._counter.message(message)
-        return [MessageSize(name, self._role(name), size) for name, size in sizes.items()]
+            words[message.source] = words.get(message.source) or self._words(message.parts)
+        return [MessageSize(name, self._role(name), size, words[name]) for name, size in sizes.items()]
 
     def _role(self, name: str) -> str:
         message = self._state.messages.get(name)
@@ -272,9 +300,10 @@ class _Sizer:
             sums[content] = sums.get(content, 0) + tokens
         kind, tokens = kind_of_part(part), sum(sums.values())
         if not isinstance(part, ToolPart):
-            return PartSize(part.id, message.id, kind, tokens)
+            return PartSize(part.id, message.id, kind, tokens, words=self._words(said))
         self._add(part, sums)
-        return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, part.pruned, part.full is not None)
+        cleared = (part.pruned, part.full is not None)
+        return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, *cleared, words=self._words(said))
 
     def _add(self, part: ToolPart, sums: dict[str, int]) -> None:
         """Add a call to the sums of its tool."""

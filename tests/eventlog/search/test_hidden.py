@@ -71,7 +71,7 @@ def test_a_redacted_text_that_streams_is_not_found(engine: Engine) -> None:
 
 
 def test_an_erased_session_is_not_found_but_what_a_fork_kept_is(engine: Engine) -> None:
-    """Texts of an erased session are found as those of the fork that kept them, and of no other."""
+    """Texts of an erased session are found as those of the fork that kept them."""
     store = engine.open()
     session = store.create_session(id="parent")
     session.user(f"first {SECRET}")

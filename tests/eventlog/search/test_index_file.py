@@ -1,4 +1,4 @@
-"""The index file may be deleted, damaged or left behind by a kill, and shared by processes."""
+"""The index file may be deleted, damaged, left by a kill, and shared by processes."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def filled(path: Path, count: int = 40) -> None:
 )
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_lost_or_damaged_index_is_made_again(tmp_path: Path, what: str, *, opened: bool) -> None:
-    """An index that is gone, damaged or of another store is made anew, also while it is in use."""
+    """An index that is gone, damaged or of another store is made anew, also while in use."""
     path = tmp_path / "store"
     filled(path)
     before = eventlog.open(path) if opened else None
@@ -195,7 +195,7 @@ def test_processes_search_and_update_at_once(tmp_path: Path) -> None:
 
 
 def test_a_kill_at_any_time_leaves_an_index_that_goes_on(tmp_path: Path) -> None:
-    """After `kill -9` of a process that searches, the next one finds exactly what was committed."""
+    """After `kill -9` of a process that searches, the next finds just what was committed."""
     path = tmp_path / "store"
     chance = random.Random(21)
     kills = 60 if SLOW else 5

@@ -152,7 +152,7 @@ def test_a_text_that_streams_is_found(store: Store) -> None:
 
 
 def test_newest_first_is_by_time(store: Store, clock: Clock) -> None:
-    """Hits come by the time at which they were said, also if they were written in another order."""
+    """Hits come by the time at which they were said, not in the order of the log."""
     times = [5_000, 1_000, 9_000, 3_000, 0, 1 << 42]
     for number, time in enumerate(times):
         clock.now = time
@@ -223,12 +223,12 @@ def test_filters(store: Store) -> None:
     assert {hit.session for hit in store.search("ferry", session=first.id).hits} == {first.id}
     assert sorted(kinds(store.search("ferry", kinds=["user", "result"], scope="alice"))) == ["result", "user"]
     assert sorted(kinds(store.search("ferry", tool="grep", scope="alice"))) == ["call", "result"]
-    for nothing in ({"scope": "carol"}, {"tool": "sed"}, {"session": first.id, "scope": "bob"}):
-        assert not store.search("ferry", **nothing).hits  # type: ignore[arg-type]
+    nothing: list[dict[str, Any]] = [{"scope": "carol"}, {"tool": "sed"}, {"session": first.id, "scope": "bob"}]
+    assert not any(store.search("ferry", **filters).hits for filters in nothing)
 
 
 def test_shared_history_is_found_once(store: Store) -> None:
-    """A fork's inherited texts are hits of the parent; in a search of the fork they are its own."""
+    """A fork's inherited texts are hits of the parent; in a search of the fork, its own."""
     parent = talk(store)
     fork = parent.fork()
     parent.user("ferry after the fork")
@@ -260,7 +260,7 @@ def test_rolled_back_and_removed_texts_are_marked(store: Store) -> None:
 
 
 def test_text_before_and_after_a_rollback_in_its_middle(store: Store) -> None:
-    """A reply that is rolled back to its middle and goes on is found as what was said each time."""
+    """A reply that is rolled back to its middle and goes on is found as two texts."""
     session = store.create_session()
     with session.lease():
         session.append(
@@ -280,7 +280,7 @@ def test_text_before_and_after_a_rollback_in_its_middle(store: Store) -> None:
 
 
 def test_an_edited_part_is_found_by_both_texts(store: Store) -> None:
-    """What was said before an edit is found, and what is said now, each once."""
+    """The text before an edit is found, and the text after it, each once."""
     session = talk(store)
     text = next(hit.part for hit in store.search("leaves at 07").hits)
     session.edit_part(text, "The ferry sails at noon")
@@ -381,7 +381,8 @@ def test_a_cursor_is_of_its_search(store: Store) -> None:
     talk(store)
     cursor = store.search("ferry", limit=1).next
     assert cursor is not None
-    for words, options in (("boat", {}), ("ferry", {"ranked": True}), ("ferry", {"scope": "a"})):
+    others: list[tuple[str, dict[str, Any]]] = [("boat", {}), ("ferry", {"ranked": True}), ("ferry", {"scope": "a"})]
+    for words, options in others:
         with pytest.raises(CursorError):
             store.search(words, cursor=cursor, **options)
     with pytest.raises(CursorError):

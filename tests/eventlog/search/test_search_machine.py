@@ -1,4 +1,4 @@
-"""Random programs of talk, rollback, fork, redaction and erasure, searched beside a plain model."""
+"""Random programs of talk, rollback, fork and erasure, searched beside a plain model."""
 
 from __future__ import annotations
 

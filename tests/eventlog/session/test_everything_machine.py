@@ -42,7 +42,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.verify.verify import verify
 from tests.faults.tally import SLOW
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, POSTGRES, Engine
 from tests.support.file_search import files_with
 from tests.support.toy_records import ToyMapping, shown
 
@@ -906,11 +906,11 @@ def test_all_commands_together_agree_with_a_plain_model(engine: str) -> None:
     class Machine(Everything):
         engine_name = engine
 
-    few = engine in {"embedded", ENCRYPTED}
+    few = engine in {"embedded", ENCRYPTED, POSTGRES}
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=(100 if few else 400) if SLOW else (5 if few else 14),
+            max_examples=(100 if few else 400) if SLOW else (3 if engine == POSTGRES else 5 if few else 14),
             stateful_step_count=80 if SLOW else 40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],

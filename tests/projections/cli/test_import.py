@@ -48,7 +48,8 @@ def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None
     valid("import", answer.json)
     assert answer.code == Exit.USAGE
     assert ["error" in entry for entry in answer.json["files"]] == [True, True, False]
-    assert len(answer.err.splitlines()) == 2
+    assert len(answer.err.splitlines()) == 3
+    assert answer.err.endswith("1 file imported, 0 files unchanged, 2 files refused\n")
     assert answer.json["files"][2]["messages"] == 1
 
 
@@ -94,6 +95,6 @@ def test_import_errors_name_the_file(cli: Cli, tmp_path: Path) -> None:
         answer = cli("import", "--format", "opencode", *files)
         assert answer.code == Exit.USAGE
         lines = answer.err.splitlines()
-        assert len(lines) == len(files)
-        for line, file in zip(lines, files, strict=True):
+        assert len(lines) == len(files) + (len(files) > 1)
+        for line, file in zip(lines, files, strict=False):
             assert line.startswith(f"eventlog: {file}: ")

@@ -31,6 +31,7 @@ from benchmarks.scenarios import (
 )
 from benchmarks.targets import (
     beside_peers,
+    command_line,
     lists,
     memory,
     opening,
@@ -63,6 +64,7 @@ CASES: tuple[Case, ...] = (
     *values.CASES,
     *memory.CASES,
     *starting.CASES,
+    *command_line.CASES,
     *streaming.CASES,
     *turns.CASES,
     *turns_on_end.CASES,

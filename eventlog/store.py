@@ -41,7 +41,7 @@ from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
-from eventlog.session.naming import Names, open_named
+from eventlog.session.naming import Names, begin_named, open_named
 from eventlog.session.registry import SessionRegistry, check_session_id
 from eventlog.session.session import Session
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
@@ -229,6 +229,7 @@ class Store:
         *,
         id: str | None = None,
         title: str | None = None,
+        name: Name | None = None,
         origin: Origin | None = None,
         time: int | None = None,
     ) -> Session:
@@ -241,6 +242,11 @@ class Store:
         require_version(at)
         info = parent.info
         forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope, origin)
+        if name is not None:
+            parent.reader.resolve(at)  # before the name is reserved
+            return begin_named(
+                self, name, id, lambda new, given: begin_session(self, forked, id=new, time=time, then=[given])
+            )
         return begin_session(self, forked, id=id, time=time)
 
     def session(self, id: str) -> Session:

@@ -9,6 +9,7 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
+from projections.cli.screen import cut
 from projections.cli.store_option import reading_session
 from projections.reports.wording import moment
 
@@ -48,7 +49,8 @@ def run(
                 continue
             event, time = recorded.event, moment(recorded.time)
             summary = f"{event_kind(event):<25} {event_summary(event)}"
-            output.line(f"{recorded.version:>7}  {time}  {summary}".rstrip())
+            line = output.safe(f"{recorded.version:>7}  {time}  {summary}".rstrip(), one_line=True)
+            output.line(cut(line, output.columns()) if output.terminal() else line)
 
 
 def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Recorded]:

@@ -18,6 +18,7 @@ __all__ = ["run"]
 
 PORT = 8377
 """The port where none is named; a free one if it is taken."""
+MAX_PORT = 65_535
 _NEEDED = ("uvicorn", "starlette", "sse_starlette", "markdown_it", "nh3", "pygments")
 """The packages of the extra `server`."""
 
@@ -81,13 +82,15 @@ def _listening(host: str, port: int | None) -> socket.socket:
         family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
     except (OSError, UnicodeError) as error:
         raise UsageFault(f"{output.safe(host, one_line=True)} is no host of this machine: {error}") from None
+    if port is not None and port > MAX_PORT:
+        raise UsageFault(f"a port is at most {MAX_PORT}, not {port}")
     for wanted in (PORT, 0) if port is None else (port,):
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, wanted))
             listener.listen(64)
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             listener.close()
             if port is None and wanted:
                 continue

@@ -1,4 +1,4 @@
-"""How the inspector's answers grow with an eightfold history, and with the sessions beside it."""
+"""How the inspector's answers grow with an eightfold history, and as many sessions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Pl
 
 
 def test_answers_grow_at_most_with_what_they_tell(places: tuple[Place, Place]) -> None:
-    """A page, a list and a stretch of a replay cost what they have, however long the history is."""
+    """A page, a list and a stretch of a replay cost the same in a history of any length."""
     steep: dict[str, float] = {}
     for name, operation in ANSWERS.items():
         growth = compared(operation, *places, LARGE.messages / SMALL.messages)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
-from psycopg import Error
+from psycopg import Error, RawCursor
 from psycopg.errors import UniqueViolation
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
@@ -28,7 +28,7 @@ from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_lost, is_passing, typed
 from eventlog.log.postgres.rows import Known
-from eventlog.log.postgres.statements import APPEND, BARRIER, FIND
+from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
 from eventlog.log.rules import RequestResult
 from eventlog.log.ticket import wake
 
@@ -126,11 +126,13 @@ class Attempt:
         """
         target = self._target
         parameters = batch.parameters(target.partitions)
+        statement = APPEND_WITH_BODIES if "b_i" in parameters else APPEND
+        values = [parameters[name] for name in statement.names]
         try:
             with target.connections.one(self._left()) as connection:
                 connection.warned = ""
                 sent = target.time.local()
-                rows = connection.execute(APPEND, parameters, binary=True).fetchall()
+                rows = RawCursor(connection).execute(statement.text, values, binary=True).fetchall()
                 warned = connection.warned
         except UniqueViolation:
             self._read(batch.changes)

@@ -48,9 +48,7 @@ def _log_writer(place: str) -> tuple[Work, Work]:
     version = [1]
 
     def write() -> None:
-        version[0] = log.submit(
-            Append(session=name, payload=PAYLOAD, count=1, time=1, expected=version[0])
-        ).wait().last
+        version[0] = log.submit(Append(session=name, payload=PAYLOAD, count=1, time=1, expected=version[0])).wait().last
 
     return write, lambda: None
 
@@ -69,12 +67,16 @@ def _session_writer(place: str) -> tuple[Work, Work]:
     """A writer of user messages."""
     store = eventlog.open(place)
     session = store.create_session()
-    return lambda: session.user(PAYLOAD.decode()) and None, store.close
+
+    def write() -> None:
+        session.user(PAYLOAD.decode())
+
+    return write, store.close
 
 
 def _recorder_writer(place: str) -> tuple[Work, Work]:
     """A writer of one aggregate in the recorder of `eventsourcing`, with its defaults."""
-    recorder = _recorder(place)
+    recorder = _recorder(place, create="n")
     from eventsourcing.persistence import StoredEvent
 
     name, version = uuid4(), [0]
@@ -89,7 +91,7 @@ def _recorder_writer(place: str) -> tuple[Work, Work]:
 _RECORDERS: dict[str, Any] = {}
 
 
-def _recorder(place: str) -> Any:
+def _recorder(place: str, *, create: str) -> Any:
     if place not in _RECORDERS:
         from eventsourcing.postgres import Factory
         from eventsourcing.utils import Environment
@@ -97,6 +99,7 @@ def _recorder(place: str) -> Any:
         host, port, database = place.split(" ")
         settings = {"DBNAME": database, "HOST": host, "PORT": port, "USER": "postgres", "PASSWORD": "x"}
         env = Environment("bench", {f"POSTGRES_{name}": value for name, value in settings.items()})
+        env["CREATE_TABLE"] = create
         env["POSTGRES_MAX_OVERFLOW"], env["POSTGRES_POOL_SIZE"] = "10", "8"
         _RECORDERS[place] = Factory(env).application_recorder()
     return _RECORDERS[place]
@@ -130,8 +133,8 @@ def _run(kind: str, place: str, threads: int, seconds: float, begun: Any) -> lis
     return [one for taken in times for one in taken]
 
 
-def _worker(kind: str, place: str, threads: int, seconds: float, begun: Any, results: Any) -> None:
-    results.put(_run(kind, place, threads, seconds, begun))
+def _worker(arguments: tuple[str, str, int, float], begun: Any, results: Any) -> None:
+    results.put(_run(*arguments, begun))
 
 
 def rate(kind: str, place: str, processes: int, threads: int, seconds: float) -> list[float]:
@@ -139,7 +142,8 @@ def rate(kind: str, place: str, processes: int, threads: int, seconds: float) ->
     context = multiprocessing.get_context("spawn")
     begun, results = context.Barrier(processes), context.Queue()
     workers = [
-        context.Process(target=_worker, args=(kind, place, threads, seconds, begun, results)) for _ in range(processes)
+        context.Process(target=_worker, args=((kind, place, threads, seconds), begun, results))
+        for _ in range(processes)
     ]
     for worker in workers:
         worker.start()
@@ -176,7 +180,7 @@ def writers(console: Console, server: Server, directory: Path, seconds: float, r
     """Compare eight writers."""
     server.ask("CREATE DATABASE theirs")
     theirs = f"127.0.0.1 {server.port} theirs"
-    _recorder(theirs).datastore.close()  # its tables are made, which several processes cannot do at once
+    _recorder(theirs, create="y").datastore.close()  # its tables are made, which several processes cannot do at once
     places = {count: server.new_schema() for count in PARTITIONS}
     for count, place in places.items():
         create(place, partitions=count)
@@ -190,7 +194,9 @@ def writers(console: Console, server: Server, directory: Path, seconds: float, r
         for _ in range(rounds):
             for side in sides:
                 side.measure(seconds)
-        table = Table("side", "appends", "ratio", "p50", "p99", title=f"{processes} processes with {threads} writers each")
+        table = Table(
+            "side", "appends", "ratio", "p50", "p99", title=f"{processes} processes with {threads} writers each"
+        )
         for side in sides:
             table.add_row(*side.row(median(sides[0].rates)))
         console.print(table)
@@ -208,16 +214,17 @@ def reads(console: Console, server: Server, directory: Path) -> None:
             for number in range(TURNS):
                 session.user(f"question {number}")
                 with session.assistant(model="m") as reply:
-                    reply.text(f"answer {number} " * 20)
+                    reply.stream_text().append(f"answer {number} " * 20)
                     reply.finish()
             ModelView.of(session)
             store.newest_sessions()
         kind = "server" if place == address else "directory"
-        for what, read in (
-            ("a cold view", lambda store: ModelView.of(store.session("s0"))),
-            ("page 1 of the list", lambda store: store.newest_sessions()),
-            ("a durable user message, warm", lambda store: (store.session("s1").version, _counted(store))),
-        ):
+        reads: dict[str, Callable[[eventlog.Store], object]] = {
+            "a cold view": lambda store: ModelView.of(store.session("s0")),
+            "page 1 of the list": lambda store: store.newest_sessions(),
+            "a durable user message, cold": lambda store: store.session("s1").user("again"),
+        }
+        for what, read in reads.items():
             with eventlog.open(place) as store:
                 before, start = Counting.trips, time.perf_counter()
                 read(store)
@@ -228,11 +235,6 @@ def reads(console: Console, server: Server, directory: Path) -> None:
     kept = sum(path.stat().st_size for path in (directory / "reads").rglob("*") if path.is_file())
     console.print(f"bytes kept: server {log.bytes_stored():,}, directory {kept:,}")
     log.close()
-
-
-def _counted(store: eventlog.Store) -> None:
-    Counting.trips = 0
-    store.session("s1").user("again")
 
 
 class Counting:
@@ -268,6 +270,7 @@ def main(arguments: list[str] | None = None) -> None:
             Counting.install()
             reads(console, server, Path(directory))
     server.remove()
+
 
 if __name__ == "__main__":
     main(sys.argv[1:])

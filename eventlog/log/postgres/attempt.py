@@ -57,6 +57,15 @@ class Target(NamedTuple):
     time: ServerClock
 
 
+class _Try(NamedTuple):
+    """A commit of unknown outcome."""
+
+    ticket: AnyTicket
+    append: Append
+    last: int
+    salt: bytes
+
+
 class KnownHeads(dict[str, Known]):
     """Heads as they were last read or written here."""
 
@@ -262,8 +271,8 @@ class Attempt:
     def _find(self, sessions: set[str]) -> None:
         """Look for the commits of unknown outcome, and settle those that are there."""
         target = self._target
-        tries: list[tuple[AnyTicket, Append, int, bytes]] = [
-            (ticket, append, last, salt)
+        tries: list[_Try] = [
+            _Try(ticket, append, last, salt)
             for ticket in self._tickets
             if isinstance(append := ticket.request, Append) and append.session in sessions
             for last, salt in self._tried.get(ticket, ())
@@ -276,17 +285,18 @@ class Attempt:
         rows = target.connections.rows(
             FIND,
             {
-                "partition": [target.partition_of(append.session) for _, append, _, _ in tries],
-                "session": [append.session.encode() for _, append, _, _ in tries],
-                "last": [last for _, _, last, _ in tries],
-                "salt": [salt for _, _, _, salt in tries],
+                "partition": [target.partition_of(one.append.session) for one in tries],
+                "session": [one.append.session.encode() for one in tries],
+                "last": [one.last for one in tries],
+                "salt": [one.salt for one in tries],
             },
         )
         done: list[tuple[AnyTicket, Committed]] = []
         for number, last_position in rows:
-            ticket, append, last, _ = tries[number - 1]
-            first = last - append.count + 1
-            done.append((ticket, Committed(append.session, first, last, last_position - append.count + 1)))
+            one = tries[number - 1]
+            count = one.append.count
+            committed = Committed(one.append.session, one.last - count + 1, one.last, last_position - count + 1)
+            done.append((one.ticket, committed))
         if done:
             partition = target.partition_of(done[0][1].session)
             with target.connections.one(self._left()) as connection:

@@ -209,7 +209,11 @@ def reads(console: Console, server: Server, directory: Path) -> None:
     for place in (address, str(directory / "reads")):
         with eventlog.open(place) as store:
             for number in range(SESSIONS):
-                store.create_session(id=f"s{number}", title=f"Chat {number}").user("Hi")
+                chat = store.create_session(id=f"s{number}", title=f"Chat {number}")
+                chat.user("Hi")
+                with chat.assistant(model="m") as reply:
+                    reply.stream_text().append("Hello, what can I do for you?")
+                    reply.finish()
             session = store.session("s0")
             for number in range(TURNS):
                 session.user(f"question {number}")

@@ -44,10 +44,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import time_ns
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zlib import crc32
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "GROWING",
@@ -316,6 +319,14 @@ class Log(BodyStore):
         """
         del session
         return self
+
+    @property
+    def derived_directory(self) -> Path | None:
+        """Directory, made by its user, of files that are made from the log and may be deleted.
+
+        A rewriting of the store removes it. None: there is none, or it must hold nothing in clear.
+        """
+        return None
 
     def name(self, digest: bytes) -> bytes:
         """Return the name of a body in keys of derived values: its hash, or a keyed hash of it."""

@@ -44,7 +44,10 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
-    "eventlog.adapters": "settled pydantic_messages | entry_feed openai_agents | pydantic_ai",
+    "eventlog.adapters": "settled pydantic_messages | entry_feed langgraph openai_agents | pydantic_ai",
+    "eventlog.adapters.langgraph": """
+        items messages records stored | message_list | thread | reading removal threads | item_store saver | __init__
+    """,
     "eventlog.records": "json_value light | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
@@ -76,6 +79,8 @@ OUTSIDE = {
     ),
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
+    "langchain_core": ("eventlog.adapters.langgraph",),
+    "langgraph": ("eventlog.adapters.langgraph",),
     "pydantic": ("eventlog.adapters.pydantic_ai",),
     "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
     "typer": ("projections.cli",),

@@ -1,4 +1,4 @@
-"""Random programs of LangGraph, run on a saver under test and on the one in memory at once."""
+"""Random programs of LangGraph, run on two savers at once."""
 
 from __future__ import annotations
 

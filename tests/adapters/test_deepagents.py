@@ -54,7 +54,7 @@ class Scripted(BaseChatModel):
 
 @pytest.mark.filterwarnings("default")
 def test_deep_agent_on_both(engine: Engine) -> None:
-    """Its files are items, its messages the view at every checkpoint, also in a store opened anew."""
+    """Files of the agent are items, its messages are the view at every checkpoint."""
     for turn in range(3):
         store = engine.open()
         saver, items = EverdeltaSaver(store), EverdeltaStore(store)

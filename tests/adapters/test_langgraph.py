@@ -198,7 +198,7 @@ def test_message_changed_in_place_is_told_again(engine: Engine) -> None:
 
 
 def test_usage_counts_once(engine: Engine) -> None:
-    """What an answer cost counts once, though its list is told again on another branch."""
+    """The cost of an answer counts once, though its list is told again on another branch."""
     saver = EverdeltaSaver(engine.open())
     usage: Any = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     cost = AIMessage("dear", id="a1", usage_metadata=usage)
@@ -254,7 +254,7 @@ def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("is_used_again", [False, True])
 def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -> None:
-    """What a run writes behind a deletion, here or elsewhere, is refused and leaves nothing."""
+    """A write of a run behind a deletion, here or elsewhere, is refused and leaves nothing."""
     late, other = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open())
     for deleting in (late, other):
         config = put(late, [HumanMessage("secret")])
@@ -276,7 +276,7 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
 
 
 def test_writes_without_their_checkpoint_are_refused(engine: Engine) -> None:
-    """What a task wrote waits a moment for its checkpoint, and is refused without one."""
+    """A task's write waits a moment for its checkpoint, and is refused without one."""
     saver = EverdeltaSaver(engine.open())
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "none"}}
     with pytest.raises(NotFoundError):
@@ -353,7 +353,7 @@ def test_what_was_removed_leaves_no_byte(mode: str, tmp_path: Path) -> None:
 
 
 def test_copy_is_a_fork(engine: Engine) -> None:
-    """A copy costs little, goes its own way and outlives its source; a target in use is refused."""
+    """A copy costs little, goes its own way and outlives its source; a target is new."""
     saver = EverdeltaSaver(engine.open())
     graph = graph_of(saver)
     graph.invoke(said("one"), CONFIG)

@@ -1,4 +1,4 @@
-"""What lies in the values of a thread's session: checkpoints, what tasks wrote, and their keys.
+"""Checkpoints and writes of tasks as values of a session, and their keys.
 
 `c/NAMESPACE/ID` is a checkpoint, `w/NAMESPACE/ID/TASK` what a task wrote to it, `b/DIGEST` a value
 of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says that a run was here.

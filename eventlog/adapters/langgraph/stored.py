@@ -71,7 +71,7 @@ decode_writes = msgspec.msgpack.Decoder(list[Write]).decode
 
 
 def key_of(kind: str, space: str, *ids: str) -> str:
-    """Return the key of what belongs to a namespace, its checkpoint, a task of it; or to a run."""
+    """Return the key of a namespace, a checkpoint of it, a task of that; or of a run."""
     return "/".join((kind, sha256(space.encode()).hexdigest()[:32] if space else "", *map(quoted, ids)))
 
 

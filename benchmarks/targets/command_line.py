@@ -1,4 +1,4 @@
-"""The command line, from nothing: its start, and reading a session or a page of a large store.
+"""The command line: its start, and reading a session or a page of a large store.
 
 The start is compared with that of Python, in turn; all is processor time, which on an idle machine
 is what a user waits. Each session of the store has a thousand events:

@@ -70,7 +70,7 @@ def _started(*words: str) -> Callable[[], list[float]]:
 
 def _commands(setting: Setting) -> dict[str, Measurement]:
     path = setting.directory / "command-line"
-    session = fill(path, SESSIONS)
+    session = fill(path, min(SESSIONS, setting.sizes.sessions))
     sides: dict[str, Callable[[], list[float]]] = {
         "python": lambda: [processor_time("-c", "pass")],
         "help": _started("--help"),

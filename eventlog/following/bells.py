@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from threading import Lock
 
@@ -30,6 +29,8 @@ class LoopBell:
     """Wakes a task of an event loop; made in that loop."""
 
     def __init__(self) -> None:
+        import asyncio  # slow to import, and here it is loaded already
+
         self.loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
@@ -40,6 +41,8 @@ class LoopBell:
 
     async def wait(self, longest: float | None) -> None:
         """Sleep until it rings, or for `longest` seconds."""
+        import asyncio
+
         with suppress(TimeoutError):
             async with asyncio.timeout(longest):
                 await self._event.wait()

@@ -21,6 +21,7 @@ from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
     churn,
     cold_cache,
+    following,
     fresh_process,
     long_history,
     many_sessions,
@@ -79,6 +80,7 @@ CASES: tuple[Case, ...] = (
     *many_sessions.CASES,
     *churn.CASES,
     *written.CASES,
+    *following.CASES,
 )
 
 SHORT = Sizes(

@@ -59,7 +59,8 @@ class Server:
 
     def start(self) -> None:
         """Start the process."""
-        command = [sys.executable, "-m", "uvicorn", "chat:app", "--port", str(self.port), "--log-level", "error"]
+        command = [sys.executable, "-m", "uvicorn", "chat:app", "--port", str(self.port), "--log-level", "critical"]
+        command += ["--timeout-graceful-shutdown", "1"]
         paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.directory), str(ROOT)])}
         with (self.directory / "errors").open("ab") as errors:
             self.process = subprocess.Popen(command, cwd=self.directory, env=paths, stderr=errors)

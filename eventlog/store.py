@@ -576,9 +576,11 @@ class Store:
                     host.closed = False  # interrupted: it can be closed again
                     raise
             host.flusher.stop()
-            host.follower.ring_all()
             liveness.end(self, self._at_exit)
-            self.log.close()
+            try:
+                self.log.close()
+            finally:
+                host.follower.ring_all()
         if failure is not None:
             raise failure
 

@@ -41,11 +41,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     engine.close()
 
 
-def followers() -> list[str]:
-    """Return the threads that follow."""
-    return [thread.name for thread in threading.enumerate() if thread.name == "eventlog-follow"]
-
-
 def until(condition: Callable[[], bool]) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + SOON
@@ -105,22 +100,29 @@ def test_accepted_text_rings_who_wants_it(store: Store) -> None:
 def test_one_thread_serves_all_and_ends_with_the_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any number of watches share one thread, which ends soon after the last one is dropped."""
     monkeypatch.setattr(follower_module, "LOOK", 0.05)
-    before = len(followers())
+    follower = store.host.follower
+    assert follower._thread is None
     watches = [Watch(lambda: None, provisional=False) for _ in range(50)]
     for number, watch in enumerate(watches):
-        store.host.follower.add(watch, [f"s{number}"])
-    assert len(followers()) == before + 1
-    watch = watches.pop()
-    store.host.follower.remove(watch)
-    watches.clear()
+        follower.add(watch, [f"s{number}"])
+        if number == 0:
+            thread = follower._thread
+        assert follower._thread is thread
+    follower.remove(watches.pop())
     del watch
+    watches.clear()
     gc.collect()
-    until(lambda: len(followers()) == before)
+    until(lambda: follower._thread is None)
+    assert thread is not None
+    thread.join(SOON)
+    assert not thread.is_alive()
     assert next(iter(store.subscribe(timeout=0)), None) is None
 
 
-def test_closing_the_store_wakes_its_followers(store: Store) -> None:
+@pytest.mark.parametrize("place", ["memory:", "store"])
+def test_closing_the_store_wakes_its_followers(place: str, tmp_path: Path) -> None:
     """A follower that waits hears at once that the store is closed."""
+    store = eventlog.open(place if ":" in place else tmp_path / place)
     raised: list[BaseException] = []
 
     def follow() -> None:

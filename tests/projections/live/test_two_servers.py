@@ -26,7 +26,7 @@ from tests.support.live_page import LivePage, as_utf16
 from tests.support.pages import ROOT, example
 
 CLIENTS, QUESTIONS, TOKENS, PACE, FAULTS = (200, 5, 40, 0.25, 12) if SLOW else (16, 2, 12, 0.05, 3)
-"""Clients, questions of each, tokens of an answer, seconds between tokens, and faults of servers."""
+"""Clients, their questions, tokens of an answer, seconds between tokens, faults of servers."""
 REPEATED = 0.05
 """Share of the requests that are sent twice at once."""
 PATIENCE = 600.0 if SLOW else 90.0

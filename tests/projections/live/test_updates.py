@@ -142,7 +142,7 @@ def test_an_old_message_changes_where_it_stands(store: Store) -> None:
 
 
 def test_a_compaction_covers_the_page_and_drops_what_is_older(store: Store) -> None:
-    """A compaction marks the newest messages; the page forgets those before, and reads them again."""
+    """A compaction marks the newest messages; the page forgets those before."""
     session = store.create_session()
     for number in range(12):
         session.user(f"question {number} " + "about a long matter " * 200)

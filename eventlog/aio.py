@@ -201,7 +201,12 @@ class AsyncSession:
             await _released(self.sync, lease)
 
     def turn(
-        self, text: str | Sequence[PartKind], request_id: str, *, wait: float = 0.0, take_over: bool = False
+        self,
+        text: str | Sequence[PartKind] | None = None,
+        request_id: str | None = None,
+        *,
+        wait: float = 0.0,
+        take_over: bool = False,
     ) -> AsyncTurn:
         """Add a user message, or find it, to be answered once in an `async with` block.
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import eventlog
 from benchmarks.__main__ import argument_parser
 from eventlog.importers import FORMATS
-from projections.cli.app import application
+from projections.cli.app import PROGRAM
 from projections.cli.exits import Exit
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
+from projections.cli.registry import Command
 from projections.window import ContextWindow
 from tests.support.cli_runner import COMMANDS, SCHEMAS
 from tests.support.pages import (
@@ -47,8 +47,8 @@ TOPS = ("eventlog", "projections", "tests", "benchmarks")
 FENCES = {"python", "pyi", "javascript", "sh", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
-    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "OpenAIResponsesCompactionSession", "SQLiteSession",
-    "StreamingResponse",
+    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",
+    "SessionStore", "StreamingResponse",
 }  # fmt: skip
 """Classes of other libraries that pages name."""
 OTHERS_FILES = {"tests/models/cassettes/test_anthropic/test_anthropic_mcp_servers_stream.yaml"}
@@ -74,6 +74,8 @@ def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     """Every Python block of a page is a program that runs as it stands."""
     if os.environ.get("CI") is None and "pydantic_ai import" in block.code.replace("adapters.", ""):
         pytest.importorskip("pydantic_ai.conversation_store")
+    if os.environ.get("CI") is None and "claude_agent_sdk import" in block.code:
+        pytest.importorskip("claude_agent_sdk")
     done = run(block.code, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -185,14 +187,10 @@ def test_the_changelog_and_the_licence_are_there() -> None:
 @cache
 def options() -> dict[str, frozenset[str]]:
     """The options of each command, and under "" those of the program itself."""
-    group: Any = typer.main.get_command(application())
-    context = typer.Context(group)
-    commands = {"": group} | {name: group.get_command(context, name) for name in group.list_commands(context)}
+    of_commands = {"": PROGRAM} | {name: Command(name).parameters for name in COMMANDS}
     return {
-        name: frozenset(
-            option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]
-        )
-        for name, command in commands.items()
+        name: frozenset(option for each in parameters if each.is_option for option in (*each.on, *each.off))
+        for name, parameters in of_commands.items()
     }
 
 

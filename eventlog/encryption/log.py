@@ -107,6 +107,11 @@ class EncryptedLog(Log):
         return self._engine.read_only
 
     @property
+    def clock(self) -> Callable[[], int]:
+        """See `contract.Log`."""
+        return self._engine.clock
+
+    @property
     def partitions(self) -> int:
         """See `contract.Log`."""
         return self._engine.partitions
@@ -240,6 +245,10 @@ class EncryptedLog(Log):
     def _encrypted_heads(self) -> Iterator[Head]:
         """Yield the stored heads without those of the streams that are never encrypted."""
         return (head for head in self._engine.heads() if not is_clear(head.session, head.entry))
+
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commits as they are stored; see `contract.Log`."""
+        return self._engine.commits_at(positions)
 
     def last_positions(self) -> tuple[int, ...]:
         """See `contract.Log`."""

@@ -17,7 +17,6 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.decoded import decode_commit
-from eventlog.codec.redaction import contents
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import texts
@@ -61,6 +60,10 @@ def events_of(record: StoredRecord) -> list[Any]:
 
 class _LackingError(Exception):
     """A large text is not read yet."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body)
+        self.body = body
 
 
 Read = Callable[[Any, Callable[[Content], str]], Any]
@@ -155,6 +158,8 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
     `NotFoundError` for a number of no record.
     """
     known: dict[bytes, str] = {}
+    late: list[tuple[Any, Any, Body]] = []
+    """Places in values where large texts go, which are read together."""
 
     def text(content: Content) -> str:
         if isinstance(content, str):
@@ -162,12 +167,13 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
         try:
             return known[content.digest]
         except KeyError:
-            raise _LackingError from None
+            raise _LackingError(content) from None
 
     values: dict[int, Any] = {}
     records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
     while True:
         lacking: list[StoredRecord] = []
+        bodies: dict[bytes, Body] = {}
         for record in records:
             _, number, kept, entries, first = record
             try:
@@ -176,23 +182,22 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
                 if moved:
                     for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
                         event = entries[first + index].event
-                        if read is None:
-                            found = content_of(event)
-                            if type(found) is not str:
-                                found = text(found)
+                        found = content_of(event) if read is None else read(event, text)
+                        place: Any = value
+                        for step in steps:
+                            place = place[step]
+                        if not steps and last == 0 and not is_array(value):
+                            value = (
+                                found if read is not None or type(found) is str else text(found)
+                            )  # the record is this
+                        elif read is None and type(found) is not str:
+                            place[last] = found.digest  # `AttributeError` for what is no text
+                            late.append((place, last, found))
                         else:
-                            found = read(event, text)
-                        if steps:
-                            place: Any = value
-                            for step in steps:
-                                place = place[step]
                             place[last] = found
-                        elif last == 0 and not is_array(value):
-                            value = found  # the record is this text
-                        else:
-                            value[last] = found
                 values[number] = value
-            except _LackingError:
+            except _LackingError as error:
+                bodies[error.body.digest] = error.body
                 lacking.append(record)
             except UNFIT as error:
                 if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
@@ -201,13 +206,16 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
                 message = "what was kept of a record does not fit its events"
                 raise DamagedError(message, session=record[0], version=number) from error
         if not lacking:
-            return values
-        bodies = {body.digest: body for record in lacking for body in _bodies(record)}
+            break
         known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
         records = lacking
+    _put_late(log, session, late, known)
+    return values
 
 
-def _bodies(record: StoredRecord) -> Iterator[Body]:
-    """Yield the large texts of a record's events."""
-    for event in (record[2], *events_of(record)):
-        yield from (content for content in contents(event) if isinstance(content, Body))
+def _put_late(log: Log, session: str, late: list[tuple[Any, Any, Body]], known: dict[bytes, str]) -> None:
+    """Put large texts into their places."""
+    bodies = {body.digest: body for _, _, body in late if body.digest not in known}
+    known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
+    for place, last, body in late:
+        place[last] = known[body.digest]

@@ -16,16 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
+from eventlog.errors import CallError, RefusedError
 from eventlog.ids import id_of_request
 from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.lease import unless_held
+from eventlog.session.outcome import pending_question
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
     from eventlog.codec.decoded import Recorded, Span
     from eventlog.history.catalog import SessionInfo
+    from eventlog.history.name_streams import Name
     from eventlog.integrity.heads import SessionHead, StoreHead
     from eventlog.log.contract import Committed, Log
     from eventlog.session.lease import Lease
@@ -100,7 +104,9 @@ class Sessions(Protocol):
         """See `Store`."""
         ...
 
-    def fork(self, parent: Session, at: int, *, id: str | None = None, title: str | None = None) -> Session:
+    def fork(
+        self, parent: Session, at: int, *, id: str | None = None, title: str | None = None, name: Name | None = None
+    ) -> Session:
         """See `Store`."""
         ...
 
@@ -277,8 +283,8 @@ class Session:
 
     def turn(
         self,
-        text: str | Sequence[PartKind],
-        request_id: str,
+        text: str | Sequence[PartKind] | None = None,
+        request_id: str | None = None,
         *,
         files: Sequence[File] = (),
         agent: str = "",
@@ -289,17 +295,30 @@ class Session:
     ) -> Turn:
         """Add a user message, or find it by its request id, to be answered once in a `with` block.
 
-        Inside, `turn.state` says whether the caller is to answer; it holds the lease if so. While
-        another task runs the session, up to `wait` seconds are waited for the answer, or for the
-        lease; with `take_over` the lease is then taken from that task, as by `lease`.
+        Without both it is the question that waits for its answer, or the newest one: for a program
+        that goes on with what another one left. Inside, `turn.state` says whether the caller is to
+        answer; it holds the lease if so. While another task runs the session, up to `wait` seconds
+        are waited for the answer, or for the lease; with `take_over` the lease is then taken from
+        that task, as by `lease`.
         """
         return Turn(
             self.executor,
-            lambda: self.user(text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
+            partial(self._asked, text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
             request_id,
             wait=wait,
             take_over=take_over,
         )
+
+    def _asked(self, text: str | Sequence[PartKind] | None, *, request_id: str | None, **given: Any) -> str:
+        """Add the user message of a turn, or find it."""
+        if text is not None and request_id is not None:
+            return self.user(text, request_id=request_id, **given)
+        if text is not None or request_id is not None:
+            raise CallError("a turn has a text and a request id, or neither: then it is the question that waits")
+        found = pending_question(self.reader)
+        if found is None:
+            raise RefusedError("nothing was asked", expected="a text and a request id", session=self.id)
+        return found
 
     def assistant(
         self,
@@ -509,13 +528,16 @@ class Session:
         """
         return redo(self.executor, wait=wait)
 
-    def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:
+    def fork(
+        self, at: int | None = None, *, id: str | None = None, title: str | None = None, name: Name | None = None
+    ) -> Session:
         """Begin a session that continues this one from version `at`, now by default.
 
-        Nothing is copied, and later events of this session do not change the fork.
+        Nothing is copied, and later events of this session do not change the fork. It does not
+        inherit a name, and may be given one: `AlreadyExistsError` if another session has that.
         """
         version = self.reader.resolve(at)
-        return self.store.fork(self, version, id=id, title=title)
+        return self.store.fork(self, version, id=id, title=title, name=name)
 
     def subsession(self, *, id: str | None = None, title: str = "", agent: str = "", directory: str = "") -> Session:
         """Begin a session for a sub-agent of this one, in the same scope."""

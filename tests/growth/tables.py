@@ -38,6 +38,10 @@ TABLES: dict[str, Table] = {
 }
 """The tables by what they are operations of."""
 WITHOUT: dict[str, str] = {
+    **{
+        f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
+        for name in ("extended", "get", "limits", "near", "price")
+    },
     "HttpSummarizer": "asks an endpoint, and costs what that says",
     "AnthropicMapping.read": _TOLD,
     "OpenAIChatMapping.read": _TOLD,

@@ -1,4 +1,4 @@
-"""Live pages: what many idle ones cost, and how soon another process's commits and deltas come."""
+"""Live pages: the cost of many idle ones, and the delay of another process's commits."""
 
 from __future__ import annotations
 

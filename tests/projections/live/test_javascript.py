@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_the_documented_page_shows_the_transcript() -> None:
         session = store.create_session()
         names = [session.user(f"😀 {number}") for number in range(6)]
         live = LiveSession(store, session.id, limit=3)
-        steps: list[object] = []
+        steps: list[Any] = []
 
         def look(*, times: int = 1) -> None:
             update = live.advance()
@@ -68,8 +69,6 @@ def test_the_documented_page_shows_the_transcript() -> None:
         look()
         session.remove_message(names[1])
         look()
-        kinds = {next(iter(patch)) for step in steps if isinstance(step, list) for patch in step}
-        assert kinds >= {"reset", "message", "part"}
         ran = subprocess.run(
             [node, "-e", code + DRIVER], input=json.dumps(steps), capture_output=True, text=True, check=True, timeout=60
         )

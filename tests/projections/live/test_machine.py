@@ -36,7 +36,7 @@ from tests.support.engines import ENCRYPTED, Engine
 from tests.support.history_strategies import Command, Grower, commands, texts
 from tests.support.live_page import LivePage, as_utf16
 
-SCHEMA = jsonschema.Draft202012Validator(SCHEMAS["live"])
+SCHEMA: Any = jsonschema.Draft202012Validator(SCHEMAS["live"])
 PAGE = st.tuples(st.integers(1, 5), st.sampled_from([3, 200]), st.integers(0, 1))
 """Limit, longest text, and the process of a page."""
 FATE = st.sampled_from(["taken", "taken", "taken", "repeated", "lost"])
@@ -375,9 +375,13 @@ def test_the_machine_notices_a_missing_patch(fault: str, monkeypatch: pytest.Mon
 
     if fault == "no end":
         monkeypatch.setattr(GrowingText, "retract", nothing)
-        monkeypatch.setattr(OpenMessages, "ends", lambda _: [])
+        monkeypatch.setattr(OpenMessages, "ends", nothing)
     else:
-        monkeypatch.setattr(live_session, "message_patches", lambda old, new, _: message_patches(old, new, set()))
+
+        def unforced(old: Any, new: Any, _: object) -> Iterator[Any]:
+            return message_patches(old, new, set())
+
+        monkeypatch.setattr(live_session, "message_patches", unforced)
     quickly = settings(
         max_examples=2_000,
         stateful_step_count=40,

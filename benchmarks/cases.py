@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
+    checkpointers,
     churn,
     cold_cache,
     following,
@@ -87,6 +88,7 @@ CASES: tuple[Case, ...] = (
     *churn.CASES,
     *written.CASES,
     *following.CASES,
+    *checkpointers.CASES,
 )
 
 SHORT = Sizes(

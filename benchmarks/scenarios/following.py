@@ -21,7 +21,7 @@ PAGES = 100
 PACE = 0.01
 """Seconds from one message or token to the next, of all sessions."""
 MOST = 10.0, 50.0
-"""Milliseconds allowed from a commit to a client of another process: median, and 99 of 100."""
+"""Milliseconds allowed from a commit to another process's client: median, 99 of 100."""
 FLUSH = 100.0
 """Milliseconds of a flush interval, which a delta may wait in addition."""
 
@@ -96,7 +96,7 @@ def _times_in(patches: list[dict[str, Any]]) -> Iterator[float]:
 
 
 async def _followed(store: eventlog.Store, worker: Worker, asked: object) -> tuple[list[float], float, float]:
-    """Follow all sessions while the worker speaks; return the delays, and what both have spent."""
+    """Follow all sessions while the worker speaks; return the delays, and both loads."""
     delays: list[float] = []
     begun: list[str] = []
     ready = asyncio.Event()

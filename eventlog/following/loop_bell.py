@@ -1,4 +1,4 @@
-"""A bell that wakes a task of an event loop: how a watch reaches a subscription of asyncio."""
+"""A bell that wakes a task of an event loop, when a watch rings."""
 
 from __future__ import annotations
 

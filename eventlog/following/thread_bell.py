@@ -1,4 +1,4 @@
-"""A bell that wakes a thread: how a watch reaches a subscription that blocks."""
+"""A bell that wakes a thread, when a watch rings."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from eventlog.append.own_appends import uncommitted
+from eventlog.codec.deltas import DeltaRun
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.state.evolve import evolve
@@ -99,8 +101,6 @@ class Pages(RuleBasedStateMachine):
         self.grower = Grower()
         self.reply: Reply | None = None
         """A reply that the first process fills."""
-        self.pending = ""
-        """The tokens of it that are accepted and not committed."""
         self.clients: list[Client] = []
         self.erased = False
         self.has_fork = False
@@ -165,12 +165,10 @@ class Pages(RuleBasedStateMachine):
             if act == "token":
                 text = data.draw(texts)
                 self.stream.append(text)
-                self.pending += text
             elif act == "flush":
                 self.flush()
             elif act == "lose":
                 self.stores[0].session("s").executor.writer.buffer.drop()
-                self.pending = ""
             elif act == "look":
                 self.update(data.draw(st.integers(0, 3)), data.draw(FATE))
             else:
@@ -182,13 +180,11 @@ class Pages(RuleBasedStateMachine):
     def flush(self) -> None:
         """Commit what was accepted."""
         self.stores[0].flush()
-        self.pending = ""
 
     def end(self, *, finishes: bool) -> None:
         """Finish the reply, or break it off."""
         reply, self.reply = self.reply, None
         assert reply is not None
-        self.pending = ""
         if finishes:
             self.stream.end()
             reply.finish()
@@ -200,8 +196,6 @@ class Pages(RuleBasedStateMachine):
     @rule(at=st.integers(0, 1), waits=st.booleans())
     def ask_meanwhile(self, at: int, waits: bool) -> None:
         """Add a user message, which needs no lease."""
-        if at == 0:
-            self.pending = ""
         self.stores[at].session("s").user("meanwhile", delivery="queue" if waits else "steer")
 
     @precondition(lambda self: not self.erased)
@@ -320,17 +314,20 @@ class Pages(RuleBasedStateMachine):
         messages = as_utf16([form.message(message) for message in Transcript(session).oldest_first()])
         expected = [message for message in messages if page.next is None or message["version"] >= page.next]
         shown = list(page.messages.values())
-        if self.pending and client.at == 0 and client.session == "s":
-            self.add_pending(expected, shown, client.longest)
+        if self.reply is not None and client.at == 0 and client.session == "s":
+            self.add_accepted(expected, shown, client.longest)
         assert shown == expected
         assert page.next is None or shown[0]["version"] == page.next
 
-    def add_pending(self, expected: list[Any], shown: list[Any], longest: int) -> None:
+    def add_accepted(self, expected: list[Any], shown: list[Any], longest: int) -> None:
         """Add the accepted text to its part, if the page shows any of it."""
+        writer = self.stores[0].session("s").executor.writer
+        runs = [span.item for span in uncommitted(writer, 0) if isinstance(span.item, DeltaRun)]
+        accepted = "".join(run.joined().get((self.stream.id, "text"), "") for run in runs)
         texts = {part["id"]: part["text"] for message in shown for part in message["parts"]}
         for part in (part for message in expected for part in message["parts"]):
             if part["id"] == self.stream.id and texts.get(part["id"]) != part["text"]:
-                part["text"] = as_utf16((part["text"] + self.pending)[:longest])
+                part["text"] = as_utf16((part["text"] + accepted)[:longest])
 
     @invariant()
     def has_a_cursor(self) -> None:

@@ -162,7 +162,7 @@ COMMANDS: Table = {
     "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
     "eventlog search": constant(lambda at, _: _run(at.closed, "search", "answer", "should", "--json"), _searched),
-    "eventlog sessions": _read("sessions"),
+    "eventlog sessions": _all("orders the sessions that are not folded yet", "sessions", "--limit", "20"),
     "eventlog sessions, all": output(lambda at, _: _run(at.closed, "sessions", "--limit", "0", "--json")),
     "eventlog show, a page": _read("show", "long", "--limit", "20"),
     "eventlog show": _all(_ALL, "show", "long"),

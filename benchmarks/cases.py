@@ -32,6 +32,7 @@ from benchmarks.scenarios import (
 from benchmarks.targets import (
     beside_peers,
     command_line,
+    inspecting,
     lists,
     memory,
     opening,
@@ -59,6 +60,7 @@ CASES: tuple[Case, ...] = (
     *replaying.CASES,
     *viewing.CASES,
     *transcripts.CASES,
+    *inspecting.CASES,
     *lists.CASES,
     *searching.CASES,
     *values.CASES,

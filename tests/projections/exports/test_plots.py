@@ -1,4 +1,4 @@
-"""Pictures of a session are well-formed, whatever its names, and have no text of it."""
+"""Pictures of a session are well-formed, with names of any kind, and have no text of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inspector's first answers: a server that has just begun, a long session, many sessions."""
+"""The first answers of an inspector that has just begun: a long session, many sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.engine import opened
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.history import EVENTS_A_TURN, begun, small_turns
 from benchmarks.measure import Samples
-from benchmarks.targets.lists import fill
+from benchmarks.targets.lists import A_SCOPE, fill
 
 __all__ = ["CASES"]
 
@@ -49,7 +49,7 @@ def _inspecting(setting: Setting) -> dict[str, Measurement]:
     with opened(setting.directory, "inspected-long") as store:
         name = quote(begun(store, small_turns(setting.sizes.events[-1] // EVENTS_A_TURN)))
     with opened(setting.directory, "inspected-many") as store:
-        fill(store, setting.sizes.sessions)
+        fill(store, max(setting.sizes.sessions, A_SCOPE))
     page, again, rows = Samples(), Samples(), Samples()
     for _ in range(setting.sizes.rounds):
         with _serving(setting.directory / "inspected-long") as address:

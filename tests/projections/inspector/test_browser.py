@@ -418,4 +418,4 @@ SCROLLING = """async () => {
   frames.sort((one, two) => one - two);
   return [frames[Math.floor(frames.length * 0.95)], Math.max(...tasks)];
 }"""
-"""Scrolls up for five seconds; gives the 95th percentile of the frames and the longest task."""
+"""Scrolls up for five seconds; gives the 95th percentile frame and the longest task."""

@@ -19,8 +19,10 @@ from benchmarks import (
 )
 from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
+    checkpointers,
     churn,
     cold_cache,
+    following,
     frameworks,
     fresh_process,
     long_history,
@@ -87,6 +89,8 @@ CASES: tuple[Case, ...] = (
     *many_sessions.CASES,
     *churn.CASES,
     *written.CASES,
+    *following.CASES,
+    *checkpointers.CASES,
 )
 
 SHORT = Sizes(

@@ -34,6 +34,7 @@ from benchmarks.scenarios import (
 from benchmarks.targets import (
     beside_peers,
     command_line,
+    inspecting,
     lists,
     memory,
     opening,
@@ -61,6 +62,7 @@ CASES: tuple[Case, ...] = (
     *replaying.CASES,
     *viewing.CASES,
     *transcripts.CASES,
+    *inspecting.CASES,
     *lists.CASES,
     *searching.CASES,
     *values.CASES,

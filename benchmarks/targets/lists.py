@@ -18,7 +18,7 @@ from eventlog.events import AssistantMessageStarted, MessageFinished, SessionSta
 from eventlog.history.catalog import CatalogEntry
 from eventlog.log.contract import Append
 
-__all__ = ["CASES"]
+__all__ = ["A_SCOPE", "CASES", "fill"]
 
 PAGE = 20
 FEW = 1_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from importlib import util
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, build_opener, urlopen
@@ -55,8 +56,12 @@ def test_a_port_in_use_is_said(cli: Cli, store: Path) -> None:
 def test_the_missing_extra_is_named(cli: Cli, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the packages of the server the error says how to install them."""
     del store
-    found = util.find_spec
-    monkeypatch.setattr("projections.cli.commands.serve.find_spec", lambda name: None if name == "nh3" else found(name))
+    find = util.find_spec
+
+    def without_nh3(name: str) -> ModuleSpec | None:
+        return None if name == "nh3" else find(name)
+
+    monkeypatch.setattr("projections.cli.commands.serve.find_spec", without_nh3)
     answer = cli("serve", "--no-open")
     assert answer.code == 2
     assert "nh3 is missing: pip install 'everdelta[server]'" in answer.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import eventlog
+from benchmarks.history import EVENTS_A_TURN, begun, small_turns
 from eventlog.importers import import_file
 from projections.inspector.room import Room
 from tests.support.inspected_store import LARGE, hostile, inspected_store
@@ -152,7 +154,7 @@ def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> N
     page.goto(f"{served[1]}#/s/talk/window")
     page.locator("#now").wait_for()
     chart = page.get_by_role("img", name=re.compile("Tokens by kind over .* usable 12,000"))
-    assert chart.locator("canvas").count() == 1
+    chart.locator("canvas").wait_for()
     colours = chart.locator("canvas").evaluate(
         "c => new Set(Array.from(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer))).size"
     )
@@ -379,3 +381,41 @@ def open_view(page: Page, address: str, view: str) -> None:
     """Open a view of the talk, or the list, and wait until it is drawn."""
     page.goto(address if view == "list" else f"{address}#/s/talk/{view}")
     page.locator("a.row" if view == "list" else SETTLED[view]).first.wait_for()
+
+
+@pytest.mark.skipif(os.environ.get("EVERDELTA_SLOW") != "1", reason="takes a minute: EVERDELTA_SLOW=1")
+def test_a_million_events_are_scrolled_smoothly(started: Browser, tmp_path: Path) -> None:
+    """A session of a million events opens, and scrolls without a long task."""
+    with eventlog.open(tmp_path / "store") as store:
+        name = begun(store, small_turns(1_000_000 // EVENTS_A_TURN))
+    with serving(tmp_path / "store") as address, shown_at(started, 1200, "light") as page:
+        begin = time.monotonic()
+        page.goto(f"{address}#/s/{name}")
+        page.locator("article.message").first.wait_for()
+        opened = time.monotonic() - begin
+        page.wait_for_timeout(1_000)
+        frames, tasks = page.evaluate(SCROLLING)
+        print(f"opened in {opened:.2f} s; p95 frame {frames:.1f} ms; longest task {tasks:.0f} ms")
+        assert page.locator("article.message").count() > 60
+        assert frames <= 33
+        assert tasks <= 200
+
+
+SCROLLING = """async () => {
+  const main = document.querySelector("main.chat"), frames = [], tasks = [0];
+  new PerformanceObserver((list) => list.getEntries().forEach((each) => tasks.push(each.duration))).observe({ type: "longtask" });
+  let last = performance.now();
+  const end = last + 5000;
+  await new Promise((done) => {
+    const frame = (now) => {
+      frames.push(now - last);
+      last = now;
+      main.scrollBy(0, -150);
+      now < end ? requestAnimationFrame(frame) : done();
+    };
+    requestAnimationFrame(frame);
+  });
+  frames.sort((one, two) => one - two);
+  return [frames[Math.floor(frames.length * 0.95)], Math.max(...tasks)];
+}"""
+"""Scrolls up for five seconds; gives the 95th percentile frame and the longest task."""

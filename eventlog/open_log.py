@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
 from eventlog.history.session_lists import lists_of
@@ -82,7 +82,7 @@ def server_log(log: Log) -> PostgresLog | None:
     """Return the engine of a log on a server, None of another one; loads no driver."""
     module = sys.modules.get("eventlog.log.postgres.engine")
     engine = log.engine
-    return engine if module is not None and isinstance(engine, module.PostgresLog) else None
+    return cast("PostgresLog", engine) if module is not None and isinstance(engine, module.PostgresLog) else None
 
 
 def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:

@@ -359,15 +359,16 @@ class Store:
             raise CallError(f"a page has one session or more, not {limit}")
         from eventlog.session.unfinished import state_of
 
-        return page_of(
-            self.log,
-            scope,
-            archived=archived,
-            subsessions=subsessions,
-            cursor=cursor,
-            limit=limit,
-            state_of=partial(state_of, self),
-        )
+        with self.log.reading():
+            return page_of(
+                self.log,
+                scope,
+                archived=archived,
+                subsessions=subsessions,
+                cursor=cursor,
+                limit=limit,
+                state_of=partial(state_of, self),
+            )
 
     def unfinished(self) -> list[SessionInfo]:
         """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.

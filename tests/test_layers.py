@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
+        clock faults once_read options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session

@@ -23,7 +23,7 @@ scrub ledger (`integrity/scrub_ledger.py`), and the streams of names, whose ids 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,10 @@ class EncryptedLog(Log):
     def read_only(self) -> bool:
         """Whether writing is refused."""
         return self._engine.read_only
+
+    def reading(self) -> AbstractContextManager[None]:
+        """See `contract.Log`."""
+        return self._engine.reading()
 
     @property
     def clock(self) -> Callable[[], int]:

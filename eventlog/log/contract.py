@@ -42,6 +42,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from time import time_ns
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zlib import crc32
@@ -338,6 +339,13 @@ class Log(BodyStore):
         This machine's, or that of a server that hosts with other clocks share.
         """
         return time_ns
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Let this thread's reads inside a block be as of its beginning.
+
+        A log on a server then asks once for what is read several times; others read as always.
+        """
+        return nullcontext()
 
     def require_keys(self) -> None:
         """Raise `KeyMissingError` if the log is encrypted and was opened without keys."""

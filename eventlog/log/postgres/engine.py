@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.follower import Follower
 from eventlog.log.postgres.group_commit import GroupCommit
+from eventlog.log.postgres.once_read import OnceRead
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
 from eventlog.log.postgres.session_lists import SessionLists
@@ -72,6 +73,7 @@ class PostgresLog(Log):
         """The durability of an acknowledged commit here."""
         self._count = settings.partitions
         self._refusal: EventlogError | None = None
+        self._once = OnceRead()
         self._clock = clock
         self._connections = Connections(address, options)
         self._reader = Reader(self._connections, self.partition_of, settings.identity)
@@ -109,6 +111,7 @@ class PostgresLog(Log):
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
         lane = self._lanes[partition % len(self._lanes)]
         ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, lane)
         lane.put(ticket)
@@ -150,10 +153,19 @@ class PostgresLog(Log):
         self._use()
         return self._reader.read(session, after, upto, reverse=reverse)
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Let this thread's reads inside a block be as of its beginning; see `contract.Log`."""
+        return self._once.block()
+
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        return self._reader.head(session)
+        known = self._once.heads
+        if known is None:
+            return self._reader.head(session)
+        if session not in known:
+            known[session] = self._reader.head(session)
+        return known[session]
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
@@ -163,7 +175,10 @@ class PostgresLog(Log):
     def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
         """Return heads of the sessions in the named lists, newest first; see `contract.Log`."""
         self._use()
-        return self._lists.newest(lists, before, limit)
+        found = self._lists.newest(lists, before, limit)
+        if self._once.heads is not None:
+            self._once.heads.update((head.session, head) for head in found)
+        return found
 
     def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         """Return at most `limit` commits of a partition beyond position `after`, in their order."""

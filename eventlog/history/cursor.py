@@ -80,6 +80,7 @@ class _Hits(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     place: _Position
 
 
+_WHAT: dict[type[_Stream | _List | _Hits], str] = {_Stream: "events", _List: "a list of sessions", _Hits: "a search"}
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Stream | _List | _Hits).decode
 
@@ -133,7 +134,7 @@ def reached_by(cursor: str, log: Log) -> list[Reached]:
     """
     said = _said(cursor, _AGAIN)
     if not isinstance(said, _Stream):
-        raise CursorError(f"the cursor is of a list, not of events: {_AGAIN}")
+        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of events: {_AGAIN}")
     last = log.last_positions()
     if said.store != log.identity[:_STORE] or len(said.reached) != len(last):
         raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_AGAIN}")
@@ -158,7 +159,7 @@ def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
     """Return the place that a cursor names; `CursorError` if it is not one of these lists."""
     said = _said(cursor, _LIST_AGAIN)
     if not isinstance(said, _List):
-        raise CursorError(f"the cursor is not of a list of sessions: {_LIST_AGAIN}")
+        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of a list of sessions: {_LIST_AGAIN}")
     if said.store != log.identity[:_STORE]:
         raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_LIST_AGAIN}")
     if said.lists != _digest(lists):
@@ -178,7 +179,7 @@ def hit_place(cursor: str, log: Log, search: Sequence[object]) -> int:
     """Return the place that a cursor names; `CursorError` if it is not one of this search."""
     said = _said(cursor, _SEARCH_AGAIN)
     if not isinstance(said, _Hits):
-        raise CursorError(f"the cursor is not of a search: {_SEARCH_AGAIN}")
+        raise CursorError(f"the cursor is of {_WHAT[type(said)]}, not of a search: {_SEARCH_AGAIN}")
     if said.store != log.identity[:_STORE]:
         raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_SEARCH_AGAIN}")
     if said.search != _digest(search):

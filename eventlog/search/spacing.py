@@ -29,7 +29,7 @@ _RUN = re.compile(
     "]+"
 )
 _UNFIT = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|[\0\x01\x02\ud800-\udfff]")
-"""Colours of a terminal, which would become a part of a word, and what the index does not take."""
+"""Colours of a terminal, which would be part of a word, and what no index takes."""
 _STEP = 5
 """Characters that one of a run takes, with the pair behind it and both spaces."""
 

@@ -27,7 +27,7 @@ def talk(store: Path) -> Path:
 
 @pytest.mark.usefixtures("talk")
 def test_search(cli: Cli) -> None:
-    """Hits come with session, version, kind and snippet; the count and what is wrong are notes."""
+    """Hits come with session, version, kind and snippet; their count is a note."""
     found = cli("search", "ferry")
     assert found.code == Exit.OK
     assert found.out.count("ses_ferry") == 4

@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
+    checkpointers,
     churn,
     cold_cache,
     frameworks,
@@ -31,10 +32,12 @@ from benchmarks.scenarios import (
 )
 from benchmarks.targets import (
     beside_peers,
+    command_line,
     lists,
     memory,
     opening,
     replaying,
+    searching,
     space,
     starting,
     transcripts,
@@ -58,9 +61,11 @@ CASES: tuple[Case, ...] = (
     *viewing.CASES,
     *transcripts.CASES,
     *lists.CASES,
+    *searching.CASES,
     *values.CASES,
     *memory.CASES,
     *starting.CASES,
+    *command_line.CASES,
     *streaming.CASES,
     *turns.CASES,
     *turns_on_end.CASES,
@@ -81,6 +86,7 @@ CASES: tuple[Case, ...] = (
     *many_sessions.CASES,
     *churn.CASES,
     *written.CASES,
+    *checkpointers.CASES,
 )
 
 SHORT = Sizes(

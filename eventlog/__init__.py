@@ -110,6 +110,7 @@ if TYPE_CHECKING:
     from eventlog.importers.openai.responses import OpenAIResponsesMapping
     from eventlog.records.feed import Feed
     from eventlog.records.read import Forgotten, Redacted
+    from eventlog.search.hit import SearchHit, SearchPage
 
 __all__ = [
     "Agent",
@@ -177,6 +178,8 @@ __all__ = [
     "Retry",
     "RetryError",
     "RollbackResult",
+    "SearchHit",
+    "SearchPage",
     "Session",
     "SessionHead",
     "SessionInfo",
@@ -230,6 +233,7 @@ _HOMES = {
     "importers.openai.responses": ("OpenAIResponsesMapping",),
     "records.feed": ("Feed",),
     "records.read": ("Forgotten", "Redacted"),
+    "search.hit": ("SearchHit", "SearchPage"),
 }
 
 

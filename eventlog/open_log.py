@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
 from eventlog.history.session_lists import lists_of
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from eventlog.encryption.key_ring import KeyRing
     from eventlog.encryption.keys import KeySource
     from eventlog.log.embedded.engine import EmbeddedLog
+    from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "open_log", "place_of"]
+__all__ = ["LOST_NOTE", "is_server", "open_log", "place_of", "server_log"]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
@@ -74,6 +76,13 @@ def open_log(
 def is_server(path: object) -> bool:
     """Return whether this is the address of a PostgreSQL server, as libpq reads it."""
     return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
+
+
+def server_log(log: Log) -> PostgresLog | None:
+    """Return the engine of a log on a server, None of another one; loads no driver."""
+    module = sys.modules.get("eventlog.log.postgres.engine")
+    engine = log.engine
+    return cast("PostgresLog", engine) if module is not None and isinstance(engine, module.PostgresLog) else None
 
 
 def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:

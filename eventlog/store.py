@@ -41,7 +41,7 @@ from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
-from eventlog.session.naming import Names, open_named
+from eventlog.session.naming import Names, begin_named, open_named
 from eventlog.session.registry import SessionRegistry, check_session_id
 from eventlog.session.session import Session
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
@@ -52,11 +52,14 @@ from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
-    from eventlog.maintenance.backup import BackupResult
+    from eventlog.maintenance.destination import BackupResult
+    from eventlog.maintenance.emptied import VacuumResult
     from eventlog.maintenance.erase import Choice
     from eventlog.maintenance.repair import RepairReport
     from eventlog.maintenance.retention import ExpiryResult
-    from eventlog.maintenance.vacuum import VacuumResult
+    from eventlog.search.hit import SearchPage
+    from eventlog.search.said import Kind
+    from eventlog.search.search import Searcher
 
 __all__ = ["Store", "begin_session", "open_store", "repair", "restore"]
 
@@ -64,6 +67,8 @@ FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
 PAGE = 20
 """Sessions on a page of a list."""
+SEARCH_WAIT = 5.0
+"""Seconds for which a search brings its index up to date."""
 LEASE_TTL = 30_000
 """Milliseconds a lease lasts without renewal."""
 
@@ -136,6 +141,7 @@ class Store:
         """The handles of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)
+        self._searcher: Searcher | None = None
         self._origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]] = ((), {})
         self._at_exit = liveness.begin(self)
         weakref.finalize(self, self.host.flusher.stop)
@@ -223,6 +229,7 @@ class Store:
         *,
         id: str | None = None,
         title: str | None = None,
+        name: Name | None = None,
         origin: Origin | None = None,
         time: int | None = None,
     ) -> Session:
@@ -235,6 +242,11 @@ class Store:
         require_version(at)
         info = parent.info
         forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope, origin)
+        if name is not None:
+            parent.reader.resolve(at)  # before the name is reserved
+            return begin_named(
+                self, name, id, lambda new, given: begin_session(self, forked, id=new, time=time, then=[given])
+            )
         return begin_session(self, forked, id=id, time=time)
 
     def session(self, id: str) -> Session:
@@ -347,15 +359,16 @@ class Store:
             raise CallError(f"a page has one session or more, not {limit}")
         from eventlog.session.unfinished import state_of
 
-        return page_of(
-            self.log,
-            scope,
-            archived=archived,
-            subsessions=subsessions,
-            cursor=cursor,
-            limit=limit,
-            state_of=partial(state_of, self),
-        )
+        with self.log.reading():
+            return page_of(
+                self.log,
+                scope,
+                archived=archived,
+                subsessions=subsessions,
+                cursor=cursor,
+                limit=limit,
+                state_of=partial(state_of, self),
+            )
 
     def unfinished(self) -> list[SessionInfo]:
         """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
@@ -420,6 +433,59 @@ class Store:
             file.write(content.encode("utf-8", "surrogatepass"))
         else:
             to_file(content, self.host.packed(content, session), file)
+
+    def search(
+        self,
+        words: str,
+        *,
+        session: str | None = None,
+        scope: str | None = None,
+        kinds: Sequence[Kind] | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        rolled_back: bool | None = None,
+        ranked: bool = False,
+        cursor: str | None = None,
+        limit: int = PAGE,
+        wait: float | None = SEARCH_WAIT,
+    ) -> SearchPage:
+        """Texts with all of these words, and phrases in quotes: the newest first, or `ranked`.
+
+        All that was said is searched, also what was pruned, compacted or rolled back: texts of
+        users and models, reasoning, calls and results. Case and accents do not count. `session`
+        searches a session with the history it inherited; `kinds` are of *user*, *assistant*,
+        *reasoning*, *call*, *result*; `tool` is the name of one; `since` and `until` are UTC
+        milliseconds, of which the second is left out; `rolled_back` chooses what a rollback hides,
+        or what none does. None is no filter. The next page begins at the `cursor` of this one,
+        with the same words and filters.
+
+        The index is brought up to date first, for at most `wait` seconds (None: as long as it
+        takes); `SearchPage.behind` says how much is missing. Nothing that is redacted, erased or
+        forgotten is found once that is committed. `LimitError` for a large store without an index
+        file: an encrypted one, or one in a directory that may not be written to.
+        """
+        self.host.require_open()
+        searcher = self._searcher
+        if searcher is None:
+            from eventlog.search.search import Searcher
+
+            with self.registry.lock:  # another thread may have made one
+                searcher = self._searcher = self._searcher or Searcher(self.log, self.host.clock)
+        return searcher.search(
+            words,
+            session=session,
+            scope=scope,
+            kinds=kinds,
+            tool=tool,
+            since=since,
+            until=until,
+            rolled_back=rolled_back,
+            ranked=ranked,
+            cursor=cursor,
+            limit=limit,
+            wait=wait,
+        )
 
     def cursor(self) -> str:
         """The cursor behind everything that is committed now, for `subscribe`."""
@@ -521,6 +587,7 @@ class Store:
 
         self.host.require_open(writing=True)
         self.flush()
+        self._close_index()
         return scrub(self)
 
     def vacuum(self) -> VacuumResult:
@@ -532,6 +599,7 @@ class Store:
 
         self.host.require_open(writing=True)
         self.flush()
+        self._close_index()
         return rewrite(self.log, shred=False, time=self.host.clock())
 
     # -- the end -----------------------------------------------------------------------------
@@ -546,6 +614,10 @@ class Store:
     def metrics(self) -> Metrics:
         """Counters of what this store has done so far."""
         return msgspec.structs.replace(self.host.counted)
+
+    def _close_index(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
 
     @property
     def closed(self) -> bool:
@@ -583,6 +655,7 @@ class Store:
                     host.closed = False  # interrupted: it can be closed again
                     raise
             host.flusher.stop()
+            self._close_index()
             host.follower.ring_all()
             liveness.end(self, self._at_exit)
             self.log.close()

@@ -85,6 +85,8 @@ class Subscription:
         """Yield the next events of all partitions; return whether there may be more already."""
         is_full = False
         for partition, (position, _) in enumerate(self._reached):
+            if self._seen[partition] <= position:
+                continue
             commits = self.log.commits_after(position, BATCH, partition=partition)
             if commits:
                 self.behind = self.stirred = True

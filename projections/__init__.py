@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from projections.reports.event_json import event_kind, event_record, event_summary
     from projections.reports.stats import SessionStats, session_stats
     from projections.reports.usage import UsageTotals, usage_by_model
-    from projections.transcript.answer import answer_text
     from projections.transcript.transcript import Transcript, TranscriptMessage
     from projections.verify.verify import SessionReport, StoreReport, verify_session
     from projections.view.explain import Explanation
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
         TruncationPolicy,
         Wait,
         afill,
+        answer_text,
         fill,
         policy_named,
         recall,
@@ -132,7 +132,6 @@ _HOMES = {
     "reports.event_json": ("event_kind", "event_record", "event_summary"),
     "reports.stats": ("SessionStats", "session_stats"),
     "reports.usage": ("UsageTotals", "usage_by_model"),
-    "transcript.answer": ("answer_text",),
     "transcript.transcript": ("TranscriptMessage", "Transcript"),
     "verify.verify": ("SessionReport", "StoreReport", "verify_session"),
     "view.explain": ("Explanation",),
@@ -168,6 +167,7 @@ _HOMES = {
         "TruncationPolicy",
         "Wait",
         "afill",
+        "answer_text",
         "fill",
         "policy_named",
         "recall",

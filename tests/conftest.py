@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_on_server(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
-    given = {} if call is None else call.params
+    given: dict[str, object] = {} if call is None else call.params
     return any(name.startswith(("engine", "name")) and value == POSTGRES for name, value in given.items())
 
 

@@ -20,11 +20,11 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
-        | append encryption following | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
+        | append encryption following | session subscription open_log | maintenance recorder search | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower | attempt | group_commit check | engine
+        clock faults once_read options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
@@ -47,11 +47,15 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
+    "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
-        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
+        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed langgraph openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
         | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
+    "eventlog.adapters.langgraph": """
+        items messages records stored | message_list | thread | reading removal threads | item_store saver | __init__
+    """,
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
@@ -59,12 +63,12 @@ LAYERS: dict[str, str] = {
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
         policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
-        | loop_state prune refusal retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | loop_state prune refused_request retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
         | __init__
     """,
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
-        | confirm holders summarizers window_options saved_head import_report view_text stats_tables part_table
+        | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
           copy_report message_text live_text
         | store_option registry | options completion | commands app | __init__
     """,
@@ -75,6 +79,7 @@ APART = {"projections": ("eventlog.state", "eventlog.append")}
 """Methods that a package calls on a session or store instead of importing it."""
 
 OUTSIDE = {
+    "sqlite3": ("eventlog.search", "projections.exports.sqlite"),
     "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
     "zstandard": (
         "eventlog.codec.bodies",
@@ -89,11 +94,18 @@ OUTSIDE = {
     "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
     "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
     "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+    "langchain_core": ("eventlog.adapters.langgraph",),
+    "langgraph": ("eventlog.adapters.langgraph",),
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
-    "starlette": ("projections.server",),
+    "starlette": ("projections.server", "projections.inspector"),
     "sse_starlette": ("projections.server",),
+    "markdown_it": ("projections.exports",),
+    "nh3": ("projections.exports",),
+    "matplotlib": ("projections.exports",),
+    "pygments": ("projections.inspector",),
+    "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

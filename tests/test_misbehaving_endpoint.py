@@ -162,7 +162,7 @@ def slowly(text: str) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_loop_comes_to_its_end_whatever_ends_its_lives(tmp_path: Path, seed: int) -> None:
-    """Killed, interrupted, rate-limited, disconnected at random, it answers each question once."""
+    """Killed, interrupted, rate-limited, disconnected at random, it answers all, once."""
     program = example(LOOP).code
     assert WAITS in program
     (tmp_path / "program.py").write_text(program.replace(WAITS, QUICK), encoding="utf-8")

@@ -41,10 +41,12 @@ from tests.support.pages import (
     prose,
     python_examples,
 )
+from tests.support.postgres_server import Server
 from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
-FENCES = {"python", "pyi", "javascript", "sh", "console", "json", "text", ""}
+_ADDRESS = "EVERDELTA_POSTGRES"
+FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
     "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",
@@ -62,11 +64,21 @@ def run(code: str, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=directory,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "OPENAI_API_KEY": "none"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "OPENAI_API_KEY": "none", **_server_for(code)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _server_for(code: str) -> dict[str, str]:
+    """Return the variable that an example of a server reads: the address of an empty schema."""
+    return {_ADDRESS: _server().new_schema()} if _ADDRESS in code else {}
+
+
+@cache
+def _server() -> Server:
+    return Server(settings={"fsync": "on"})
 
 
 @pytest.mark.parametrize("block", [block for block in python_examples() if LOOP not in block.code], ids=str)

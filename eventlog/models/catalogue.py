@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Context, Decimal
-from difflib import get_close_matches
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 
 import msgspec
 
@@ -139,6 +138,8 @@ class ModelCatalogue:
 
     def near(self, model: Model | str) -> tuple[str, ...]:
         """Return names of the catalogue that may be meant: of other providers, or spelt alike."""
+        from difflib import get_close_matches
+
         provider, slash, name = self._key(model).partition("/")
         name = name if slash else provider
         of_name: dict[str, list[str]] = {}
@@ -189,6 +190,6 @@ def _require_known(name: object, known: object) -> None:
 @cache
 def shipped() -> ModelCatalogue:
     """Return the catalogue that comes with the package (`README.md` says where it is from)."""
-    file = msgspec.json.decode((files("eventlog.models") / "models.json").read_bytes(), type=_File)
+    file = msgspec.json.decode(Path(__file__).with_name("models.json").read_bytes(), type=_File)
     models = {f"{provider}/{name}": known for provider, named in file.models.items() for name, known in named.items()}
     return ModelCatalogue(models, date=file.date, aliases=file.aliases)

@@ -71,6 +71,7 @@ class Feed:
         after: int | None = None,
         keep: Mapping[str, str | bytes] | None = None,
         expected: int | None = None,
+        version: int | None = None,
         request_id: str | None = None,
         wait: float = 0.0,
     ) -> list[int]:
@@ -79,14 +80,15 @@ class Feed:
         They come behind the record `after` (0: before all records), by default behind the newest.
         If that is not the newest, the append begins with a rollback to it. `expected` is the newest
         number that the caller knows, 0 for none: `ConflictError` if it is another by now. `keep`
-        puts values of the session in the same append. A repeated `request_id` gives the first
-        numbers.
+        puts values of the session in the same append; what the caller has read of such values
+        still counts if the session is at `version`, else `ConflictError`. A repeated `request_id`
+        gives the first numbers.
 
         Takes the session's lease for the append: `LeaseHeldError` if another owner or task still
         holds it after `wait` seconds.
         """
         told = [(value, require_value(value)) for value in each(values, "records are a list of JSON values")]
-        for number in (after, expected):
+        for number in (after, expected, version):
             if number is not None:
                 require_version(number)
         require_or_none(Mapping, keep, "values to keep are a mapping of keys to values")
@@ -103,20 +105,22 @@ class Feed:
         def tell(lease: Lease) -> list[int]:
             contention = Contention()
             while True:
-                version = self._version_now()
-                newest = self._newest(version)
+                now = self._version_now()
+                if version is not None and version != now:
+                    raise ConflictError(self.session.id, version, now)
+                newest = self._newest(now)
                 if expected is not None and expected != newest:
                     raise ConflictError(self.session.id, expected, newest)
-                to = None if after is None or after == newest else self._target(after, version)
+                to = None if after is None or after == newest else self._target(after, now)
                 if to is None and not told and not kept:
                     return []
                 try:
-                    items, bodies = self._decided(told, kept, version, to, settles=is_alone)
+                    items, bodies = self._decided(told, kept, now, to, settles=is_alone)
                     committed = writer.commit(
                         items,
                         bodies,
                         epoch=lease.epoch,
-                        expected=version,
+                        expected=now,
                         request=request_id,
                         digest=digest,
                         returns_lease=is_alone,
@@ -243,6 +247,14 @@ class Feed:
                 pieces.append(piece[-left:])
                 left -= len(piece)
         return [number for piece in reversed(pieces) for number in piece]
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all records, ascending, of those that a rollback hides as well."""
+        version = self._reader.resolve(None)
+        forgotten = self._reader.forgotten()
+        with self._lock:
+            self._index.advance(version)
+            return [number for number in self._index.numbers if not covers(forgotten, number)]
 
     def read(self, numbers: Sequence[int]) -> list[Any]:
         """Return the records with these numbers, deep-equal to what was told, in their order.

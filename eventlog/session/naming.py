@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Head
     from eventlog.session.session import Session, Sessions
 
-__all__ = ["Begin", "Names", "free_erased", "keep_told", "open_named"]
+__all__ = ["Begin", "Names", "begin_named", "free_erased", "keep_told", "open_named"]
 
 Begin: TypeAlias = Callable[[str, ev.NameGiven], "Session"]
 """Begins a session with this id, and the event in its first append."""
@@ -71,6 +71,19 @@ def open_named(store: Sessions, name: Name, id: str | None, begin: Begin | None)
                 head_of(store.log, id)  # `ErasedError` for an erased session, whose id is not used again
                 raise AlreadyExistsError("session", id)
             named.write(head, NameState(id or store.host.new_id("ses_")))
+
+
+def begin_named(store: Sessions, name: Name, id: str | None, begin: Begin) -> Session:
+    """Begin a session with a name that no session has; else `AlreadyExistsError`."""
+    begun: list[Session] = []
+
+    def once(new: str, given: ev.NameGiven) -> Session:
+        begun.append(begin(new, given))
+        return begun[0]
+
+    if open_named(store, name, id, once) not in begun:
+        raise AlreadyExistsError("name", _Named(store, name).shown)
+    return begun[0]
 
 
 class Names:

@@ -8,7 +8,7 @@ counts as any other. Nothing is stored for this: reading costs the turn, not the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -43,7 +43,7 @@ CRASHED = MessageError("aborted", "interrupted")
 _BROKEN_OFF = (CRASHED.message, TAKEN_OVER)
 """Messages of errors that say so."""
 _DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
-"""Classes of errors by which clients say so: of openai and anthropic, and of httpx below them."""
+"""Errors by which clients say so: openai and anthropic, and httpx below them."""
 
 
 class Attempt(msgspec.Struct):
@@ -126,7 +126,7 @@ def has_open_work(reader: SessionReader) -> bool:
 
 
 def pending_question(reader: SessionReader) -> str | None:
-    """Return the question that a loop would answer now: the newest, else the oldest queued one.
+    """Return the question that a loop answers now: the newest, or the oldest queued one.
 
     The newest one also if it is answered; None if nothing was asked.
     """
@@ -167,6 +167,9 @@ def failure_of(error: BaseException) -> MessageError:
     A stop of the program and a broken connection leave its turn to go on. Of a provider's answer
     the status and the text are kept, of any other error the name of its class alone.
     """
+    if isinstance(error, BaseExceptionGroup):  # of a group of tasks: what none of them goes on after counts
+        failures = [failure_of(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        return next((failure for failure in failures if failure != CRASHED), CRASHED)
     if not isinstance(error, Exception) or is_disconnect(error):
         return CRASHED
     if isinstance(getattr(error, "status_code", None), int):
@@ -176,6 +179,8 @@ def failure_of(error: BaseException) -> MessageError:
 
 def is_disconnect(error: BaseException) -> bool:
     """Whether an error says that a connection broke or never was: Python's, or a client's."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_disconnect, cast("BaseExceptionGroup[BaseException]", error).exceptions))
     return isinstance(error, ConnectionError) or any(kind.__name__ in _DISCONNECTS for kind in type(error).__mro__)
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from eventlog.append.pipeline import Pipeline
     from eventlog.codec.decoded import Recorded, Span
     from eventlog.history.catalog import SessionInfo
+    from eventlog.history.name_streams import Name
     from eventlog.integrity.heads import SessionHead, StoreHead
     from eventlog.log.contract import Committed, Log
     from eventlog.session.lease import Lease
@@ -103,7 +104,9 @@ class Sessions(Protocol):
         """See `Store`."""
         ...
 
-    def fork(self, parent: Session, at: int, *, id: str | None = None, title: str | None = None) -> Session:
+    def fork(
+        self, parent: Session, at: int, *, id: str | None = None, title: str | None = None, name: Name | None = None
+    ) -> Session:
         """See `Store`."""
         ...
 
@@ -525,13 +528,16 @@ class Session:
         """
         return redo(self.executor, wait=wait)
 
-    def fork(self, at: int | None = None, *, id: str | None = None, title: str | None = None) -> Session:
+    def fork(
+        self, at: int | None = None, *, id: str | None = None, title: str | None = None, name: Name | None = None
+    ) -> Session:
         """Begin a session that continues this one from version `at`, now by default.
 
-        Nothing is copied, and later events of this session do not change the fork.
+        Nothing is copied, and later events of this session do not change the fork. It does not
+        inherit a name, and may be given one: `AlreadyExistsError` if another session has that.
         """
         version = self.reader.resolve(at)
-        return self.store.fork(self, version, id=id, title=title)
+        return self.store.fork(self, version, id=id, title=title, name=name)
 
     def subsession(self, *, id: str | None = None, title: str = "", agent: str = "", directory: str = "") -> Session:
         """Begin a session for a sub-agent of this one, in the same scope."""

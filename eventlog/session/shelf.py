@@ -22,6 +22,7 @@ from eventlog.session.values import Values
 from eventlog.validation import require
 
 if TYPE_CHECKING:
+    from eventlog.append.pipeline import Pipeline
     from eventlog.integrity.heads import SessionHead
     from eventlog.log.contract import Log
     from eventlog.session.executor import Executor
@@ -46,6 +47,10 @@ class Shelf:
 
     def __repr__(self) -> str:
         return f"<Shelf {self.name}>"
+
+    def pipeline(self) -> Pipeline:
+        """Collect puts and drops inside a `with`, and commit them at its end: all, or none."""
+        return self._executor.pipeline()
 
     def head(self) -> SessionHead:
         """Return the root of the shelf's hash tree, to keep elsewhere and compare later."""

@@ -51,6 +51,10 @@ def value_event(key: str, value: str | bytes, bodies: dict[bytes, bytes]) -> ev.
     return ev.ValuePut(check_key(key), data=to_data(value, bodies))
 
 
+def _key_of(name: bytes) -> str:
+    return name.decode("utf-8", "surrogatepass")
+
+
 class Values:
     """Texts and bytes under keys of 1 to 256 bytes; reached as `session.values`.
 
@@ -106,16 +110,24 @@ class Values:
 
         The keys are those of now; each value is read when it is yielded.
         """
+        return self._read(self._listed(prefix))
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Return the keys that begin with a prefix, in their order; no value is read."""
+        return [key for name, found in self._listed(prefix) if not self._was_freed(*found, key := _key_of(name))]
+
+    def _listed(self, prefix: str) -> list[tuple[bytes, tuple[StreamRange, Change]]]:
+        """Return the newest change of each key with a prefix, dropped ones left out."""
         require(str, prefix, "a prefix is a str")
         newest: dict[bytes, tuple[StreamRange, Change]] = {}
         for stream in self._streams():
             for change in self._index(stream).newest_of_all(prefix, stream.last):
                 newest[change.key] = (stream, change)
-        return self._read(sorted((key, found) for key, found in newest.items() if not found[1].dropped))
+        return sorted((key, found) for key, found in newest.items() if not found[1].dropped)
 
     def _read(self, found: Sequence[tuple[bytes, tuple[StreamRange, Change]]]) -> Iterator[StoredValue]:
         for name, (stream, change) in found:
-            key = name.decode("utf-8", "surrogatepass")
+            key = _key_of(name)
             value = self._content(stream, change)
             stored = StoredValue(key, value, change.version) if value is not None else self.get(key)
             if stored is not None:  # freed meanwhile: another one took its place

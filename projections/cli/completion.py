@@ -64,20 +64,22 @@ def candidates(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         found: Iterable[tuple[str, str]] = COMMANDS.items()
         yield from _of_parameters(program, before, beginning, Context(), found)
         return
+    if not name:
+        return
     place = before.index(name)
     known = (*Command(name).parameters, *program)
     yield from _of_parameters(known, before[place + 1 :], beginning, _context(program, before), ())
 
 
 def _command(before: Sequence[str], program: Sequence[Parameter]) -> str | None:
-    """Return the command among the words."""
+    """Return the command among the words; "" if the first word that should be one is none."""
     valued = {option for each in program for option in each.on}
     skip = False
     for word in before:
         if skip or word.startswith("-"):
             skip = word in valued and not skip
             continue
-        return word if word in COMMANDS else None
+        return word if word in COMMANDS else ""
     return None
 
 

@@ -61,11 +61,12 @@ class CompactionFault(Exception):  # noqa: N818  # an outcome that the log recor
 
 
 class FileFault(Exception):  # noqa: N818  # wraps an error and is none of its own
-    """An error and the file that it is about."""
+    """An error and the file that it is about; `name` is what the user calls the file."""
 
-    def __init__(self, path: str, error: Exception) -> None:
+    def __init__(self, path: str, error: Exception, name: str = "") -> None:
         super().__init__(path)
         self.path = path
+        self.name = name or path
         self.error = error
 
 
@@ -96,7 +97,8 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.COMPACTION, str(error)
         case FileFault():
             code, text = classify(error.error)
-            return code, text if error.path in text or not text else f"{error.path}: {text}"
+            text = text if error.path in text or not text else f"{error.path}: {text}"
+            return code, text.replace(error.path, error.name)
         case errors.ErasedError():
             return Exit.MISSING, str(error)
         case errors.NotFoundError():

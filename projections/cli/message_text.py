@@ -137,7 +137,11 @@ def _print_markdown(text: str) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    console = Console(
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # as every other writer; Rich would end the program
+
+    console = Output(
         file=sys.stdout, width=min(columns(), WIDEST), force_terminal=True, color_system="standard", highlight=False
     )
     console.print(Markdown(output.safe(text), code_theme="ansi_dark", hyperlinks=False))

@@ -28,9 +28,11 @@ GROUPS = {
     },
     "Read": {
         "sessions": "List the sessions of the store, the latest activity first.",
+        "search": "Find what was said: messages, reasoning, calls and results.",
         "show": "Print the transcript of a session.",
         "tail": "Print the newest messages of a session, and follow it.",
         "events": "Print every event of a session in order.",
+        "serve": "Show the sessions of the store in the browser, until Ctrl-C.",
         "recall": "Print a part or message in full, also if it left the view.",
         "timeline": "Print what happened in a session, and when.",
         "stats": "Count what a session or the store holds, and what it cost.",

@@ -14,7 +14,7 @@ __all__ = ["Cell", "table"]
 _GAP = "  "
 _LEAST = 8
 """Columns that a cell keeps when it is cut."""
-_COMFORTABLE = 24
+_COMFORTABLE = 32
 """Columns that it keeps while there are columns of the table to leave out."""
 
 

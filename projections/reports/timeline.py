@@ -21,7 +21,7 @@ from projections.reports.wording import counted
 from projections.window.limits import step_total, usable
 from projections.window.policy import decode_policy
 
-__all__ = ["Timeline", "TimelineEntry", "timeline"]
+__all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,7 +60,7 @@ class Timeline(msgspec.Struct, frozen=True):
 def timeline(session: Session) -> Timeline:
     """Return the timeline of a session; reads every event once."""
     version = session.version
-    accumulator = _Accumulator()
+    accumulator = TimelineBuilder()
     entries: list[TimelineEntry] = []
     ranges = session.reader.effective_ranges(version)
     for span in session.reader.spans(upto=version):
@@ -82,8 +82,8 @@ def timeline(session: Session) -> Timeline:
     return Timeline(session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries))
 
 
-class _Accumulator:
-    """State of the pass over the history: limits, policy, cost, tools."""
+class TimelineBuilder:
+    """A pass over the history, event by event: limits, policy, cost and tools so far."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from projections.window.prune.case import PruneCase, PrunePlan
     from projections.window.prune.outline import ToolResult
     from projections.window.prune.planner import PrunePlanner, register_planner
-    from projections.window.refusal import refusal
+    from projections.window.refused_request import refusal
     from projections.window.report import WindowReport, window_report
+    from projections.window.retrieval.answer import answer_text
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
     from projections.window.retrieval.recall_calls import recall_tool
@@ -98,6 +99,7 @@ __all__ = [
     "WindowReport",
     "afill",
     "afill_retrying",
+    "answer_text",
     "apply_patch",
     "covered_by",
     "fill",
@@ -135,8 +137,9 @@ _HOMES = {
     "prune.case": ("PruneCase", "PrunePlan"),
     "prune.outline": ("ToolResult",),
     "prune.planner": ("PrunePlanner", "register_planner"),
-    "refusal": ("refusal",),
+    "refused_request": ("refusal",),
     "report": ("WindowReport", "window_report"),
+    "retrieval.answer": ("answer_text",),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
     "retrieval.recall_calls": ("recall_tool",),

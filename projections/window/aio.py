@@ -142,6 +142,11 @@ class AsyncContextWindow:
         """Close the open reply."""
         await asyncio.to_thread(self.sync.finish, reason)
 
+    @property
+    def answer(self) -> str:
+        """The newest text that the model said; see `ContextWindow.answer`."""
+        return self.sync.answer
+
     async def _stoppable(self, work: Callable[[], T]) -> T:
         running = asyncio.ensure_future(asyncio.to_thread(work))
         try:

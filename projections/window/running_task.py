@@ -6,12 +6,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from eventlog.errors import CallError, LeaseHeldError, RefusedError
+from eventlog.session.outcome import has_open_work
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
-from projections.transcript.answer import answer_text
+from projections.window.retrieval.answer import answer_text
 from projections.window.task_calls import (
     TaskRequest,
+    agents_in,
     breaks_off,
     is_task,
     open_task,
@@ -55,7 +57,9 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
             handle.start(call.input, title=request.description, metadata=metadata)
     if request is not None:
         try:
-            child = open_task(session, call.part, request)
+            tools = state.conversation.tools
+            agents = agents_in(None if tools is None else session.text(tools))
+            child = open_task(session, call.part, request, agents)
         except CallError as error:
             wrong = str(error)
     if request is not None and child is not None:
@@ -68,7 +72,7 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
 
 
 class RunningTask:
-    """A `task` call and the sub-session that does its work; inside `with`, a stop reaches both."""
+    """A `task` call and its sub-session; inside `with`, a stop reaches both."""
 
     def __init__(
         self,
@@ -142,11 +146,13 @@ class RunningTask:
     def fail(self, error: Exception) -> None:
         """Record an error as the call's result; raise it if the work goes on after it.
 
-        After a stop the call is interrupted, whatever the error was.
+        After a stop the call is interrupted, with any error.
         """
         if breaks_off(error, resumed=self.is_resumed):
             raise error
         stopped = self.is_stopped()
+        if has_open_work(self.session.reader):
+            self.session.interrupt("its task ended with an error")
         said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
         if self._handle is not None:
             self._handle.fail(said, interrupted=stopped, metadata=task_metadata(self.session.id))

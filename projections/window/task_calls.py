@@ -7,22 +7,22 @@ nothing had happened. `ContextWindow.run_task` is what programs call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError
+from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError, brief
 from eventlog.session.outcome import is_disconnect
 from eventlog.validation import json_value, require, require_or_none
 from eventlog.values import Json
-from projections.window.tool_schemas import ToolForm, schema_of
+from projections.window.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 
 if TYPE_CHECKING:
     from eventlog.session.session import Session
 
 __all__ = [
-    "TASK", "TaskRequest", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_metadata", "task_tool",
+    "TASK", "TaskRequest", "agents_in", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_metadata", "task_tool",
 ]  # fmt: skip
 
 TASK = "task"
@@ -63,7 +63,7 @@ def task_tool(form: ToolForm = "chat", agents: Mapping[str, str] | None = None) 
 
 
 class TaskRequest(NamedTuple):
-    """What a model asks for in a call of `task`."""
+    """The arguments of a `task` call, read."""
 
     prompt: str
     description: str = ""
@@ -91,8 +91,13 @@ class TaskRequest(NamedTuple):
         return cls(*fields)
 
 
-def open_task(parent: Session, call: str, asked: TaskRequest) -> Session:
-    """Return the sub-session of a call: begun now, found again, or the one that is to go on."""
+def open_task(parent: Session, call: str, asked: TaskRequest, agents: Sequence[str] = ()) -> Session:
+    """Return the sub-session of a call: begun now, found again, or the one that is to go on.
+
+    `CallError` for an agent that is not one of `agents`, if there are any, and for a wrong id.
+    """
+    if agents and asked.agent not in agents:
+        raise CallError(f"there is no agent {brief(asked.agent)}; there are {', '.join(agents)}")
     if asked.session:
         try:
             child = parent.store.session(asked.session)
@@ -106,6 +111,18 @@ def open_task(parent: Session, call: str, asked: TaskRequest) -> Session:
         return parent.store.session(name)
     except NotFoundError:
         return parent.subsession(id=name, title=asked.description, agent=asked.agent)
+
+
+def agents_in(tools: Json | None) -> tuple[str, ...]:
+    """The agents that the recorded `task` tool lets a model choose from; () if it lists none."""
+    for tool in map(function_of, schemas_in(tools)):
+        if tool.get("name") != TASK:
+            continue
+        found: object = tool.get("parameters", tool.get("input_schema"))
+        for key in ("properties", "subagent_type", "enum"):
+            found = cast("dict[str, object]", found).get(key) if isinstance(found, dict) else None
+        return tuple(map(str, cast("list[object]", found))) if isinstance(found, list) else ()
+    return ()
 
 
 def subsession_id(parent: str, part: str) -> str:

@@ -23,6 +23,7 @@ COMMANDS = [
     "import",
     "export",
     "sessions",
+    "search",
     "show",
     "view",
     "events",
@@ -53,6 +54,7 @@ COMMANDS = [
     "completion",
     "explain",
     "tail",
+    "serve",
 ]
 
 STREAM = """\

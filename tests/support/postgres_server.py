@@ -141,7 +141,16 @@ class Server:
         )
 
     def start(self) -> None:
-        """Start it, and return when it takes connections."""
+        """Start it, and return when it takes connections.
+
+        What was killed may still hold the shared memory for a moment: then it is tried again.
+        """
+        deadline = time.monotonic() + 60
+        while not self._starts(deadline):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def _starts(self, deadline: float) -> bool:
         options = [part for name, value in self.settings.items() for part in ("-c", f"{name}={value}")]
         with (self.directory.parent / f"{self.directory.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -155,21 +164,22 @@ class Server:
                 cwd="/",
                 **_as_another(),
             )
-        deadline = time.monotonic() + 60
-        while True:
+        while self._process.poll() is None:
             try:
                 psycopg.connect(self.address()).close()
             except psycopg.OperationalError:
-                if time.monotonic() > deadline or self._process.poll() is not None:
+                if time.monotonic() > deadline:
                     raise
                 time.sleep(0.02)
             else:
-                return
+                return True
+        return False
 
     def kill(self) -> None:
         """Kill every process of it at once, as a machine that fails."""
         process = self._process
         assert process is not None
+        process.send_signal(signal.SIGSTOP)  # so that it makes no more processes meanwhile
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii").split()
         for pid in (process.pid, *map(int, children)):
             try:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
-from psycopg import Error
+from psycopg import Error, RawCursor
 from psycopg.errors import UniqueViolation
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
@@ -28,7 +28,7 @@ from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_lost, is_passing, typed
 from eventlog.log.postgres.rows import Known
-from eventlog.log.postgres.statements import APPEND, BARRIER, FIND
+from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
 from eventlog.log.rules import RequestResult
 from eventlog.log.ticket import wake
 
@@ -55,6 +55,15 @@ class Target(NamedTuple):
     note: Callable[[Iterable[tuple[int, int]]], None]
     """Called with positions that partitions reached."""
     time: ServerClock
+
+
+class _Try(NamedTuple):
+    """A commit of unknown outcome."""
+
+    ticket: AnyTicket
+    append: Append
+    last: int
+    salt: bytes
 
 
 class KnownHeads(dict[str, Known]):
@@ -126,11 +135,13 @@ class Attempt:
         """
         target = self._target
         parameters = batch.parameters(target.partitions)
+        statement = APPEND_WITH_BODIES if "b_i" in parameters else APPEND
+        values = [parameters[name] for name in statement.names]
         try:
             with target.connections.one(self._left()) as connection:
                 connection.warned = ""
                 sent = target.time.local()
-                rows = connection.execute(APPEND, parameters, binary=True).fetchall()
+                rows = RawCursor(connection).execute(statement.text, values, binary=True).fetchall()
                 warned = connection.warned
         except UniqueViolation:
             self._read(batch.changes)
@@ -260,8 +271,8 @@ class Attempt:
     def _find(self, sessions: set[str]) -> None:
         """Look for the commits of unknown outcome, and settle those that are there."""
         target = self._target
-        tries: list[tuple[AnyTicket, Append, int, bytes]] = [
-            (ticket, append, last, salt)
+        tries: list[_Try] = [
+            _Try(ticket, append, last, salt)
             for ticket in self._tickets
             if isinstance(append := ticket.request, Append) and append.session in sessions
             for last, salt in self._tried.get(ticket, ())
@@ -274,17 +285,18 @@ class Attempt:
         rows = target.connections.rows(
             FIND,
             {
-                "partition": [target.partition_of(append.session) for _, append, _, _ in tries],
-                "session": [append.session.encode() for _, append, _, _ in tries],
-                "last": [last for _, _, last, _ in tries],
-                "salt": [salt for _, _, _, salt in tries],
+                "partition": [target.partition_of(one.append.session) for one in tries],
+                "session": [one.append.session.encode() for one in tries],
+                "last": [one.last for one in tries],
+                "salt": [one.salt for one in tries],
             },
         )
         done: list[tuple[AnyTicket, Committed]] = []
         for number, last_position in rows:
-            ticket, append, last, _ = tries[number - 1]
-            first = last - append.count + 1
-            done.append((ticket, Committed(append.session, first, last, last_position - append.count + 1)))
+            one = tries[number - 1]
+            count = one.append.count
+            committed = Committed(one.append.session, one.last - count + 1, one.last, last_position - count + 1)
+            done.append((one.ticket, committed))
         if done:
             partition = target.partition_of(done[0][1].session)
             with target.connections.one(self._left()) as connection:

@@ -156,7 +156,7 @@ class Batch:
         return was_committed(ticket)
 
     def parameters(self, partitions: int) -> dict[str, list[Any]]:
-        """Return the parameters of `statements.APPEND`."""
+        """Return the parameters of `statements.APPEND`, and those of bodies if it has any."""
         heads = [(change, change.after) for change in self.changes.values() if change.after is not None]
         numbers = {change.session: change.number for change, _ in heads}
         commits = [added.commit for added in self.added]
@@ -191,7 +191,7 @@ class Batch:
             "c_leaf": [commit.leaf for commit in commits],
             "c_payload": [packed(commit.payload) for commit in commits],
         }
-        return found | self._body_parameters(partitions)
+        return found | self._body_parameters(partitions) if self._bodies else found
 
     def _body_parameters(self, partitions: int) -> dict[str, list[Any]]:
         found: dict[str, list[Any]] = {

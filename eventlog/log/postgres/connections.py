@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from psycopg import Connection, Error, OperationalError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.errors import Diagnostic
+from psycopg.types.array import ListBinaryDumper
 from psycopg.types.numeric import Int8BinaryDumper
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -145,6 +146,7 @@ def _configure(made: LogConnection, busy_timeout: float, *, read_only: bool) -> 
     """Set what the statements of this package rely on, in one round trip."""
     made.add_notice_handler(made.note)
     made.adapters.register_dumper(int, Int8BinaryDumper)  # one type for numbers of all sizes: one plan
+    made.adapters.register_dumper(list, ListBinaryDumper)  # as bytes, which need no escapes
     milliseconds = max(int(busy_timeout * 1000), 1)
     made.execute(
         f"SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds};"

@@ -12,6 +12,8 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager, contextmanager
+from os import urandom
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -19,8 +21,16 @@ from psycopg import Error
 from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
-from eventlog.errors import CallError, ClosedError, EventlogError, ForkedProcessError, NotFoundError, ReadOnlyError
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    ClosedError,
+    EventlogError,
+    ForkedProcessError,
+    NotFoundError,
+    ReadOnlyError,
+)
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, partition_of
 from eventlog.log.postgres import schema
 from eventlog.log.postgres.acknowledged import Acknowledged, acknowledged
 from eventlog.log.postgres.attempt import Target
@@ -32,20 +42,22 @@ from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.follower import Follower
 from eventlog.log.postgres.group_commit import GroupCommit
+from eventlog.log.postgres.once_read import OnceRead
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
 from eventlog.log.postgres.session_lists import SessionLists
+from eventlog.log.postgres.tables import SIZE, Tables
 from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 from eventlog.logger import logger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from eventlog.log.rules import RequestResult
 
-__all__ = ["PostgresLog", "create", "exists", "open_log", "upgrade"]
+__all__ = ["PostgresLog", "create", "exists", "filling", "open_log", "upgrade"]
 
 
 class PostgresLog(Log):
@@ -61,9 +73,10 @@ class PostgresLog(Log):
         """The durability of an acknowledged commit here."""
         self._count = settings.partitions
         self._refusal: EventlogError | None = None
+        self._once = OnceRead()
         self._clock = clock
         self._connections = Connections(address, options)
-        self._reader = Reader(self._connections, self.partition_of)
+        self._reader = Reader(self._connections, self.partition_of, settings.identity)
         self._bodies = Bodies(self._connections, self._count)
         self._derived = Derived(self._connections, self._count)
         self._lists = SessionLists(
@@ -98,6 +111,7 @@ class PostgresLog(Log):
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
         lane = self._lanes[partition % len(self._lanes)]
         ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, lane)
         lane.put(ticket)
@@ -122,7 +136,7 @@ class PostgresLog(Log):
     def identity(self) -> bytes:
         """16 bytes that name the store and its edition."""
         self._use()
-        return self.settings.identity
+        return self._reader.identity
 
     @property
     def stopped(self) -> bool:
@@ -139,10 +153,19 @@ class PostgresLog(Log):
         self._use()
         return self._reader.read(session, after, upto, reverse=reverse)
 
+    def reading(self) -> AbstractContextManager[None]:
+        """Let this thread's reads inside a block be as of its beginning; see `contract.Log`."""
+        return self._once.block()
+
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        return self._reader.head(session)
+        known = self._once.heads
+        if known is None:
+            return self._reader.head(session)
+        if session not in known:
+            known[session] = self._reader.head(session)
+        return known[session]
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
@@ -152,12 +175,20 @@ class PostgresLog(Log):
     def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
         """Return heads of the sessions in the named lists, newest first; see `contract.Log`."""
         self._use()
-        return self._lists.newest(lists, before, limit)
+        found = self._lists.newest(lists, before, limit)
+        if self._once.heads is not None:
+            self._once.heads.update((head.session, head) for head in found)
+        return found
 
     def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         """Return at most `limit` commits of a partition beyond position `after`, in their order."""
         self._use()
         return self._reader.commits_after(after, limit, partition)
+
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commit that has the position, of each partition; see `contract.Log`."""
+        self._use()
+        return self._reader.commits_at(positions)
 
     def last_positions(self) -> tuple[int, ...]:
         """Return the last position of each partition; see `contract.Log`."""
@@ -240,6 +271,42 @@ class PostgresLog(Log):
         self._use()
         return check(self)
 
+    @contextmanager
+    def held(self) -> Generator[Tables]:
+        """Keep all other writers out, and write to the tables in one transaction.
+
+        The store is another edition afterwards: cursors do not outlive it. A writer that waits for
+        longer than its timeout gets `BusyError`.
+        """
+        self.sync()
+        if self.options.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+        identity = urandom(16)
+        with self._connections.one() as connection:
+            try:
+                with connection.transaction():
+                    connection.execute(
+                        "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+                    )
+                    yield (tables := Tables(connection, self._count, self.partition_of))
+                    tables.set("identity", identity)
+            except Error as error:
+                raise typed(error) from error
+        self._reader.identity = identity
+        for lane in self._lanes:
+            lane.forget()
+
+    def bytes_stored(self) -> int:
+        """Return the bytes of all tables and indexes on the server."""
+        self._use()
+        return int(self._connections.rows(SIZE)[0][0])
+
+    def reclaim(self) -> None:
+        """Have the server use the space of deleted rows again; the owner of the tables may."""
+        with self._connections.one() as connection:
+            for table in ("commits", "bodies", "chunks", "derived"):
+                connection.execute(f"VACUUM eventlog_{table}".encode())
+
     def close(self) -> None:
         """Commit what is queued, and release the connections."""
         if self._refusal is not None:
@@ -302,6 +369,28 @@ def create(address: str, *, partitions: int = schema.PARTITIONS, encryption: str
             raise typed(error) from error
     if settings.partitions != partitions:
         raise CallError(f"there is a log of {settings.partitions} partitions, not {partitions}: that never changes")
+
+
+@contextmanager
+def filling(address: str, encryption: str) -> Generator[Tables]:
+    """Make a log at an address, and write to its tables; it does not open before that is done.
+
+    `AlreadyExistsError` if there is a log with something in it. What a copy that broke off has
+    left is removed.
+    """
+    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
+        try:
+            stored = schema.stored(connection)
+            if stored is None:
+                schema.create(connection, encryption=encryption)
+            elif schema.UNFINISHED not in stored and schema.has_commits(connection):
+                raise AlreadyExistsError("store", "in the schema of this address")
+            settings = schema.empty(connection, encryption)
+            tables = Tables(connection, settings.partitions, lambda session: partition_of(session, settings.partitions))
+            yield tables
+            schema.finish(connection)
+        except Error as error:
+            raise typed(error) from error
 
 
 def exists(address: str) -> bool:

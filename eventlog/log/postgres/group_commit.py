@@ -23,6 +23,9 @@ __all__ = ["GroupCommit"]
 
 BATCH_BYTES = 4 << 20
 """About how much is written at once."""
+PATIENCE, LONGEST = 0.25, 0.005
+"""Share of the last commit's time, and seconds, that a commit waits for company at most."""
+_MOMENT = 5e-5
 RECHECK = 1.0
 """Seconds after which a waiter looks by itself."""
 
@@ -40,6 +43,10 @@ class GroupCommit:
         self._heads = KnownHeads()
         self._worker = Worker("eventlog-commit", self._drain)
         self._draining = Lock()
+        self._together = 0
+        """How many requests were on their way or queued when the last commit ended."""
+        self._took = 0.0
+        """Seconds that it took."""
         self._thread = 0
         """The thread that commits now."""
         self.refusal: EventlogError | None = None
@@ -123,6 +130,11 @@ class GroupCommit:
         self._drain()
         self._worker.end(wait=True)
 
+    def forget(self) -> None:
+        """Forget the heads that are known: the tables were written to past the queue."""
+        with self._draining:
+            self._heads.clear()
+
     def disown(self, refusal: EventlogError) -> None:
         """Refuse everything after a fork, in the child, which has neither thread nor connection."""
         self._queueing, self._draining = Lock(), Lock()
@@ -139,13 +151,26 @@ class GroupCommit:
             with self._draining:
                 self._thread = get_ident()
                 try:
+                    self._gather()
+                    begun = time.perf_counter()
                     tickets = self._take()
                     try:
                         Attempt(self._target, self._heads, tickets).finish()
+                        self._together = len(tickets) + len(self._queue)
+                        self._took = time.perf_counter() - begun
                     except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
                         settle([(ticket, error) for ticket in tickets if not ticket.resolved])
                 finally:
                     self._thread = 0
+
+    def _gather(self) -> None:
+        """Give those whose last request was just committed a moment to queue the next.
+
+        Else the callers fall into two halves that wait for each other.
+        """
+        until = time.perf_counter() + min(self._took * PATIENCE, LONGEST)
+        while len(self._queue) < self._together and time.perf_counter() < until and self.refusal is None:
+            time.sleep(_MOMENT)
 
     def _take(self) -> list[AnyTicket]:
         """Take what one batch may hold out of the queue."""

@@ -53,6 +53,10 @@ _KNOWN = f"""
 SELECT {HEAD} FROM unnest(%s::int8[], %s::bytea[]) AS w(partition, session)
 JOIN eventlog_heads h ON h.partition = w.partition AND h.session = w.session
 """
+_POSITIONS = """
+SELECT -1 AS partition, NULL::int8, value FROM eventlog_settings WHERE partition = 0 AND name = 'identity'
+UNION ALL SELECT partition, position, NULL::bytea FROM eventlog_counters ORDER BY partition
+"""
 _REQUESTS = """
 SELECT c.session, c.request, c.digest, c.last, c.count, c.last_position
 FROM unnest(%s::int8[], %s::bytea[], %s::bytea[]) AS w(partition, session, request)
@@ -63,7 +67,9 @@ JOIN eventlog_commits c ON c.partition = w.partition AND c.session = w.session A
 class Reader:
     """Reads of the tables of one log."""
 
-    def __init__(self, connections: Connections, partition_of: Callable[[str], int]) -> None:
+    def __init__(self, connections: Connections, partition_of: Callable[[str], int], identity: bytes) -> None:
+        self.identity = identity
+        """16 bytes that name the store and its edition, as they were last read."""
         self._connections = connections
         self._partition_of = partition_of
 
@@ -147,8 +153,10 @@ class Reader:
         return found
 
     def positions(self) -> list[int]:
-        """Return the last position of each partition."""
-        return [row[0] for row in self._connections.rows("SELECT position FROM eventlog_counters ORDER BY partition")]
+        """Return the last position of each partition, and note the edition that it is of."""
+        rows = self._connections.rows(_POSITIONS)
+        self.identity = rows[0][2]
+        return [position for _, position, _ in rows[1:]]
 
     def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
         """Return the results of those request ids that were used."""

@@ -17,16 +17,30 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, LiteralString
 
-from eventlog.errors import CallError, TooNewError, TooOldError
+from eventlog.errors import CallError, TooNewError, TooOldError, UnfinishedError
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-__all__ = ["PARTITIONS", "STEPS", "Settings", "create", "read_settings", "upgrade"]
+__all__ = [
+    "PARTITIONS",
+    "STEPS",
+    "UNFINISHED",
+    "Settings",
+    "create",
+    "empty",
+    "finish",
+    "has_commits",
+    "read_settings",
+    "stored",
+    "upgrade",
+]
 
 PARTITIONS = 256
 """Partitions of a log, unless its maker says otherwise."""
 MAX_PARTITIONS = 1 << 14
+UNFINISHED = "unfinished"
+"""The setting of a log that is being filled."""
 _SETTINGS = 0
 """The partition of the rows that belong to the log as a whole."""
 
@@ -139,10 +153,10 @@ def read_settings(connection: Connection) -> Settings | None:
 
     `TooNewError` and `TooOldError` for a schema of another version.
     """
-    stored = _stored(connection)
-    if stored is None:
+    found = stored(connection)
+    if found is None:
         return None
-    version = int(stored["version"])
+    version = int(found["version"])
     if version > len(STEPS):
         raise TooNewError(f"the tables are of version {version}, this program knows {len(STEPS)}")
     if version < len(STEPS):
@@ -150,7 +164,34 @@ def read_settings(connection: Connection) -> Settings | None:
             f"the tables are of version {version}, this program needs {len(STEPS)}: call"
             " eventlog.log.postgres.engine.upgrade once, as the owner of the tables"
         )
-    return Settings(stored)
+    if UNFINISHED in found:
+        raise UnfinishedError("the schema of this address", "a restore was being written")
+    return Settings(found)
+
+
+def has_commits(connection: Connection) -> bool:
+    """Return whether anything was ever written to a log."""
+    return bool(connection.execute("SELECT 1 FROM eventlog_heads LIMIT 1").fetchone())
+
+
+def empty(connection: Connection, encryption: str) -> Settings:
+    """Remove everything from a log that is to be filled, and keep it from being opened."""
+    with connection.transaction():
+        for table in ("heads", "commits", "bodies", "chunks", "derived", "lists"):
+            connection.execute(f"DELETE FROM eventlog_{table}".encode())
+        connection.execute("UPDATE eventlog_counters SET position = 0 WHERE position > 0")
+        for name, value in ((UNFINISHED, b"1"), ("encryption", encryption.encode())):
+            connection.execute(
+                "INSERT INTO eventlog_settings VALUES (%s, %s, %s)"
+                " ON CONFLICT (partition, name) DO UPDATE SET value = excluded.value",
+                (_SETTINGS, name, value),
+            )
+    return Settings(stored(connection) or {})
+
+
+def finish(connection: Connection) -> None:
+    """Let a log that was filled be opened."""
+    connection.execute("DELETE FROM eventlog_settings WHERE partition = %s AND name = %s", (_SETTINGS, UNFINISHED))
 
 
 def upgrade(connection: Connection) -> int:
@@ -175,7 +216,8 @@ def upgrade(connection: Connection) -> int:
     return before
 
 
-def _stored(connection: Connection) -> dict[str, bytes] | None:
+def stored(connection: Connection) -> dict[str, bytes] | None:
+    """Return the settings of a log by name, None if there is none."""
     found = connection.execute(
         "SELECT to_regclass(quote_ident(current_schema()) || '.eventlog_settings') IS NOT NULL"
     ).fetchone()

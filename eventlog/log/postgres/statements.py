@@ -13,11 +13,12 @@ Two that begin one session at once meet at the key, and the second statement fai
 
 from __future__ import annotations
 
-from typing import LiteralString
+import re
+from typing import LiteralString, NamedTuple
 
-__all__ = ["APPEND", "BARRIER", "FIND"]
+__all__ = ["APPEND", "APPEND_WITH_BODIES", "BARRIER", "FIND", "Prepared"]
 
-APPEND: LiteralString = """
+_APPEND = """
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest(
         %(n)b::int8[], %(partition)b::int8[], %(session)b::bytea[], %(seen)b::int8[], %(version)b::int8[],
@@ -73,7 +74,12 @@ WITH wanted AS MATERIALIZED (
     INSERT INTO eventlog_commits
     SELECT partition, last_position, session, last, count, epoch, time, request, digest, salt, leaf, payload
     FROM placed
-), owned AS MATERIALIZED (
+)
+SELECT w.n, p.position, (extract(epoch FROM clock_timestamp()) * 1000000)::int8
+FROM wanted w JOIN agreed USING (n) JOIN counters p ON p.partition = w.partition
+"""
+
+_BODIES = """), owned AS MATERIALIZED (
     SELECT DISTINCT b.i FROM unnest(%(o_body)b::int8[], %(o_n)b::int8[]) AS b(i, n) JOIN agreed USING (n)
 ), kept AS (
     INSERT INTO eventlog_bodies
@@ -86,11 +92,27 @@ WITH wanted AS MATERIALIZED (
     SELECT k.partition, k.digest, b.number, b.data
     FROM unnest(%(d_digest)b::bytea[], %(d_number)b::int8[], %(d_data)b::bytea[]) AS b(digest, number, data)
     JOIN kept k USING (digest)
-)
-SELECT w.n, p.position, (extract(epoch FROM clock_timestamp()) * 1000000)::int8
-FROM wanted w JOIN agreed USING (n) JOIN counters p ON p.partition = w.partition
 """
+
+
+class Prepared(NamedTuple):
+    """A statement with numbered parameters, and their names in this order."""
+
+    text: bytes
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, statement: str) -> Prepared:
+        """Number the parameters of a statement that names them."""
+        names = tuple(dict.fromkeys(re.findall(r"%\((\w+)\)b", statement)))
+        for number, name in enumerate(names, start=1):
+            statement = statement.replace(f"%({name})b", f"${number}")
+        return cls(" ".join(statement.split()).encode(), names)
+
+
+APPEND = Prepared.of(_APPEND)
 """Result: the sessions that went in, their partition's position before, and the time."""
+APPEND_WITH_BODIES = Prepared.of(_APPEND.replace(")\nSELECT w.n", _BODIES + ")\nSELECT w.n"))
 
 BARRIER: LiteralString = "UPDATE eventlog_counters SET position = position WHERE partition = %s"
 """A write that changes nothing: once it is durable, so is all that was committed before."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-from projections.cli import output
+from projections.cli import output, times
 from projections.cli.exits import Exit
 from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
@@ -79,7 +79,7 @@ def _print_steps(steps: list[AuditedStep]) -> None:
     rows = [
         [
             step.number,
-            moment(step.time),
+            output.Cell(moment(step.time), times.minute(step.time)),
             step.purpose,
             step.model,
             step.view_version,

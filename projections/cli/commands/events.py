@@ -9,6 +9,7 @@ from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
+from projections.cli.screen import cut
 from projections.cli.store_option import reading_session
 from projections.reports.wording import moment
 
@@ -48,7 +49,8 @@ def run(
                 continue
             event, time = recorded.event, moment(recorded.time)
             summary = f"{event_kind(event):<25} {event_summary(event)}"
-            output.line(f"{recorded.version:>7}  {time}  {summary}".rstrip())
+            line = output.safe(f"{recorded.version:>7}  {time}  {summary}".rstrip(), one_line=True)
+            output.line(cut(line, output.columns()) if output.terminal() else line)
 
 
 def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Recorded]:
@@ -60,4 +62,4 @@ def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Re
     if first <= base:
         yield from session.events(after=first - 1, upto=min(base, newest))
     own = Subscription(session.store.log, max(first - 1, base), session=session.id, kinds=None)
-    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, 0))
+    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, session.store.host.follower, 0))

@@ -104,7 +104,7 @@ class _Import:
         try:
             report = import_file(store, source.path, format=self._format, on_progress=on_progress)
         except Exception as error:
-            raise FileFault(source.name, error) from error
+            raise FileFault(str(source.path), error, source.name) from error
         return replace(report, path=source.name)
 
     def end(self) -> Exit:

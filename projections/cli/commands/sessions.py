@@ -36,7 +36,7 @@ KEYS = (
     "note",
     "state",
 )
-_PAGE = 100
+_PAGE = 50
 """Sessions that are listed where no limit is given, and read at a time."""
 
 

@@ -10,7 +10,7 @@ from projections.cli import output
 from projections.cli.amounts import dollars, number
 from projections.cli.grammar import Context
 from projections.cli.options import JSON, OPTIONAL_SESSION
-from projections.cli.short_ids import session_of
+from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import reading, store_path
 
@@ -34,7 +34,7 @@ def run(context: Context, session: OPTIONAL_SESSION = None, *, json: JSON = Fals
             if json:
                 output.document({"store": totals})
             else:
-                _print_store(totals)
+                _print_store(totals, (head.session for head in store.log.heads()))
             return
         handle = session_of(store, session)
         if json:
@@ -90,7 +90,7 @@ def _text(cost: Decimal | None) -> str | None:
     return None if cost is None else str(cost)
 
 
-def _print_store(totals: dict[str, Any]) -> None:
+def _print_store(totals: dict[str, Any], ids: Iterable[str]) -> None:
     """Print the totals, then the sessions that cost most and that have most tokens."""
     path = totals.pop("path")
     lists = {"most expensive": totals.pop("dearest"), "most tokens": totals.pop("largest")}
@@ -98,13 +98,19 @@ def _print_store(totals: dict[str, Any]) -> None:
     rows: list[tuple[str, object]] = [(name, number(count)) for name, count in totals.items()]
     rows.append(("cost", "unknown" if cost is None else output.Cell(cost, dollars(Decimal(cost)))))
     output.table(["store", path], rows, numbers=[path])
+    short = ShortIds(ids)
     for title, found in lists.items():
         if found and output.terminal():
             output.gap()
             output.table(
                 [title, "title", "tokens", "cost"],
                 [
-                    (each["id"], each["title"], number(each["tokens"]), each["cost"] and f"${each['cost']}")
+                    (
+                        output.Cell(each["id"], short.of(each["id"])),
+                        each["title"],
+                        number(each["tokens"]),
+                        each["cost"] and f"${each['cost']}",
+                    )
                     for each in found
                 ],
                 numbers=["tokens", "cost"],

@@ -7,6 +7,8 @@ holds no text of the conversation, unless the first words of messages and parts 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import repeat
+from operator import add
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +17,7 @@ from projections.conversation.parts import ToolPart
 from projections.tokens import frame_tokens
 from projections.view.carryover_text import carried_text
 from projections.view.message_rendering import MessageRenderer
+from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, NeutralPart
 from projections.view.opening_words import words_of
 from projections.view.part_rendering import QUESTION
@@ -29,7 +32,16 @@ if TYPE_CHECKING:
     from projections.view.part_rendering import Resolver
     from projections.view.token_count import ViewCounter
 
-__all__ = ["Breakdown", "MessageSize", "PartSize", "TokensByKind", "ToolSize", "break_down", "kind_of_part"]
+__all__ = [
+    "Breakdown",
+    "MessageSize",
+    "PartSize",
+    "RunningKinds",
+    "TokensByKind",
+    "ToolSize",
+    "break_down",
+    "kind_of_part",
+]
 
 
 class TokensByKind(msgspec.Struct, frozen=True):
@@ -154,6 +166,33 @@ def _no_words(_parts: Iterable[NeutralPart]) -> str:
     return ""
 
 
+class RunningKinds:
+    """Tokens by kind of views that follow each other; their common beginning is counted once."""
+
+    def __init__(self) -> None:
+        self._messages = Messages([])
+        """The messages of the view counted last."""
+        self._sums: list[tuple[int, ...]] = [(0,) * len(_KINDS)]
+        """Running sums over `_messages`: by kind, with messages on the wire in place of frames."""
+
+    def of(
+        self, state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
+    ) -> TokensByKind:
+        """The tokens of a view, as `break_down` has them."""
+        sizer = _Sizer(state, options, resolve, counter, _no_words)
+        messages = view.messages
+        del self._sums[messages.common(self._messages) + 1 :]
+        for message in messages.since(len(self._sums) - 1):
+            found = sizer.kinds_of(message)
+            found["frames"] = wire_messages(message)
+            self._sums.append(tuple(map(add, self._sums[-1], map(found.get, _KINDS, repeat(0)))))
+        self._messages = messages
+        return sizer.whole(dict(zip(_KINDS, self._sums[-1], strict=True)), view)
+
+
+_KINDS = TokensByKind.__struct_fields__
+
+
 class _Sizer:
     """Counts pieces of one view."""
 
@@ -176,18 +215,35 @@ class _Sizer:
 
     def kinds(self, view: ModelView) -> TokensByKind:
         """The tokens by kind."""
-        sums = dict.fromkeys(TokensByKind.__struct_fields__, 0)
-        sums["system"] = sum(map(self._counter.text, view.system))
-        sums["tools"] = self._counter.text(view.tools) if view.tools else 0
-        others = len(view.system) + bool(view.tools)
-        sums["frames"] = frame_tokens(sum(map(wire_messages, view.messages)) + others)
+        sums = dict.fromkeys(_KINDS, 0)
         for message in view.messages:
-            source = self._state.messages.get(message.source)
-            carried = self._carried(source)
-            for part in message.parts:
-                for kind, tokens in self._counter.by_kind(part):
-                    sums[self._kind_of_text(message, source, part, carried) if kind == "text" else kind] += tokens
-        return TokensByKind(**sums)
+            for kind, tokens in self.kinds_of(message).items():
+                sums[kind] += tokens
+        sums["frames"] = sum(map(wire_messages, view.messages))
+        return self.whole(sums, view)
+
+    def kinds_of(self, message: NeutralMessage) -> dict[str, int]:
+        """The tokens of one message by kind, without frames."""
+        sums: dict[str, int] = {}
+        source = self._state.messages.get(message.source)
+        carried = self._carried(source)
+        for part in message.parts:
+            for content, tokens in self._counter.by_kind(part):
+                kind = self._kind_of_text(message, source, part, carried) if content == "text" else content
+                sums[kind] = sums.get(kind, 0) + tokens
+        return sums
+
+    def whole(self, sums: dict[str, int], view: ModelView) -> TokensByKind:
+        """The tokens of a request: sums over its messages, with their number as its frames."""
+        others = len(view.system) + bool(view.tools)
+        return TokensByKind(
+            **sums
+            | {
+                "system": sum(map(self._counter.text, view.system)),
+                "tools": self._counter.text(view.tools) if view.tools else 0,
+                "frames": frame_tokens(sums["frames"] + others),
+            }
+        )
 
     def _kind_of_text(
         self, message: NeutralMessage, source: Message | None, part: NeutralPart, carried: str | None

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +22,7 @@ from projections.live.form import Form
 from projections.transcript.transcript import Transcript
 from tests.faults.tally import SLOW
 from tests.support.http_client import ask, events
-from tests.support.live_page import GapError, LivePage, as_utf16
+from tests.support.live_page import LivePage, as_utf16
 from tests.support.pages import ROOT, example
 
 CLIENTS, QUESTIONS, TOKENS, PACE, FAULTS = (200, 5, 40, 0.25, 12) if SLOW else (16, 2, 12, 0.05, 3)
@@ -116,12 +117,10 @@ class Person:
         while True:
             self.connections += 1
             after = self.page.cursor
-            async for cursor, data in events(self._port(), f"/sessions/{self.session}/live?user=alice", after):
-                try:
+            path = f"/sessions/{self.session}/live?user=alice"
+            async with aclosing(events(self._port(), path, after)) as updates:
+                async for cursor, data in updates:
                     self.page.take(cursor, data)
-                except GapError:
-                    self.page.cursor = None
-                    break
             await asyncio.sleep(0.1)
 
     def _port(self) -> int:

@@ -37,7 +37,7 @@ from tests.support.engines import Engine
 from tests.support.window_loop import MODEL, results, texts
 
 Script = Callable[[Session, list[str], list[str]], str | list[dict[str, str]]]
-"""A model: given the session, the user's texts and the results so far, its text or its tasks."""
+"""A model: of session, questions and results it makes a text, or tasks."""
 ANSWER = "3 of 80 tests fail"
 
 
@@ -231,7 +231,7 @@ def test_a_task_goes_on_by_its_id(store: Store) -> None:
     ],
 )
 def test_wrong_arguments_are_the_failure_of_the_call(store: Store, arguments: str, said: str) -> None:
-    """A call that names no work fails with a sentence for the model, and begins no sub-session."""
+    """A call that names no work fails with a sentence, and begins no sub-session."""
     store.create_session(id="other")
     main = ask(store.create_session(id="main"))
     with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
@@ -251,7 +251,7 @@ def test_wrong_arguments_are_the_failure_of_the_call(store: Store, arguments: st
 
 
 def test_an_exception_is_the_failure_of_the_call(store: Store) -> None:
-    """What the sub-agent's loop raises is told to the model, which goes on."""
+    """The model is told what the sub-agent's loop raises, and goes on."""
     main = ask(store.create_session(id="main"))
 
     def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
@@ -538,7 +538,7 @@ def test_a_fork_does_the_work_in_a_sub_session_of_its_own(store: Store) -> None:
 
 
 def test_work_that_another_process_still_does_is_waited_for(engine: Engine) -> None:
-    """If another owner runs the sub-session of a broken call, the loop ends and begins no other."""
+    """While another owner runs a broken call's sub-session, the loop begins no other."""
     store = engine.open()
     main = ask(store.create_session(id="main"))
     work = Work(Breaking(KeyboardInterrupt()))
@@ -685,3 +685,69 @@ def test_a_call_is_not_counted_as_a_subtask(store: Store) -> None:
         window.run_subtask(step, counted)
         assert isinstance(window.next_step(), CallModel)
     assert len(ran) == 1
+
+
+# -- what is left of it ----------------------------------------------------------------------------
+
+
+def test_an_agent_that_is_not_offered_is_refused(store: Store) -> None:
+    """An agent that the recorded tool does not list fails the call, and begins no sub-session."""
+    main = ask(store.create_session(id="main"))
+    tools = [task_tool(agents={"reader": "reads", "critic": "judges"})]
+    for agent, child in (("cook", False), ("", False), ("critic", True)):
+        with ContextWindow(main, model=MODEL, limits=Limits(), environment={}, tools=tools) as window:
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = window.begin(step)
+            reply.tool("task", call_id="c").stream_input(json.dumps(task("count", subagent_type=agent)))
+            reply.end_step("tool-calls")
+            step = window.next_step()
+            assert isinstance(step, RunTools)
+            assert (window.run_task(step.calls[0], lambda _: "done") is not None) == child
+            window.finish()
+    assert [how for how, _ in calls_of(main)] == ["failed", "failed", "completed"]
+    assert "there are reader, critic" in calls_of(main)[0][1]
+    assert len(children(store, "main")) == 1
+
+
+def test_a_task_that_failed_leaves_no_work(store: Store) -> None:
+    """A loop that raises before it answers leaves no question that waits in the sub-session."""
+    main = ask(store.create_session(id="main"))
+
+    def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        del session, asked
+        return f"it said {found[0]}" if found else [task("count")]
+
+    work = Work(model)
+
+    def fails(child: Session) -> str:
+        raise ValueError(child.id)
+
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        work.call(window, step)
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        window.run_task(step.calls[0], fails)
+        window.finish()
+    work(main)
+    assert store.unfinished() == []
+    (child,) = children(store, "main")
+    with store.session(child).turn() as turn:
+        assert turn.state == "stopped"
+
+
+def test_a_group_that_lost_its_connection_goes_on(engine: Engine) -> None:
+    """An exception group of broken connections leaves the turn and its tasks to go on."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    lost = ExceptionGroup("tasks", [ConnectionError("reset"), ExceptionGroup("more", [ConnectionError("reset")])])
+    work = Work(Breaking(lost))
+    with pytest.raises(ExceptionGroup):
+        work(main)
+    assert work(engine.open().session("main")).startswith("The reader says")
+    assert len(children(store, "main")) == 1
+    other = ask(store.create_session(id="other"))
+    mixed = ExceptionGroup("tasks", [ConnectionError("reset"), ValueError("broken")])
+    assert "ExceptionGroup" in Work(Breaking(mixed))(other)

@@ -1,4 +1,4 @@
-"""What a provider's refusal of a request means for the reply that it ends."""
+"""A provider's refusal of a request, as the error of the reply that it ends."""
 
 from __future__ import annotations
 

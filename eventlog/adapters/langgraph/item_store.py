@@ -1,0 +1,178 @@
+"""Store of LangGraph: the long-term memory that agents share, on a shelf.
+
+The puts and deletions of a batch are one append. What was replaced or deleted is removed from the
+files by the next `Store.scrub`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    validate_op_namespace,
+)
+
+from eventlog.adapters.langgraph.items import (
+    Kept,
+    Place,
+    decode,
+    encode,
+    is_found,
+    key_in,
+    matches,
+    place_in,
+    prefix_of,
+    time_of,
+)
+from eventlog.adapters.langgraph.stored import bytes_of
+from eventlog.adapters.settled import settled
+from eventlog.errors import CallError
+from eventlog.records.json_value import parsed, require_value
+from eventlog.session.shelf import Shelf
+from eventlog.store import Store
+
+__all__ = ["EverdeltaStore"]
+
+MINUTE = 60_000
+"""Milliseconds."""
+LONGEST_TTL = 1_000_000_000
+"""Minutes."""
+
+
+class EverdeltaStore(BaseStore):
+    """Items under namespaces: pass it to `compile(store=)`.
+
+    Values are JSON objects. Items lie on the shelf of a name. `ttl` says how many minutes they are
+    kept by default, and whether reading them counts; `sweep_ttl` removes those whose time is over.
+    There is no search by meaning: a query is not looked at.
+    """
+
+    supports_ttl = True
+
+    def __init__(self, store: Store, *, shelf: str = "langgraph", ttl: TTLConfig | None = None) -> None:
+        self.store = store
+        self.ttl_config = ttl
+        self._name = shelf
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Run operations: reads see what was there before, and the writes are one append."""
+        shelf, now = self.store.shelf(self._name), self.store.host.clock()
+        results: list[Result] = []
+        puts: dict[Place, PutOp] = {}
+        read: list[tuple[Place, Kept]] = []
+        given: Iterable[Any] = ops
+        for op in given:
+            validate_op_namespace(op)
+            if isinstance(op, PutOp):
+                puts[op.namespace, op.key] = op
+                results.append(None)
+            elif isinstance(op, GetOp):
+                found = self._read(shelf, (op.namespace, op.key), now)
+                read += [((op.namespace, op.key), found)] if found is not None and op.refresh_ttl else []
+                results.append(None if found is None else Item(**_fields((op.namespace, op.key), found)))
+            elif isinstance(op, SearchOp):
+                hits = self._found(shelf, op, now)
+                read += hits if op.refresh_ttl else []
+                results.append([SearchItem(**_fields(place, found)) for place, found in hits])
+            elif isinstance(op, ListNamespacesOp):
+                results.append(self._namespaces(shelf, op))
+            else:
+                raise CallError(f"an operation is a get, a search, a put or a list, not {type(op).__name__}")
+        fresh = {place: found for place, found in read if found.ttl is not None and place not in puts}
+        written = {key_in(*place): self._put(shelf, place, op, now) for place, op in puts.items()}
+        written |= {key_in(*place): _prolonged(found, now) for place, found in fresh.items()}
+        if written and (puts or not self.store.log.read_only):
+            with shelf.pipeline():
+                for key, kept in written.items():
+                    if kept is None:
+                        shelf.values.drop(key)
+                    else:
+                        shelf.values.put(key, encode(kept))
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """See `batch`; a cancelled caller hears of it once it is known whether it is stored."""
+        return await settled(self.batch, list(ops))
+
+    def sweep_ttl(self) -> int:
+        """Remove the items whose time is over; returns how many."""
+        shelf, now = self.store.shelf(self._name), self.store.host.clock()
+        over = [found for found in shelf.values.items() if decode(bytes_of(found.value)).is_over(now)]
+        with shelf.pipeline():
+            for found in over:
+                shelf.values.drop(found.key)
+        return len(over)
+
+    def _read(self, shelf: Shelf, place: Place, now: int) -> Kept | None:
+        value = shelf.values.get(key_in(*place))
+        found = None if value is None else decode(bytes_of(value.value))
+        return None if found is None or found.is_over(now) else found
+
+    def _found(self, shelf: Shelf, op: SearchOp, now: int) -> list[tuple[Place, Kept]]:
+        """Return what a search finds, in the order of namespaces and keys."""
+        found: list[tuple[Place, Kept]] = []
+        for place, kept in self._below(shelf, op.namespace_prefix):
+            if len(found) >= op.offset + op.limit:
+                break
+            if not kept.is_over(now):
+                value: Any = parsed(kept.value) if op.filter else None
+                if all(is_found(value.get(name), wanted) for name, wanted in (op.filter or {}).items()):
+                    found.append((place, kept))
+        return found[op.offset :]
+
+    @staticmethod
+    def _below(shelf: Shelf, namespace: tuple[str, ...]) -> Iterator[tuple[Place, Kept]]:
+        for value in shelf.values.items(prefix_of(namespace)):
+            kept = decode(bytes_of(value.value))
+            labels, key = kept.place or place_in(value.key) or ((), "")
+            if labels[: len(namespace)] == namespace:
+                yield (labels, key), kept
+
+    def _namespaces(self, shelf: Shelf, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        """Return the namespaces that have items; their values are not read."""
+        found: set[tuple[str, ...]] = set()
+        for name in shelf.values.keys():  # noqa: SIM118 - no mapping
+            place = place_in(name)
+            if place is None and (value := shelf.values.get(name)) is not None:
+                place = decode(bytes_of(value.value)).place
+            if place is not None and all(matches(place[0], condition) for condition in op.match_conditions or ()):
+                found.add(place[0] if op.max_depth is None else place[0][: op.max_depth])
+        return sorted(found)[op.offset : op.offset + op.limit]
+
+    def _put(self, shelf: Shelf, place: Place, op: PutOp, now: int) -> Kept | None:
+        if op.value is None:
+            return None
+        before = self._read(shelf, place, now)
+        if op.ttl is not None and not 0 < op.ttl <= LONGEST_TTL:
+            raise CallError(f"a ttl is a number of minutes, more than 0 and at most {LONGEST_TTL}, or None")
+        text = require_value(dict(op.value))
+        kept = Kept(text, now if before is None else before.created, now, op.ttl)
+        kept.place = place if place_in(key_in(*place)) is None else None
+        return kept if op.ttl is None else _prolonged(kept, now)
+
+
+def _prolonged(kept: Kept, now: int) -> Kept:
+    assert kept.ttl is not None
+    kept.expires = now + round(kept.ttl * MINUTE)
+    return kept
+
+
+def _fields(place: Place, kept: Kept) -> dict[str, Any]:
+    return {
+        "namespace": place[0],
+        "key": place[1],
+        "value": parsed(kept.value),
+        "created_at": time_of(kept.created),
+        "updated_at": time_of(kept.updated),
+    }

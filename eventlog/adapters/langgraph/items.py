@@ -1,0 +1,111 @@
+"""Items of LangGraph's store: how they lie on a shelf, and which of them a search finds.
+
+A key is the labels of the namespace, each with a full stop, one more, and the item's key. What is
+too long for a key ends in its hash, and its value says where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from hashlib import sha256
+from operator import ge, gt, le, lt
+from typing import Any
+
+import msgspec
+from langgraph.store.base import MatchCondition
+
+from eventlog.errors import CallError
+from eventlog.importers.common.json_lines import is_array, is_object
+
+__all__ = ["Kept", "Place", "decode", "encode", "is_found", "key_in", "matches", "place_in", "prefix_of", "time_of"]
+
+LONGEST = 240
+"""Bytes of a key that is no hash."""
+CUT = 180
+"""Bytes of a longer one that are not its hash, so that a prefix finds it."""
+
+Place = tuple[tuple[str, ...], str]
+"""Namespace and key of an item."""
+
+
+class Kept(msgspec.Struct, array_like=True):
+    """An item as it lies on the shelf; times are UTC milliseconds."""
+
+    value: str
+    created: int
+    updated: int
+    ttl: float | None = None
+    """Minutes that it is kept after it was put or read."""
+    expires: int | None = None
+    place: Place | None = None
+    """Where it is, if its key does not say."""
+
+    def is_over(self, now: int) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and self.expires <= now
+
+
+encode = msgspec.msgpack.encode
+decode = msgspec.msgpack.Decoder(Kept).decode
+
+
+def time_of(milliseconds: int) -> datetime:
+    """Return a time of an item."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def prefix_of(namespace: Iterable[str]) -> str:
+    """Return how the keys of a namespace, and of those below it, begin."""
+    return _cut("".join(f"{label}." for label in namespace))
+
+
+def key_in(namespace: tuple[str, ...], key: str) -> str:
+    """Return the key of an item on the shelf."""
+    name = "".join(f"{label}." for label in namespace) + "." + key
+    data = name.encode("utf-8", "surrogatepass")
+    return name if len(data) <= LONGEST else f"{_cut(name)}\0{sha256(data).hexdigest()}"
+
+
+def place_in(name: str) -> Place | None:
+    """Return the place of an item by its key on the shelf, None if the key does not say."""
+    if len(name.encode("utf-8", "surrogatepass")) > LONGEST:
+        return None
+    labels, _, key = name.partition("..")
+    return tuple(labels.split(".")), key
+
+
+def _cut(name: str) -> str:
+    return name.encode("utf-8", "surrogatepass")[:CUT].decode("utf-8", "ignore")
+
+
+def is_found(value: Any, wanted: Any) -> bool:
+    """Whether a field's value is what a filter wants: equal, or as its operators say."""
+    if is_object(wanted):
+        if any(name.startswith("$") for name in wanted):
+            return all(_compares(value, name, other) for name, other in wanted.items())
+        return is_object(value) and all(is_found(value.get(name), other) for name, other in wanted.items())
+    if is_array(wanted):
+        return is_array(value) and len(value) == len(wanted) and all(map(is_found, value, wanted))
+    return bool(value == wanted)
+
+
+def _compares(value: Any, name: str, other: Any) -> bool:
+    if name in {"$eq", "$ne"}:
+        return bool(value == other) is (name == "$eq")
+    if name not in _ORDERS:
+        raise CallError(f"an operator of a filter is $eq, $ne, $gt, $gte, $lt or $lte, not {name!r:.40}")
+    try:
+        return _ORDERS[name](float(value), float(other))
+    except (TypeError, ValueError):
+        return False
+
+
+_ORDERS: dict[str, Callable[[float, float], bool]] = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
+
+
+def matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    """Whether a namespace begins or ends as a condition says; `*` is any label."""
+    path = tuple(condition.path)
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return len(namespace) >= len(path) and all(one in {"*", label} for one, label in zip(path, part, strict=True))

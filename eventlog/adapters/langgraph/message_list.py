@@ -1,0 +1,142 @@
+"""Lists of messages of a thread, told as records: the view of a checkpoint is its list.
+
+A list is told as a change of the one before it, whose beginning stays. If that one is not the
+newest, or changed before its end, a rollback goes back to where they part, and what follows is told
+again. A `DeltaChannel` keeps no list but what was written to it: that is applied here, as
+LangGraph's own reducers of messages do.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.messages import BaseMessage, convert_to_messages
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from eventlog.adapters.langgraph.messages import LangChainMapping
+from eventlog.adapters.langgraph.records import Mark, mark_of, message_of, record_of
+from eventlog.importers.common.json_lines import is_array, is_object
+from eventlog.records.feed import Feed
+from eventlog.session.session import Session
+
+__all__ = ["Entry", "MessageList"]
+
+LINES = 8
+"""Lists of a thread of which is kept where their messages are."""
+REMOVE_ALL = "__remove_all__"
+"""Id with which a program removes all messages."""
+
+
+class Entry(NamedTuple):
+    """A message of a list, by its record's number or, if it has none, itself."""
+
+    mark: Mark
+    id: str | None
+    number: int = 0
+    item: Any = None
+
+
+class MessageList:
+    """The lists of one thread.  Its caller keeps threads apart."""
+
+    def __init__(self, session: Session, serde: SerializerProtocol) -> None:
+        self.feed = Feed(session, LangChainMapping())
+        self._serde = serde
+        self._lines: OrderedDict[int, list[Entry]] = OrderedDict()
+
+    def load(self, at: int) -> list[Any]:
+        """Return the messages as of a version, new objects each time."""
+        numbers = self.feed.path(at)
+        found = [
+            (number, message_of(record, self._serde))
+            for number, record in zip(numbers, self.feed.read(numbers), strict=True)
+            if is_object(record)  # not one that was redacted
+        ]
+        if at not in self._lines:
+            serde = self._serde
+            self.keep(at, [Entry(mark_of(item, serde), getattr(item, "id", None), number) for number, item in found])
+        return [item for _, item in found]
+
+    def line(self, at: int) -> list[Entry]:
+        """Return the list as of a version."""
+        if at not in self._lines:
+            self.load(at)
+        self._lines.move_to_end(at)
+        return self._lines[at]
+
+    def given(self, items: Iterable[Any]) -> list[Entry]:
+        """Return a list as a program gives it."""
+        return [self._entry(item) for item in items]
+
+    def written(self, line: Sequence[Entry], writes: Iterable[Any]) -> list[Entry]:
+        """Return a list after what was written to its `DeltaChannel`."""
+        entries: list[Entry | None] = list(line)
+        places = {entry.id: place for place, entry in enumerate(line) if entry.id is not None}
+        for write in writes:
+            is_whole, value = _overwritten(write)
+            if is_whole:
+                entries, places = [], {}
+            for item in value if is_array(value) else [] if value is None else [value]:
+                message = _message(item)
+                if message is None:
+                    continue
+                if message.type == "remove" and message.id == REMOVE_ALL:
+                    entries, places = [], {}
+                elif message.type == "remove":
+                    if message.id in places:
+                        entries[places.pop(message.id)] = None
+                elif message.id in places:
+                    entries[places[message.id]] = self._entry(message)
+                else:
+                    if message.id is not None:
+                        places[message.id] = len(entries)
+                    entries.append(self._entry(message))
+        return [entry for entry in entries if entry is not None]
+
+    def tell(
+        self,
+        line: Sequence[Entry],
+        entries: Sequence[Entry],
+        keep: Mapping[str, str | bytes],
+        version: int,
+        wait: float,
+    ) -> list[Entry]:
+        """Tell a list that comes of another one, in one append with values to keep."""
+        same = 0
+        while same < min(len(line), len(entries)) and line[same].mark == entries[same].mark:
+            same += 1
+        rest = entries[same:]
+        records = [
+            self.feed.read([entry.number])[0] if entry.number else record_of(entry.item, self._serde) for entry in rest
+        ]
+        after = line[same - 1].number if same else 0
+        numbers = self.feed.add(records, after=after, keep=keep, version=version, wait=wait)
+        told = [entry._replace(number=number, item=None) for entry, number in zip(rest, numbers, strict=True)]
+        return [*line[:same], *told]
+
+    def keep(self, at: int, line: list[Entry]) -> None:
+        """Keep where the messages of the list as of a version are."""
+        self._lines[at] = line
+        if len(self._lines) > LINES:
+            self._lines.popitem(last=False)
+
+    def _entry(self, item: Any) -> Entry:
+        return Entry(mark_of(item, self._serde), getattr(item, "id", None), item=item)
+
+
+def _message(item: Any) -> BaseMessage | None:
+    try:
+        return item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
+    except (NotImplementedError, ValueError):  # of another kind of channel
+        return None
+
+
+def _overwritten(write: Any) -> tuple[bool, Any]:
+    """Whether a write replaces the whole value, and what it says: as `Overwrite` or its JSON."""
+    if is_object(write):
+        if set(write) == {"__overwrite__"}:
+            return True, write["__overwrite__"]
+        return (True, write.get("value")) if write.get("type") == "__overwrite__" else (False, write)
+    return (True, write.value) if type(write).__name__ == "Overwrite" else (False, write)

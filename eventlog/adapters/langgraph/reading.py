@@ -1,0 +1,107 @@
+"""Checkpoints of a thread as LangGraph reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import CheckpointTuple, DeltaChannelHistory
+
+from eventlog.adapters.langgraph.stored import Stored
+from eventlog.adapters.langgraph.thread import Thread
+from eventlog.errors import CallError, DamagedError
+
+__all__ = ["Place", "config_of", "delta_history", "matching", "place_of", "tuple_of"]
+
+
+class Place(NamedTuple):
+    """The thread, the namespace and the checkpoint that a config names."""
+
+    thread_id: Any
+    ns: str
+    id: str | None
+
+    @property
+    def thread(self) -> str:
+        """The thread's id as a text."""
+        return str(self.thread_id)
+
+
+def place_of(config: RunnableConfig) -> Place:
+    """Return what a config names."""
+    found: dict[str, Any] = config.get("configurable") or {}
+    if found.get("thread_id") is None:
+        raise CallError("a config names its thread: {'configurable': {'thread_id': ...}}")
+    return Place(found["thread_id"], found.get("checkpoint_ns") or "", found.get("checkpoint_id") or None)
+
+
+def config_of(thread_id: Any, ns: str, id: str) -> RunnableConfig:
+    """Return the config that names a checkpoint."""
+    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": id}}
+
+
+def tuple_of(thread: Thread, place: Place) -> CheckpointTuple | None:
+    """Return a checkpoint, the newest by default; None if there is none."""
+    while (stored := thread.stored(place.ns, place.id)) is not None:
+        try:
+            return _tuple(thread, place.thread_id, stored)
+        except DamagedError:
+            if thread.revision(place.ns, stored.id):
+                raise
+    return None  # it was deleted meanwhile
+
+
+def matching(
+    thread: Thread, thread_id: Any, *, ns: str | None, only: str | None, before: str | None, filter: Mapping[str, Any]
+) -> Iterator[CheckpointTuple]:
+    """Yield the checkpoints of a thread, newest first."""
+    spaces = thread.spaces() if ns is None else [ns]
+    ids = sorted(((id, space) for space in spaces for id in thread.ids(space)), reverse=True)
+    for id, space in ids:
+        if (only and id != only) or (before and id >= before):
+            continue
+        stored = thread.stored(space, id)
+        if stored is None:
+            continue
+        metadata = thread.serde.loads_typed(stored.metadata)
+        if all(metadata.get(name) == value for name, value in filter.items()):
+            found = tuple_of(thread, Place(thread_id, space, id))
+            if found is not None:
+                yield found
+
+
+def delta_history(thread: Thread | None, place: Place, channels: Sequence[str]) -> Mapping[str, DeltaChannelHistory]:
+    """Return what was written to channels on the way to a checkpoint, since a stored value."""
+    history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
+    target = None if thread is None or not channels else thread.stored(place.ns, place.id)
+    if thread is None or target is None:
+        return history
+    waiting, walked, parent = set(channels), {target.id}, target.parent
+    while waiting and parent is not None and parent not in walked:
+        stored = thread.stored(place.ns, parent)
+        if stored is None:
+            break
+        walked.add(parent)
+        parent = stored.parent
+        for write in reversed(thread.writes(place.ns, stored.id)):
+            if write.channel in waiting:
+                value = thread.serde.loads_typed(write.value)
+                history[write.channel]["writes"].append((write.task, write.channel, value))
+        for channel in [channel for channel in waiting if stored.has(channel)]:
+            history[channel]["seed"] = thread.channel(stored, channel)
+            waiting.discard(channel)
+    for found in history.values():
+        found["writes"].reverse()
+    return history
+
+
+def _tuple(thread: Thread, thread_id: Any, stored: Stored) -> CheckpointTuple:
+    loads = thread.serde.loads_typed
+    checkpoint = loads(stored.checkpoint)
+    checkpoint["channel_values"] = {name: thread.channel(stored, name) for name in stored.channels()}
+    parent = None if stored.parent is None else config_of(thread_id, stored.ns, stored.parent)
+    writes = [(one.task, one.channel, loads(one.value)) for one in thread.writes(stored.ns, stored.id)]
+    return CheckpointTuple(
+        config_of(thread_id, stored.ns, stored.id), checkpoint, loads(stored.metadata), parent, writes
+    )

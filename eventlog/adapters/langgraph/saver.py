@@ -1,0 +1,245 @@
+"""Checkpointer of LangGraph: a thread is a session, its messages are its records.
+
+A checkpoint is one append, with the messages that are new in it; what is branched, removed or
+summarised is a rollback, so the view of the session is the list of messages that LangGraph has.
+Channels other than the root namespace's messages, and namespaces of subgraphs, are opaque values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from eventlog.adapters.langgraph import removal
+from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, tuple_of
+from eventlog.adapters.langgraph.thread import Thread
+from eventlog.adapters.langgraph.threads import FORMAT, Threads
+from eventlog.adapters.settled import settled
+from eventlog.errors import CallError, NotFoundError
+from eventlog.session.session import Session
+from eventlog.store import Store
+
+__all__ = ["FORMAT", "EverdeltaSaver"]
+
+
+class EverdeltaSaver(BaseCheckpointSaver[Any]):
+    """A durable checkpointer: pass it to `compile(checkpointer=)`.
+
+    The first checkpoint of a thread begins the session of the name `("langgraph", thread_id)`.
+    `wait` is how many seconds a write waits for another owner or task to give back the session's
+    lease. With an `EncryptedSerializer` messages are opaque, and views are empty.
+    """
+
+    def __init__(
+        self, store: Store, *, serde: SerializerProtocol | None = None, scope: str = "", wait: float = 30.0
+    ) -> None:
+        super().__init__(serde=serde)
+        self.store = store
+        self.wait = wait
+        self._threads = Threads(store, scope)
+
+    def session(self, thread_id: str) -> Session:
+        """Return the session of a thread, for views and leases; `NotFoundError` without one."""
+        return self.store.open_session((FORMAT, str(thread_id)), create=False)
+
+    def version(self, config: RunnableConfig) -> int:
+        """Return the version of the session at which the view is that of a checkpoint."""
+        place = place_of(config)
+        thread = self._threads.find(place.thread, self.serde)
+        stored = None if thread is None else thread.stored(place.ns, place.id)
+        if thread is None or stored is None:
+            raise NotFoundError("checkpoint", place.id or "newest")
+        return thread.revision(place.ns, stored.id)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """Return a checkpoint, the newest one by default; None if there is none."""
+        place = place_of(config)
+        thread = self._threads.find(place.thread, self.serde)
+        found = None if thread is None else tuple_of(thread, place)
+        if thread is not None and found is not None:
+            self._threads.found(place.thread, found.checkpoint["id"], thread)
+        return found
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Yield the checkpoints of a thread, or of all threads, newest first."""
+        if config is None:
+            threads: Iterator[tuple[Any, Thread]] = self._threads.all(self.serde)
+            ns = only = None
+        else:
+            id, _, only = place_of(config)
+            ns = config.get("configurable", {}).get("checkpoint_ns")
+            thread = self._threads.find(str(id), self.serde)
+            threads = iter([] if thread is None else [(id, thread)])
+        bound = None if before is None else get_checkpoint_id(before)
+        for thread_id, one in threads:
+            for found in matching(one, thread_id, ns=ns, only=only, before=bound, filter=filter or {}):
+                if limit is not None:
+                    if limit <= 0:
+                        return
+                    limit -= 1
+                yield found
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """Return what was written to channels on the way to a checkpoint, since a stored value."""
+        place = place_of(config)
+        return delta_history(self._threads.find(place.thread, self.serde), place, channels)
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Store a checkpoint in one append; durable when this returns."""
+        place = place_of(config)
+        origins = [one for one in (place.id, (metadata.get("parents") or {}).get("")) if one]
+        with self._threads.putting(place.thread):
+            thread = self._threads.to_write(place.thread, origins, self.serde)
+            if thread is None and place.id is not None:
+                raise NotFoundError("checkpoint", place.id)
+            thread = thread or self._threads.begin(place.thread, self.serde)
+            described = get_checkpoint_metadata(config, metadata)
+            thread.put(place.ns, place.id, checkpoint, described, new=new_versions, wait=self.wait)
+            self._threads.found(place.thread, checkpoint["id"], thread)
+        return config_of(place.thread_id, place.ns, checkpoint["id"])
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Store what a task wrote to a checkpoint; `NotFoundError` if there is none."""
+        for pause in self._threads.patience(place_of(config).thread):
+            if self._put_writes(config, writes, task_id, task_path):
+                return
+            time.sleep(pause)
+        raise NotFoundError("checkpoint", str(get_checkpoint_id(config)))
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase a thread; a write that comes later is refused."""
+        if (thread := self._threads.find(str(thread_id), self.serde)) is not None:
+            removal.erase(self.store, thread, wait=self.wait)
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Remove the checkpoints of runs, in all threads."""
+        for run in dict.fromkeys(run_ids):
+            for _, thread in self._threads.all(self.serde):
+                removal.remove_run(self.store, thread, run, wait=self.wait)
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Remove all but the newest checkpoint of each namespace, or with "delete" all."""
+        if strategy not in {"keep_latest", "delete"}:
+            raise CallError(f"a strategy is keep_latest or delete, not {strategy!r:.40}")
+        for id in dict.fromkeys(thread_ids):
+            if strategy == "delete":
+                self.delete_thread(id)
+            elif (thread := self._threads.find(str(id), self.serde)) is not None:
+                removal.keep_latest(self.store, thread, wait=self.wait)
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """Fork a thread, which costs the same however long it is; the target has none yet."""
+        self.session(source_thread_id).fork(name=(FORMAT, str(target_thread_id)))
+
+    def get_next_version(self, current: Any, channel: None) -> Any:
+        """Return the next version of a channel; of threads of other checkpointers a text."""
+        del channel
+        if isinstance(current, str):
+            return f"{int(current.partition('.')[0]) + 1:032}.{random.random():016}"
+        return 1 if current is None else current + 1
+
+    def _put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str) -> bool:
+        place = place_of(config)
+        if place.id is None:
+            raise CallError("what a task wrote belongs to a checkpoint: the config names none")
+        thread = self._threads.to_write(place.thread, [place.id], self.serde)
+        return thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=self.wait)
+
+    # -- for asyncio ---------------------------------------------------------------------------
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """See `get_tuple`."""
+        return await settled(self.get_tuple, config)
+
+    async def alist(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> AsyncIterator[CheckpointTuple]:
+        """See `list`."""
+        found = self.list(config, filter=filter, before=before, limit=limit)
+        while (one := await settled(next, found, None)) is not None:
+            yield one
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """See `get_delta_channel_history`."""
+        return await settled(self.get_delta_channel_history, config=config, channels=channels)
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """See `put`; a cancelled caller hears of it once it is known whether it is stored."""
+        with self._threads.putting(place_of(config).thread):
+            return await settled(self.put, config, checkpoint, metadata, new_versions)
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """See `put_writes`."""
+        for pause in self._threads.patience(place_of(config).thread):
+            if await settled(self._put_writes, config, writes, task_id, task_path):
+                return
+            await asyncio.sleep(pause)
+        raise NotFoundError("checkpoint", str(get_checkpoint_id(config)))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """See `delete_thread`."""
+        await settled(self.delete_thread, thread_id)
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """See `delete_for_runs`."""
+        await settled(self.delete_for_runs, run_ids)
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """See `prune`."""
+        await settled(self.prune, thread_ids, strategy=strategy)
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """See `copy_thread`."""
+        await settled(self.copy_thread, source_thread_id, target_thread_id)

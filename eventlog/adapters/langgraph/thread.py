@@ -1,0 +1,239 @@
+"""Thread of LangGraph: its checkpoints are values of a session, its messages records.
+
+A checkpoint of the root namespace and its messages are one append, so the list of messages at a
+checkpoint is that of the records as of the version that put it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from threading import RLock
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, writes_sort_key
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.types import _DeltaSnapshot  # pyright: ignore[reportPrivateUsage]  # savers store it
+from msgspec.structs import replace
+
+from eventlog.adapters.langgraph.message_list import Entry, MessageList
+from eventlog.adapters.langgraph.stored import (
+    BLOB,
+    MESSAGES,
+    Stored,
+    Typed,
+    Write,
+    bytes_of,
+    decode_checkpoint,
+    decode_writes,
+    encode,
+    key_of,
+    quoted,
+)
+from eventlog.append.contention import Contention
+from eventlog.errors import ConflictError, DamagedError, NotFoundError
+from eventlog.session.session import Session
+
+__all__ = ["Thread"]
+
+SMALL = 48
+"""Longest value, in bytes, that a checkpoint has itself: as long as a reference."""
+
+T = TypeVar("T")
+
+
+class Thread:
+    """The checkpoints of one session.  Safe across threads; each write is one append, or none."""
+
+    def __init__(self, session: Session, serde: SerializerProtocol) -> None:
+        self.session = session
+        self.serde = serde
+        self.list = MessageList(session, serde)
+        self.lock = RLock()
+        self._values = session.values
+        self._tells = not isinstance(serde, EncryptedSerializer)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def revision(self, ns: str, id: str) -> int:
+        """Return the version that put a checkpoint, 0 if there is none."""
+        return self._values.revision(key_of("c", ns, id))
+
+    def stored(self, ns: str, id: str | None) -> Stored | None:
+        """Return a checkpoint, by default the newest of its namespace; None if there is none."""
+        while id is None:
+            newest = self._values.get(key_of("h", ns))
+            if newest is None:
+                return None
+            found = self.stored(ns, str(newest.value))
+            if found is not None:  # else it was removed meanwhile
+                return found
+        value = self._values.get(key_of("c", ns, id))
+        return None if value is None else decode_checkpoint(bytes_of(value.value))
+
+    def ids(self, ns: str) -> list[str]:
+        """Return the ids of the checkpoints of a namespace, newest first."""
+        start = key_of("c", ns, "")
+        keys = self._values.keys(start)
+        return sorted((unquote(key.removeprefix(start)) for key in keys), reverse=True)
+
+    def all(self) -> list[tuple[Stored, int]]:
+        """Return the checkpoints of all namespaces, each with the version that put it."""
+        return [(decode_checkpoint(bytes_of(found.value)), found.revision) for found in self._values.items("c/")]
+
+    def spaces(self) -> list[str]:
+        """Return the namespaces that have checkpoints."""
+        newest = [(found.key.removeprefix("h"), str(found.value)) for found in self._values.items("h/")]
+        values = [self._values.get(f"c{space}/{quoted(id)}") for space, id in newest]
+        return sorted(decode_checkpoint(bytes_of(found.value)).ns for found in values if found is not None)
+
+    def channel(self, stored: Stored, name: str) -> Any:
+        """Return the value of a channel that a checkpoint has."""
+        if name not in stored.values:
+            with self.lock:
+                items = self.list.load(self.revision(stored.ns, stored.id))
+            return items if stored.told == "list" else _DeltaSnapshot(items)
+        kind, data = stored.values[name]
+        if kind == BLOB:
+            found = self._values.get(f"b/{data.decode()}")
+            if found is None:
+                raise DamagedError("the value of a channel is missing", session=self.session.id)
+            packed, _, data = bytes_of(found.value).partition(b"\0")
+            kind = packed.decode()
+        return self.serde.loads_typed((kind, data))
+
+    def writes(self, ns: str, id: str) -> list[Write]:
+        """Return what tasks wrote to a checkpoint, in the order in which it is applied."""
+        found: list[Write] = []
+        for one in self._values.items(key_of("w", ns, id, "")):
+            task = unquote(one.key.rpartition("/")[2])
+            found += [replace(write, task=task) for write in decode_writes(bytes_of(one.value))]
+        return sorted(found, key=lambda write: writes_sort_key(write.path, write.task, write.place))
+
+    # -- writing -------------------------------------------------------------------------------
+
+    def put(
+        self,
+        ns: str,
+        parent: str | None,
+        checkpoint: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        *,
+        new: Mapping[str, Any],
+        wait: float,
+    ) -> None:
+        """Store a checkpoint and, of the root namespace, its messages."""
+        given: dict[str, Any] = dict(checkpoint.get("channel_values") or {})
+        body = {name: value for name, value in checkpoint.items() if name != "channel_values"}
+        id: str = checkpoint["id"]
+        told, items = self._messages(ns, given)
+
+        def append(version: int) -> None:
+            before = None if parent is None else self.stored(ns, parent)
+            if parent is not None and before is None and not self._is_left(ns, parent):
+                raise NotFoundError("checkpoint", parent, session=self.session.id)
+            same = self._unchanged(before, body["channel_versions"], new)
+            keep: dict[str, str | bytes] = {}
+            values: dict[str, Typed] = {}
+            has = told
+            if before is not None:
+                values = {name: value for name, value in before.values.items() if name in same}
+                has = before.told if MESSAGES in same and not told else told
+            values |= {name: self._kept(value, keep) for name, value in given.items() if name not in values}
+            dumps = self.serde.dumps_typed
+            keep[key_of("c", ns, id)] = encode(Stored(ns, id, parent, dumps(body), dumps(metadata), values, has))
+            newest = self._values.get(key_of("h", ns))
+            if newest is None or str(newest.value) < id:
+                keep[key_of("h", ns)] = id
+            run = metadata.get("run_id")
+            if isinstance(run, str) and run and not self._values.revision(key_of("r", run)):
+                keep[key_of("r", run)] = b""
+            if ns:
+                self.list.feed.add([], keep=keep, version=version, wait=wait)
+                return
+            line = [] if before is None else self.list.line(self.revision(ns, before.id))
+            if MESSAGES in same:
+                entries = line
+            elif told or MESSAGES in given:
+                entries = self.list.given(items)
+            else:
+                entries = self._from_writes(line, before, body["channel_versions"])
+            line = self.list.tell(line, entries, keep, version, wait)
+            self.list.keep(self.revision(ns, id), line)
+
+        self._decided(append)
+
+    def put_writes(
+        self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, *, wait: float
+    ) -> bool:
+        """Store what a task wrote to a checkpoint; False if there is no such checkpoint."""
+        key = key_of("w", ns, id, task)
+        given = [(channel, self.serde.dumps_typed(value)) for channel, value in writes]
+
+        def append(version: int) -> bool:
+            if not self.revision(ns, id):
+                return False
+            found = self._values.get(key)
+            before = {} if found is None else {one.place: one for one in decode_writes(bytes_of(found.value))}
+            after = dict(before)
+            for index, (channel, value) in enumerate(given):
+                place = WRITES_IDX_MAP.get(channel, index)
+                if place < 0 or place not in before:
+                    after[place] = Write(channel, value, place, path)
+            if after != before:
+                self.list.feed.add([], keep={key: encode(list(after.values()))}, version=version, wait=wait)
+            return True
+
+        return self._decided(append)
+
+    def _decided(self, append: Callable[[int], T]) -> T:
+        """Decide and append at the version of now, again if another writer was quicker."""
+        contention = Contention()
+        with self.lock:
+            while True:
+                try:
+                    return append(self.session.version)
+                except ConflictError:
+                    if not contention.goes_on():
+                        raise
+
+    def _is_left(self, ns: str, id: str) -> bool:
+        """Whether a checkpoint was removed, and others that come of it were not."""
+        return any(found is not None and found.parent == id for found in (self.stored(ns, one) for one in self.ids(ns)))
+
+    def _messages(self, ns: str, given: dict[str, Any]) -> tuple[str, list[Any]]:
+        """Take the messages out of the values; return how a checkpoint has them, and them."""
+        found = None if ns or not self._tells else given.get(MESSAGES)
+        told = "snapshot" if isinstance(found, _DeltaSnapshot) else "list"
+        items = found.value if isinstance(found, _DeltaSnapshot) else found
+        if not isinstance(items, list):
+            return "", []
+        del given[MESSAGES]
+        return told, items  # pyright: ignore[reportUnknownVariableType]
+
+    def _unchanged(self, before: Stored | None, versions: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+        """Return the channels that have the value that they have in the checkpoint before."""
+        if before is None:
+            return set()
+        known = self.serde.loads_typed(before.checkpoint)["channel_versions"]
+        return {name for name, version in versions.items() if name not in new and known.get(name) == version}
+
+    def _from_writes(self, line: list[Entry], before: Stored | None, versions: Mapping[str, Any]) -> list[Entry]:
+        """Return the messages of a checkpoint that has no list of them: a `DeltaChannel`'s."""
+        if before is None or MESSAGES not in versions or not self._tells:
+            return []
+        writes = (one.value for one in self.writes(before.ns, before.id) if one.channel == MESSAGES)
+        return self.list.written(line, map(self.serde.loads_typed, writes))
+
+    def _kept(self, value: Any, keep: dict[str, str | bytes]) -> Typed:
+        """Return how a checkpoint has a value, which is stored once for all that have it."""
+        kind, data = self.serde.dumps_typed(value)
+        if len(data) <= SMALL:
+            return kind, data
+        packed = kind.encode() + b"\0" + data
+        digest = sha256(packed).hexdigest()[:32]
+        if not self._values.revision(f"b/{digest}"):
+            keep[f"b/{digest}"] = packed
+        return BLOB, digest.encode()

@@ -1,0 +1,182 @@
+"""Store of LangGraph on a shelf, against the framework's own one in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eventlog import CallError
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
+
+if os.environ.get("CI") is None:
+    pytest.importorskip("langgraph.store.base")
+from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from eventlog.adapters.langgraph import EverdeltaStore
+
+LONG = "x" * 300
+LABELS = st.sampled_from(["a", "b", "ab", "é", LONG])
+NAMESPACES = st.lists(LABELS, min_size=1, max_size=3).map(tuple)
+PREFIXES = st.lists(LABELS, max_size=2).map(tuple)
+KEYS = st.sampled_from(["k", "k.k", "..", "a/b", LONG, f"{LONG}y"])
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab", max_size=2),
+    lambda inner: st.lists(inner, max_size=2),
+    max_leaves=3,
+)
+VALUES = st.dictionaries(st.sampled_from(["n", "m"]), JSON, max_size=2)
+WANTED: st.SearchStrategy[Any] = JSON | st.dictionaries(st.sampled_from(["$eq", "$ne"]), JSON, min_size=1)
+OPERATIONS = st.one_of(
+    st.builds(PutOp, NAMESPACES, KEYS, st.none() | VALUES, st.none(), st.none()),
+    st.builds(PutOp, NAMESPACES, KEYS, VALUES, st.none(), st.none()),
+    st.builds(GetOp, NAMESPACES, KEYS, st.booleans()),
+    st.builds(
+        SearchOp,
+        PREFIXES,
+        st.none() | st.dictionaries(st.sampled_from(["n", "m"]), WANTED, max_size=1),
+        st.just(100),
+        st.just(0),
+        st.none(),
+        st.booleans(),
+    ),
+    st.builds(
+        ListNamespacesOp,
+        st.none()
+        | st.lists(
+            st.builds(
+                MatchCondition,
+                st.sampled_from(["prefix", "suffix"]),
+                st.lists(LABELS | st.just("*"), min_size=1, max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+        st.none() | st.integers(1, 3),
+        st.just(100),
+        st.just(0),
+    ),
+)
+
+
+def shown(result: Any) -> Any:
+    """Return what two stores must agree on; items are found in any order, and times differ."""
+    if isinstance(result, list):
+        return sorted(map(shown, result), key=repr)  # pyright: ignore[reportUnknownArgumentType]
+    if result is None or isinstance(result, tuple):
+        return result  # pyright: ignore[reportUnknownVariableType]
+    return result.namespace, result.key, result.value
+
+
+@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
+def test_random_batches_agree_with_the_store_in_memory(mode: str) -> None:
+    """Batches give what the store in memory gives, also to a store opened anew."""
+
+    @settings(max_examples=60 if mode == "memory" else 10)
+    @given(st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), min_size=1, max_size=6))
+    def agree(batches: list[list[Any]]) -> None:
+        engine = Engine(mode)
+        try:
+            ours, theirs = EverdeltaStore(engine.open()), InMemoryStore()
+            for batch in batches:
+                batch.sort(key=lambda op: not isinstance(op, ListNamespacesOp))
+                for namespace in [one for one, items in theirs._data.items() if not items]:
+                    del theirs._data[namespace]  # it lists namespaces that have no item any more
+                assert list(map(shown, ours.batch(batch))) == list(map(shown, theirs.batch(batch)))
+            again = EverdeltaStore(engine.open())
+            every: list[Any] = [SearchOp((), None, 100)]
+            assert list(map(shown, again.batch(every))) == list(map(shown, theirs.batch(every)))
+        finally:
+            engine.close()
+
+    agree()
+
+
+def test_pages_of_a_search_are_the_whole(engine: Engine) -> None:
+    """Searches with offsets and limits give each item once, in the order of their keys."""
+    store = EverdeltaStore(engine.open())
+    for number in range(7):
+        store.put(("docs", f"user{number % 2}"), f"{number}", {"n": number})
+    pages = [store.search(("docs",), limit=3, offset=offset) for offset in (0, 3, 6)]
+    assert [item.key for page in pages for item in page] == ["0", "2", "4", "6", "1", "3", "5"]
+    assert [item.key for item in store.search(("docs",), filter={"n": {"$gt": 2, "$lte": 5}})] == ["4", "3", "5"]
+    assert store.search(("docs",), filter={"n": {"$lt": "no number"}}) == []
+    assert store.list_namespaces(prefix=("docs",), suffix=("*",), limit=1, offset=1) == [("docs", "user1")]
+
+
+def test_items_end_after_their_time(engine: Engine) -> None:
+    """An item whose time is over is in no answer; a read prolongs it, and a sweep removes it."""
+    now = [1_000_000]
+    store = EverdeltaStore(engine.open(clock=lambda: now[0]), ttl={"default_ttl": 2.0, "refresh_on_read": True})
+    store.put(("a",), "short", {"n": 1})
+    store.put(("a",), "long", {"n": 2}, ttl=10)
+    store.put(("a",), "for good", {"n": 3}, ttl=None)
+    now[0] += 90_000
+    assert store.get(("a",), "short") is not None
+    now[0] += 90_000
+    assert store.get(("a",), "short", refresh_ttl=False) is not None
+    now[0] += 60_000
+    assert store.get(("a",), "short") is None
+    assert [item.key for item in store.search(("a",))] == ["for good", "long"]
+    assert store.sweep_ttl() == 1
+    assert store.sweep_ttl() == 0
+    now[0] += 600_000
+    assert [item.key for item in store.search(("a",))] == ["for good"]
+
+
+def test_batch_is_stored_whole_or_not_at_all(engine: Engine) -> None:
+    """A batch with a value that is no JSON is refused, and nothing of it is stored."""
+    store = EverdeltaStore(engine.open())
+    with pytest.raises(CallError):
+        store.batch([PutOp(("a",), "good", {"n": 1}), PutOp(("a",), "bad", {"n": {1, 2}})])
+    assert store.get(("a",), "good") is None
+    for namespace in (("a.b",), ("",), ()):
+        with pytest.raises(InvalidNamespaceError):
+            store.put(namespace, "k", {})
+    store.put(("a",), "k", {"n": 1})
+    with pytest.raises(CallError):
+        store.search(("a",), filter={"n": {"$near": 1}})
+    with pytest.raises(CallError):
+        store.put(("a",), "k", {}, ttl=0)
+
+
+def test_times_of_an_item_are_those_of_its_puts(engine: Engine) -> None:
+    """An item that is put again was made when it was put first, as asyncio sees it as well."""
+    now = [1_000]
+    store = EverdeltaStore(engine.open(clock=lambda: now[0]))
+
+    async def play() -> None:
+        await store.aput(("a",), "k", {"n": 1})
+        now[0] = 5_000
+        await store.aput(("a",), "k", {"n": 2})
+        found = await store.aget(("a",), "k")
+        assert found is not None
+        assert (found.created_at.timestamp(), found.updated_at.timestamp(), found.value) == (1, 5, {"n": 2})
+        await store.adelete(("a",), "k")
+        assert await store.asearch(("a",)) == []
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
+def test_deleted_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
+    """After a scrub no file has what was deleted or replaced."""
+    engine = Engine(mode, tmp_path)
+    store = EverdeltaStore(engine.open())
+    store.put(("a",), "k", {"text": "secret-small"})
+    store.put(("a",), "big", {"text": "secret-big " * 3000})
+    store.put(("a",), "k", {"text": "public"})
+    store.delete(("a",), "big")
+    store.store.scrub()
+    for text in ("secret-small", "secret-big"):
+        assert files_with(engine.path, text) == []
+    found = store.get(("a",), "k")
+    assert found is not None
+    assert found.value == {"text": "public"}
+    engine.close()

@@ -150,7 +150,8 @@ class _ConversationFile(_Conversation):
     """The messages as a list in a JSON file, which is written whole."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(None, asyncio.Runner(), lambda: None)
+        runner = asyncio.Runner()
+        super().__init__(None, runner, runner.close)
         self._path = directory / "chat.json"
         self._adapter = self._messages.ModelMessagesTypeAdapter
 
@@ -175,7 +176,8 @@ def _pydantic_ai() -> Framework:
     stores: dict[Path, Any] = {}
 
     def theirs(directory: Path) -> Talk:
-        return _Conversation(stores.setdefault(directory, in_memory()), asyncio.Runner(), lambda: None)
+        runner = asyncio.Runner()
+        return _Conversation(stores.setdefault(directory, in_memory()), runner, runner.close)
 
     sides: dict[str, Callable[[Path], Talk]] = {
         "everdelta": ours,
@@ -236,7 +238,8 @@ class _TranscriptFile(_Transcript):
     """The transcript as Claude Code's own file, a line for each entry."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(None, asyncio.Runner(), lambda: None)
+        runner = asyncio.Runner()
+        super().__init__(None, runner, runner.close)
         self._path = directory / "chat.jsonl"
 
     def turn(self, turn: Turn) -> None:

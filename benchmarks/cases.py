@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.figures import Case, Sizes
 from benchmarks.scenarios import (
+    checkpointers,
     churn,
     cold_cache,
     frameworks,
@@ -85,6 +86,7 @@ CASES: tuple[Case, ...] = (
     *many_sessions.CASES,
     *churn.CASES,
     *written.CASES,
+    *checkpointers.CASES,
 )
 
 SHORT = Sizes(

@@ -46,7 +46,7 @@ from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
 _ADDRESS = "DATABASE_URL"
-FENCES = {"python", "pyi", "javascript", "sh", "console", "json", "text", ""}
+FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
     "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",

@@ -19,20 +19,18 @@ from typing import Annotated, Any, Literal, TypedDict
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["PEERS"]
+__all__ = ["INSTALL", "PEERS", "GraphChat"]
 
 _CONFIG = {"configurable": {"thread_id": "s"}}
 
 
-class LangGraphChat:
-    """One thread of a graph."""
+class GraphChat:
+    """One thread of a graph, on any checkpointer."""
 
-    def __init__(self, directory: Path, channel: Any, durability: Literal["async", "sync"]) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, saver: Any, channel: Any, durability: Literal["async", "sync"]) -> None:
         self._durability = durability
         self._messages: Any = imported("langchain_core.messages")
-        self._connection = sqlite3.connect(directory / "chat.db", check_same_thread=False)
-        self._saver: Any = imported("langgraph.checkpoint.sqlite").SqliteSaver(self._connection)
+        self._saver = saver
         self._graph: Any = self._compiled(channel)
         self._turn: Turn | None = None
 
@@ -53,8 +51,7 @@ class LangGraphChat:
         return len(self._graph.get_state(_CONFIG).values["messages"])
 
     def close(self) -> None:
-        """Close the saver's connection."""
-        self._connection.close()
+        """Close what the saver has open: nothing that is known here."""
 
     def _compiled(self, channel: Any) -> Any:
         module = imported("langgraph.graph")
@@ -88,6 +85,19 @@ class LangGraphChat:
         return self._messages.ToolMessage(turn.output, tool_call_id="call_1")
 
 
+class LangGraphChat(GraphChat):
+    """One thread of a graph, in a database."""
+
+    def __init__(self, directory: Path, channel: Any, durability: Literal["async", "sync"]) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._connection = sqlite3.connect(directory / "chat.db", check_same_thread=False)
+        super().__init__(imported("langgraph.checkpoint.sqlite").SqliteSaver(self._connection), channel, durability)
+
+    def close(self) -> None:
+        """Close the saver's connection."""
+        self._connection.close()
+
+
 def _added(directory: Path, durability: Literal["async", "sync"]) -> LangGraphChat:
     return LangGraphChat(directory, imported("langgraph.graph.message").add_messages, durability)
 
@@ -100,7 +110,7 @@ def _delta(directory: Path, durability: Literal["async", "sync"]) -> LangGraphCh
     return LangGraphChat(directory, imported("langgraph.channels").DeltaChannel(_joined), durability)
 
 
-_INSTALL = "pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'"
+INSTALL = "pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'"
 _PACKAGE = "langgraph.checkpoint.sqlite"
 
 _DURABILITIES: tuple[tuple[str, str, Literal["async", "sync"]], ...] = (("", "", "async"), ("-sync", ", sync", "sync"))
@@ -111,7 +121,7 @@ PEERS = tuple(
         f"LangGraph {title}{label}",
         durable=durability == "sync",
         package=_PACKAGE,
-        install=_INSTALL,
+        install=INSTALL,
         note="a turn runs a graph of two nodes, which checkpoints its state at each step: running is measured with keeping",
         chat=partial(kind, durability=durability),
         quick=1_000,

@@ -26,7 +26,7 @@ TABLE = "a conversation of an agent framework"
 
 
 class _Grown(NamedTuple):
-    """What was measured at the end of a conversation that grew to a length."""
+    """Measurements at the end of a conversation that grew to a length."""
 
     turns: Samples
     written: float

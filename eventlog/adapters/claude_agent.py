@@ -59,11 +59,11 @@ class EverdeltaSessionStore:
         """Return all entries in the order in which they came, None if there are none."""
         return await settled(self._load, TranscriptKey.of(key))
 
-    async def list_sessions(self, project_key: str) -> list[dict[str, Any]]:
+    async def list_sessions(self, project_key: str) -> list[Any]:
         """Return the main transcripts of a project, each with the time of its last append."""
         return await settled(self._list, project_key)
 
-    async def list_session_summaries(self, project_key: str) -> list[dict[str, Any]]:
+    async def list_session_summaries(self, project_key: str) -> list[Any]:
         """Return the SDK's summaries of a project's main transcripts."""
         return await settled(self._summaries, project_key)
 
@@ -128,7 +128,7 @@ class EverdeltaSessionStore:
 
     def _delete(self, key: TranscriptKey) -> None:
         subkeys = [key._replace(subpath=subpath) for subpath in self._subkeys(key)] if key.subpath is None else []
-        for one in (key, *subkeys):
+        for one in (*subkeys, key):
             self._seen.pop(one, None)
             with suppress(NotFoundError):  # none, or another task was first
                 session = self.store.open_session(one.name, create=False)

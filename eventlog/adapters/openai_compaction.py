@@ -1,4 +1,4 @@
-"""Compactions of the OpenAI Agents SDK: the newest items, and what replaces an end of them."""
+"""Compactions of the OpenAI Agents SDK: the newest items, whose end is replaced."""
 
 from __future__ import annotations
 

@@ -120,6 +120,7 @@ class Follower:
         """Take in the next commits of a partition."""
         while rows.characters < _CHARACTERS and (until is None or time.monotonic() < until):
             done = reached[partition][0]
+            last = self._log.last_positions()[partition]
             commits = self._log.commits_after(done, _COMMITS, partition=partition)
             for commit in commits:
                 update.take(commit, commit.first - 1 + max(done - commit.position + 1, 0))
@@ -127,6 +128,8 @@ class Follower:
                 if rows.characters >= _CHARACTERS:
                     return
             if len(commits) < _COMMITS:
+                if reached[partition][0] < last:  # the newest events are gone: they were erased
+                    reached[partition] = last, b""
                 return
 
     def _refuse_too_much(self, writer: sqlite3.Connection, rows: Rows) -> None:

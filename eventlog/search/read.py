@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from eventlog import events as ev
+from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import DamagedError
 from eventlog.history.lineage import StreamRange
-from eventlog.history.streams import stream_spans
 from eventlog.log.contract import Log
 from eventlog.search.said import KINDS, said_by
 from eventlog.search.update import deltas_of, reader_of
 from eventlog.values import Tool
 
-__all__ = ["Beginning", "Row", "beginning", "text_of"]
+__all__ = ["Beginning", "Row", "TextReader"]
 
 _FIELDS = {"call": "input", "result": "output"}
 
@@ -47,25 +49,44 @@ class Beginning(NamedTuple):
     tool: str
 
 
-def beginning(log: Log, streams: Sequence[StreamRange], version: int) -> Beginning:
-    """Return how the part that began at a version did."""
-    for stream in streams:
-        if stream.first <= version <= stream.last:
-            for span in stream_spans(log, stream.session, version - 1, version):
-                if isinstance(span.item, ev.PartStarted):
+class TextReader:
+    """Reads texts of a log; appends that were just read are not read again."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._spans: dict[str, list[Span]] = {}
+        """Events of the append that was read last, by session."""
+
+    def beginning(self, streams: Sequence[StreamRange], version: int) -> Beginning:
+        """Return how the part that began at a version did."""
+        for stream in streams:
+            if stream.first <= version <= stream.last:
+                span = self._span(stream.session, version)
+                if span is not None and isinstance(span.item, ev.PartStarted):
                     kind = span.item.kind
                     return Beginning(span.item.message, span.item.part, kind.tool if isinstance(kind, Tool) else "")
-    raise DamagedError("the event that begins a part is missing", session=streams[-1].session, version=version)
+        raise DamagedError("the event that begins a part is missing", session=streams[-1].session, version=version)
 
-
-def text_of(log: Log, session: str, row: Row, begun: Beginning) -> tuple[int, str]:
-    """Return when a row's text was said, and the text; "" if it is not in the log any more."""
-    for span in stream_spans(log, session, row.first - 1, row.first):
+    def text(self, session: str, row: Row, begun: Beginning) -> tuple[int, str]:
+        """Return when a row's text was said, and the text; "" if it is not in the log any more."""
+        span = self._span(session, row.first)
+        if span is None:
+            return 0, ""
         end = row.start + row.chars
         if isinstance(span.item, (DeltaRun, ev.PartDelta)):
             field = _FIELDS.get(KINDS[row.kind], "text")
-            text = deltas_of(log, session, row.first, field=field, part=begun.part, characters=end)
-        else:
-            text = said_by(span.item, begun.tool, reader_of(log, session))
+            text = deltas_of(self._log, session, row.first, field=field, part=begun.part, characters=end)
+            first = span.cut(row.first - 1, row.first)
+            return span.time if first is None else first.time, text[row.start : end]
+        text = said_by(span.item, begun.tool, reader_of(self._log, session))
         return span.time, text[row.start : end]
-    return 0, ""
+
+    def _span(self, session: str, version: int) -> Span | None:
+        """Return the event of a version, or the run that it is in."""
+        spans = self._spans.get(session)
+        if not spans or not spans[0].first <= version <= spans[-1].last:
+            commit = next(self._log.read(session, version - 1, version), None)
+            spans = self._spans[session] = [] if commit is None else spans_of(commit)
+            if not spans or not spans[0].first <= version <= spans[-1].last:
+                return None
+        return spans[bisect_right(spans, version, key=attrgetter("first")) - 1]

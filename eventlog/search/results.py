@@ -12,7 +12,7 @@ from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, label_of
 from eventlog.search.file import SLOTS
 from eventlog.search.hit import SearchHit
-from eventlog.search.read import Beginning, Row, beginning, text_of
+from eventlog.search.read import Beginning, Row, TextReader
 from eventlog.search.rows import name_of, second_of
 from eventlog.search.said import KINDS
 from eventlog.search.sight import Sights, Viewer
@@ -50,6 +50,7 @@ class Results:
         self._place = place
         self._sights = Sights(log, connection, asked.session)
         self._expression = asked.expression(connection, self._sights.streams)
+        self._reader = TextReader(log)
         self._sessions: dict[int, str] = {}
         self._seen: set[tuple[int, int, int]] = set()
         """Texts of which a piece was passed already."""
@@ -104,10 +105,10 @@ class Results:
                 continue
             if asked.rolled_back is not None and asked.rolled_back == viewer.holds(row.first):
                 continue
-            begun = beginning(self._log, viewer.streams, row.begun)
+            begun = self._reader.beginning(viewer.streams, row.begun)
             if sight.hides(begun.part, row.begun, row.first):
                 continue
-            time, text = text_of(self._log, session, row, begun)
+            time, text = self._reader.text(session, row, begun)
             if not text or time < (asked.since or time) or (asked.until is not None and time >= asked.until):
                 continue
             self._seen.add(row.whole)
@@ -185,7 +186,7 @@ class Results:
             if viewer is not None:
                 row = Row(second_of(time) * SLOTS, stream, said, begun, first, start, chars - start, open=True)
                 rows.append(row)
-                texts.append(text_of(self._log, session, row, beginning(self._log, viewer.streams, begun))[1])
+                texts.append(self._reader.text(session, row, self._reader.beginning(viewer.streams, begun))[1])
         for row, found in zip(rows, matched(texts, asked.match) if texts else (), strict=True):
             if found:
                 yield row

@@ -28,9 +28,15 @@ _RUN = re.compile(
     "\uff66-\uff9f"
     "]+"
 )
-_UNFIT = re.compile("[\0\x01\x02\ud800-\udfff]")
+_UNFIT = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|[\0\x01\x02\ud800-\udfff]")
+"""Colours of a terminal, which would become a part of a word, and what the index does not take."""
 _STEP = 5
 """Characters that one of a run takes, with the pair behind it and both spaces."""
+
+
+def _blanked(text: str) -> str:
+    """Return a text with spaces in place of what is unfit, as long as it was."""
+    return _UNFIT.sub(lambda found: " " * len(found[0]), text)
 
 
 def has_word(text: str) -> bool:
@@ -41,13 +47,13 @@ def has_word(text: str) -> bool:
 def spaced(text: str) -> str:
     """Return a text for the index: runs spaced, and no character that it does not take."""
     if text.isascii():
-        return _UNFIT.sub(" ", text) if "\0" in text or OPEN in text or CLOSE in text else text
-    return _RUN.sub(lambda run: f" {_tokens(run[0], 0, 0)} ", _UNFIT.sub(" ", text))
+        return _blanked(text) if any(sign in text for sign in "\x1b\0\x01\x02") else text
+    return _RUN.sub(lambda run: f" {_tokens(run[0], 0, 0)} ", _blanked(text))
 
 
 def phrase(text: str) -> str:
     """Return a word or phrase as it is looked for: it begins and ends with a pair, if it can."""
-    text = _UNFIT.sub(" ", text)
+    text = _blanked(text)
     pieces: list[str] = []
     end = 0
     for run in _RUN.finditer(text):
@@ -72,7 +78,7 @@ def original_ranges(text: str, found: str) -> list[tuple[int, int]]:
         return marked
     runs, starts = [(0, 0, 0)], [0]
     moved = 0
-    for run in _RUN.finditer(_UNFIT.sub(" ", text)):
+    for run in _RUN.finditer(_blanked(text)):
         at, size = run.start() + moved, len(run[0])
         moved += _STEP * size - 2 - size
         runs.append((at, run.start(), size))

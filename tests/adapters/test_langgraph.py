@@ -92,10 +92,16 @@ def test_random_programs_with_its_own_versions(delta: bool) -> None:
     play()
 
 
+def answered(state: Any) -> Any:
+    """Answer."""
+    del state
+    return {"messages": [AIMessage("well")]}
+
+
 def graph_of(saver: EverdeltaSaver) -> Any:
     """Return a graph whose one node answers."""
     builder: Any = StateGraph(MessagesState)
-    builder.add_node("model", lambda state: {"messages": [AIMessage("well")]} if state else None)
+    builder.add_node("model", answered)
     builder.add_edge(START, "model")
     return builder.compile(checkpointer=saver)
 
@@ -111,10 +117,10 @@ def put(saver: EverdeltaSaver, messages: list[Any], parent: Any = None, thread: 
     version = saver.get_next_version(None, None) if parent is None else int(parent["version"]) + 1
     checkpoint["channel_values"] = {"messages": messages}
     checkpoint["channel_versions"] = {"messages": version}
-    config = {"thread_id": thread, "checkpoint_ns": ""} | ({} if parent is None else parent["configurable"])
-    stored: Any = saver.put(
-        {"configurable": config}, checkpoint, {"source": "loop", "step": 0, **metadata}, {"messages": version}
-    )
+    before: dict[str, Any] = {} if parent is None else parent["configurable"]
+    config: Any = {"thread_id": thread, "checkpoint_ns": "", **before}
+    described: Any = {"source": "loop", "step": 0, **metadata}
+    stored: Any = saver.put({"configurable": config}, checkpoint, described, {"messages": version})
     return {**stored, "version": version}
 
 
@@ -150,12 +156,12 @@ MESSAGES: list[Any] = [
     ToolMessage("found", tool_call_id="c2", artifact={"rows": (1, 2)}, id="t1"),
     ToolMessage([{"type": "text", "text": "seen"}, {"type": "image", "base64": "iVBO", "mime_type": "image/png"}], tool_call_id="c1", status="error"),
     HumanMessage([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "http://x/1.png"}}]),
-    AIMessageChunk("streamed", id="a2"),
+    AIMessageChunk(content="streamed", id="a2"),
     SystemMessage("a summary"),
-    OwnMessage("mine", mood="fine"),
+    OwnMessage(content="mine", mood="fine"),
     HumanMessage("extra", unknown={"x": (1,)}),
     AIMessage("", invalid_tool_calls=[{"name": "look", "args": "{", "id": "c9", "error": "no JSON"}]),
-    ChatMessage("as another", role="critic"),
+    ChatMessage(content="as another", role="critic"),
 ]  # fmt: skip
 
 
@@ -198,7 +204,7 @@ def test_message_changed_in_place_is_told_again(engine: Engine) -> None:
 
 
 def test_usage_counts_once(engine: Engine) -> None:
-    """What an answer cost counts once, though its list is told again on another branch."""
+    """The cost of an answer counts once, though its list is told again on another branch."""
     saver = EverdeltaSaver(engine.open())
     usage: Any = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
     cost = AIMessage("dear", id="a1", usage_metadata=usage)
@@ -222,8 +228,8 @@ def test_each_value_of_a_channel_is_stored_once(tmp_path: Path) -> None:
             checkpoint = empty_checkpoint()
             checkpoint["channel_values"] = {"messages": list(messages), "files": {"large": "x" * 100_000}}
             checkpoint["channel_versions"] = {"messages": len(messages), "files": len(messages)}
-            where = {"configurable": {"thread_id": "t", "checkpoint_ns": "", **(config or {})}}
-            config = saver.put(where, checkpoint, {"source": "loop"}, {"messages": 1, "files": 1})["configurable"]
+            where: Any = config or {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+            config = saver.put(where, checkpoint, {"source": "loop"}, {"messages": 1, "files": 1})
         now = saver.store.metrics()
         sizes.append(now.payload_bytes + now.body_bytes - written.payload_bytes - written.body_bytes)
     assert max(sizes[1:]) < 1.1 * min(sizes[1:])
@@ -254,7 +260,7 @@ def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("is_used_again", [False, True])
 def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -> None:
-    """What a run writes behind a deletion, here or elsewhere, is refused and leaves nothing."""
+    """A write of a run behind a deletion, here or elsewhere, is refused and leaves nothing."""
     late, other = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open())
     for deleting in (late, other):
         config = put(late, [HumanMessage("secret")])
@@ -276,7 +282,7 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
 
 
 def test_writes_without_their_checkpoint_are_refused(engine: Engine) -> None:
-    """What a task wrote waits a moment for its checkpoint, and is refused without one."""
+    """A task's write waits a moment for its checkpoint, and is refused without one."""
     saver = EverdeltaSaver(engine.open())
     config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "", "checkpoint_id": "none"}}
     with pytest.raises(NotFoundError):
@@ -353,7 +359,7 @@ def test_what_was_removed_leaves_no_byte(mode: str, tmp_path: Path) -> None:
 
 
 def test_copy_is_a_fork(engine: Engine) -> None:
-    """A copy costs little, goes its own way and outlives its source; a target in use is refused."""
+    """A copy costs little, goes its own way and outlives its source; a target is new."""
     saver = EverdeltaSaver(engine.open())
     graph = graph_of(saver)
     graph.invoke(said("one"), CONFIG)

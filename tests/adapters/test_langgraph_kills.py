@@ -1,4 +1,4 @@
-"""An agent on LangGraph's checkpointer, killed at its appends, and two of them on one thread."""
+"""Agents on LangGraph's checkpointer: killed at their appends, and two on one thread."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ APPENDS = 10
 
 
 def inspected(path: Path) -> list[BaseMessage]:
-    """Check that the view is the list at every checkpoint, and our commands; return the newest."""
+    """Check the view of every checkpoint, and our commands; return the newest list."""
     with eventlog.open(path) as store:
         saver = EverdeltaSaver(store)
         graph = agent_on(saver, "")
@@ -47,7 +47,7 @@ def inspected(path: Path) -> list[BaseMessage]:
 @pytest.mark.promise(1, 3)
 @pytest.mark.parametrize("durability", ["sync", "async"])
 def test_killed_agent_goes_on(tmp_path: Path, durability: str) -> None:
-    """An agent killed before or after an append goes on elsewhere: each question has its answer."""
+    """An agent killed before or after an append goes on, and answers each question once."""
     killed = 0
     with OpenAIServer(by=answer) as server:
         whole = tmp_path / "whole"

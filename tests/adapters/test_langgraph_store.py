@@ -27,16 +27,13 @@ LABELS = st.sampled_from(["a", "b", "ab", "é", LONG])
 NAMESPACES = st.lists(LABELS, min_size=1, max_size=3).map(tuple)
 PREFIXES = st.lists(LABELS, max_size=2).map(tuple)
 KEYS = st.sampled_from(["k", "k.k", "..", "a/b", LONG, f"{LONG}y"])
-JSON = st.recursive(
+JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text("ab", max_size=2),
     lambda inner: st.lists(inner, max_size=2),
     max_leaves=3,
 )
 VALUES = st.dictionaries(st.sampled_from(["n", "m"]), JSON, max_size=2)
-WANTED = st.one_of(
-    JSON,
-    st.sampled_from(["$eq", "$ne"]).flatmap(lambda name: st.builds(lambda value: {name: value}, JSON)),
-)
+WANTED: st.SearchStrategy[Any] = JSON | st.dictionaries(st.sampled_from(["$eq", "$ne"]), JSON, min_size=1)
 OPERATIONS = st.one_of(
     st.builds(PutOp, NAMESPACES, KEYS, st.none() | VALUES, st.none(), st.none()),
     st.builds(PutOp, NAMESPACES, KEYS, VALUES, st.none(), st.none()),
@@ -71,8 +68,10 @@ OPERATIONS = st.one_of(
 def shown(result: Any) -> Any:
     """Return what two stores must agree on; items are found in any order, and times differ."""
     if isinstance(result, list):
-        return sorted(map(shown, result), key=repr)
-    return result if result is None or isinstance(result, tuple) else (result.namespace, result.key, result.value)
+        return sorted(map(shown, result), key=repr)  # pyright: ignore[reportUnknownArgumentType]
+    if result is None or isinstance(result, tuple):
+        return result  # pyright: ignore[reportUnknownVariableType]
+    return result.namespace, result.key, result.value
 
 
 @pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])

@@ -127,11 +127,11 @@ class Pair:
         assert shown(self.ours) == listed(items)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
+@pytest.mark.parametrize("engine_name", MODES)
+def test_random_programs_agree_with_sqlite_session(engine_name: str) -> None:
     """After every command the items are those of `SQLiteSession`, and the view shows them."""
 
-    @settings(max_examples=30 if mode == "memory" else 6)
+    @settings(max_examples=30 if engine_name == "memory" else 6)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, Any]]) -> None:
         async def play() -> None:
@@ -143,7 +143,7 @@ def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
             finally:
                 pair.theirs.close()
 
-        engine = Engine(mode)
+        engine = Engine(engine_name)
         try:
             asyncio.run(play())
         finally:

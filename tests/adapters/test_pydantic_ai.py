@@ -134,11 +134,11 @@ class Pair:
             assert viewed(ModelView.of(fresh.session(name)).messages) == listed(theirs.messages)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_random_programs_agree_with_the_store_in_memory(mode: str) -> None:
+@pytest.mark.parametrize("engine_name", MODES)
+def test_random_programs_agree_with_the_store_in_memory(engine_name: str) -> None:
     """After every command both stores have the same conversations, and the views show them."""
 
-    @settings(max_examples=30 if mode == "memory" else 6)
+    @settings(max_examples=30 if engine_name == "memory" else 6)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, str, list[str], int]]) -> None:
         async def play() -> None:
@@ -147,7 +147,7 @@ def test_random_programs_agree_with_the_store_in_memory(mode: str) -> None:
                 await pair.run(*command)
                 await pair.check()
 
-        engine = Engine(mode)
+        engine = Engine(engine_name)
         try:
             asyncio.run(play())
         finally:

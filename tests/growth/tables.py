@@ -47,6 +47,7 @@ WITHOUT: dict[str, str] = {
     "OpenAIChatMapping.read": _TOLD,
     "OpenAIResponsesMapping.read": _TOLD,
     "RecordMapping.format": "a text",
+    "eventlog serve": "serves until it is ended; `tests/projections/inspector/test_growth.py` has its answers",
     "RecordMapping.read": _TOLD,
     **{f"RecordBuilder.{name}": _TOLD for name in dir(RecordBuilder) if not name.startswith("_")},
 }

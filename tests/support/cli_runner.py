@@ -54,6 +54,7 @@ COMMANDS = [
     "completion",
     "explain",
     "tail",
+    "serve",
 ]
 
 STREAM = """\

@@ -71,7 +71,8 @@ class EverdeltaStore(BaseStore):
         results: list[Result] = []
         puts: dict[Place, PutOp] = {}
         read: list[tuple[Place, Kept]] = []
-        for op in ops:
+        given: Iterable[Any] = ops
+        for op in given:
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 puts[op.namespace, op.key] = op

@@ -16,6 +16,7 @@ import msgspec
 from langgraph.store.base import MatchCondition
 
 from eventlog.errors import CallError
+from eventlog.importers.common.json_lines import is_array, is_object
 
 __all__ = ["Kept", "Place", "decode", "encode", "is_found", "key_in", "matches", "place_in", "prefix_of", "time_of"]
 
@@ -80,12 +81,12 @@ def _cut(name: str) -> str:
 
 def is_found(value: Any, wanted: Any) -> bool:
     """Whether a field's value is what a filter wants: equal, or as its operators say."""
-    if isinstance(wanted, dict):
-        if any(str(name).startswith("$") for name in wanted):
+    if is_object(wanted):
+        if any(name.startswith("$") for name in wanted):
             return all(_compares(value, name, other) for name, other in wanted.items())
-        return isinstance(value, dict) and all(is_found(value.get(name), other) for name, other in wanted.items())
-    if isinstance(wanted, (list, tuple)):
-        return isinstance(value, list) and len(value) == len(wanted) and all(map(is_found, value, wanted))
+        return is_object(value) and all(is_found(value.get(name), other) for name, other in wanted.items())
+    if is_array(wanted):
+        return is_array(value) and len(value) == len(wanted) and all(map(is_found, value, wanted))
     return bool(value == wanted)
 
 

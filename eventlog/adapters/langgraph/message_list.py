@@ -1,4 +1,4 @@
-"""The messages channel of a thread, told as records: at each checkpoint the view is its list.
+"""Lists of messages of a thread, told as records: the view of a checkpoint is its list.
 
 A list is told as a change of the one before it, whose beginning stays. If that one is not the
 newest, or changed before its end, a rollback goes back to where they part, and what follows is told
@@ -30,7 +30,7 @@ REMOVE_ALL = "__remove_all__"
 
 
 class Entry(NamedTuple):
-    """A message of a list: its mark and id, and its record's number or, if it has none, itself."""
+    """A message of a list, by its record's number or, if it has none, itself."""
 
     mark: Mark
     id: str | None

@@ -128,7 +128,7 @@ def _answer(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
 
 
 def _said(to: RecordBuilder, block: Any) -> None:
-    """Tell a block of an answer: a text, reasoning or a file; calls are told from `tool_calls`."""
+    """Tell a text, reasoning or a file of an answer; its calls are told from `tool_calls`."""
     if isinstance(block, str):
         if block:
             to.text(block)

@@ -127,7 +127,7 @@ def mark_of(item: Any, serde: SerializerProtocol) -> Mark:
     """
     kind = _KINDS.get(type(item).__name__)
     if kind is not None and type(item) is kind.cls:
-        fields = item.__dict__
+        fields: Any = item.__dict__
         content = fields["content"]
         is_text = type(content) is str
         rest: Any = (kind.cls.__name__, kind.rest(fields), item.__pydantic_extra__, None if is_text else content)

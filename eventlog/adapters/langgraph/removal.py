@@ -1,4 +1,4 @@
-"""Checkpoints taken out of a thread; what no other one has is forgotten in the same append.
+"""Checkpoints taken out of a thread, with all that no other checkpoint has.
 
 `Store.scrub` then removes the bytes. What copies and forks of a thread share with it, they keep.
 """
@@ -25,7 +25,7 @@ Choose = Callable[[dict[Place, Stored]], set[Place]]
 
 
 def keep_latest(store: Store, thread: Thread, *, wait: float) -> None:
-    """Remove all but the newest checkpoint of each namespace, and what its delta channels need."""
+    """Remove all but the newest checkpoint of each namespace and what its channels need."""
     _remove_others(store, thread, lambda places: _latest(places, thread.serde), wait)
 
 

@@ -1,4 +1,4 @@
-"""Checkpointer of LangGraph: a thread is a session, its messages are the session's records.
+"""Checkpointer of LangGraph: a thread is a session, its messages are its records.
 
 A checkpoint is one append, with the messages that are new in it; what is branched, removed or
 summarised is a rollback, so the view of the session is the list of messages that LangGraph has.

@@ -1,4 +1,4 @@
-"""What lies in the values of a thread's session: checkpoints, what tasks wrote, and their keys.
+"""Checkpoints and writes of tasks as values of a session, and their keys.
 
 `c/NAMESPACE/ID` is a checkpoint, `w/NAMESPACE/ID/TASK` what a task wrote to it, `b/DIGEST` a value
 of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says that a run was here.
@@ -71,7 +71,7 @@ decode_writes = msgspec.msgpack.Decoder(list[Write]).decode
 
 
 def key_of(kind: str, space: str, *ids: str) -> str:
-    """Return the key of what belongs to a namespace, its checkpoint, a task of it; or to a run."""
+    """Return the key of a namespace, a checkpoint of it, a task of that; or of a run."""
     return "/".join((kind, sha256(space.encode()).hexdigest()[:32] if space else "", *map(quoted, ids)))
 
 

@@ -1,4 +1,4 @@
-"""A thread of LangGraph: its checkpoints are values of a session, its messages are records.
+"""Thread of LangGraph: its checkpoints are values of a session, its messages records.
 
 A checkpoint of the root namespace and its messages are one append, so the list of messages at a
 checkpoint is that of the records as of the version that put it.
@@ -39,7 +39,7 @@ from eventlog.session.session import Session
 __all__ = ["Thread"]
 
 SMALL = 48
-"""Longest value of a channel, in bytes, that a checkpoint has itself: as long as a reference."""
+"""Longest value, in bytes, that a checkpoint has itself: as long as a reference."""
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""The threads of a checkpointer: found by name, and kept from being brought back by late writes.
+"""Threads of a checkpointer, found by name; no late write brings a deleted one back.
 
 A run writes to the session in which it has read or put its checkpoints. If that was erased
 meanwhile, its writes are refused, also if the thread id is in use again.

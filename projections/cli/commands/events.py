@@ -62,4 +62,4 @@ def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Re
     if first <= base:
         yield from session.events(after=first - 1, upto=min(base, newest))
     own = Subscription(session.store.log, max(first - 1, base), session=session.id, kinds=None)
-    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, 0))
+    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, session.store.host.follower, 0))

@@ -27,7 +27,7 @@ export function Replay({ id, info, query }) {
   return html`
     <main id="main" class="replay" tabindex="-1">
       <div class="controls" role="group" aria-label="Replay">
-        <button class="play" onClick=${toggle} aria-label=${playing ? "Pause" : "Play"} title="Play or pause (Space)">${playing ? "❚❚" : "▶"}</button>
+        <button class="play" onClick=${toggle} aria-label=${playing ? "Pause" : "Play"} title="Play or pause (Space)"><svg viewBox="0 0 20 20" width="18" height="18" aria-hidden="true"><path fill="currentColor" d=${playing ? "M4 3h4v14H4zM12 3h4v14h-4z" : "M5 3l12 7-12 7z"} /></svg></button>
         <input type="range" min="0" max=${newest} value=${at.version} aria-label="Version" aria-valuetext=${`version ${at.version} of ${newest}`} onInput=${(event) => seek(Number(event.target.value))} />
         <label>Speed <select onChange=${(event) => setSpeed(Number(event.target.value))}>${SPEEDS.map((each) => html`<option value=${each} selected=${each === speed}>${each}×</option>`)}</select></label>
         <span class="dim clock">v${count(at.version)} of ${count(newest)}${at.time ? ` · ${moment(at.time, { seconds: true })}` : ""}</span>

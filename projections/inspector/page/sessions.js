@@ -22,6 +22,7 @@ export function Sessions({ query }) {
     const memory = {};
     let timer;
     setMore([]);
+    if (!text) setList(null);
     const load = async () => {
       if (!document.hidden) {
         try {

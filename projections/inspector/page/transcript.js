@@ -33,6 +33,7 @@ export function Transcript({ id, query }) {
   useEffect(() => {
     let stop = () => {};
     const control = new AbortController();
+    setChunks(null);
     get("messages", { session: id, size: SIZE, around }, control.signal).then((page) => {
       setChunks([{ key: "newest", messages: page.messages }]);
       setMore(page.more);

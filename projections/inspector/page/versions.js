@@ -32,6 +32,7 @@ export function Versions({ id, info, query }) {
   const newest = info?.version || 1;
   const [at, setAt] = useState(Number(query.get("at")) || null);
   const [shown, setShown] = useState(at);
+  useEffect(() => setAt(Number(query.get("at")) || null), [query.get("at")]);
   const { value: history, error: historyError } = useLoaded((signal) => get("history", { session: id }, signal), [id]);
   const here = Math.min(at ?? newest, newest);
   useEffect(() => {
@@ -156,9 +157,9 @@ function Row({ message, id, growing, changed }) {
 
 function Seen({ part, seen, message, id, growing }) {
   if (!seen) return null;
-  const reason = REASONS[seen.reason] || seen.reason;
+  const reason = seen.reason === "shown" ? "a preview stands for the output" : REASONS[seen.reason] || seen.reason;
   if (seen.state === "gone") return part.reason === "never-sent" || part.reason === "empty" ? null : html`<p class="seen gone small"><span class="tag why">gone: ${reason}</span></p>`;
   if (seen.state === "same") return html`<div class="seen same"><${Part} part=${part} message=${message} session=${id} growing=${growing} /></div>`;
-  const words = seen.state === "added" ? "added by the view" : `changed: ${reason || "a preview stands for the output"}`;
+  const words = seen.state === "added" ? "added by the view" : `changed: ${reason}`;
   return html`<div class=${`seen ${seen.state}`}><span class="tag">${words}</span>${part.kind === "tool" && html`<span class="tool-name">${part.tool}</span>`}<pre tabindex="0" dir="auto">${seen.text}</pre></div>`;
 }

@@ -124,6 +124,7 @@ def test_no_file_has_the_words_after_maintenance(tmp_path: Path, *, redacted: bo
             store.vacuum()
         assert not files_with(tmp_path, SECRET)
         assert not list((tmp_path / "store").glob("derived/*"))
+        assert not store.search("apricot", wait=None).behind
         assert [name for name, _ in found(store, "apricot")] == [other.id]
         assert not found(store)
     assert not files_with(tmp_path, SECRET)

@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import events
 from eventlog.errors import CallError, CursorError, ErasedError, LimitError, NotFoundError
-from eventlog.search import results, update
+from eventlog.search import follow, results, update
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -39,6 +39,14 @@ def store(request: pytest.FixtureRequest, clock: Clock) -> Iterator[Store]:
     """A store of each engine."""
     engine = Engine(request.param)
     yield engine.open(clock=clock)
+    engine.close()
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """A store in memory, for what is the same in every engine."""
+    engine = Engine("memory")
+    yield engine.open()
     engine.close()
 
 
@@ -97,10 +105,10 @@ def test_every_kind_of_text_is_found(store: Store) -> None:
         ('ferry "pier 4" !!', ["result"]),
     ],
 )
-def test_words_and_phrases(store: Store, words: str, found: list[str]) -> None:
+def test_words_and_phrases(memory: Store, words: str, found: list[str]) -> None:
     """All words count, in any case; phrases in their order; signs do not."""
-    talk(store)
-    assert sorted(kinds(store.search(words))) == found
+    talk(memory)
+    assert sorted(kinds(memory.search(words))) == found
 
 
 @pytest.mark.parametrize(
@@ -117,13 +125,14 @@ def test_words_and_phrases(store: Store, words: str, found: list[str]) -> None:
         ("Café crème à la carte", "creme", "crème"),
         ("ГОРОД Москва", "город", "ГОРОД"),
         ("see RFC9110节 for it", "RFC9110节", "RFC9110节"),
+        ("\x1b[1;31mError\x1b[0m: no", "error", "Error"),
         ("x \ud83d ferry \0 \x01 y", "ferry", "ferry"),
     ],
 )
-def test_any_language(store: Store, text: str, words: str, found: str | None) -> None:
+def test_any_language(memory: Store, text: str, words: str, found: str | None) -> None:
     """Words of scripts with and without spaces are found, two-character ones included."""
-    store.create_session().user(text)
-    hits = store.search(words).hits
+    memory.create_session().user(text)
+    hits = memory.search(words).hits
     if found is None:
         assert not hits
     else:
@@ -370,10 +379,10 @@ def test_snippets_show_where_the_words_are(store: Store) -> None:
         ("a", {"cursor": "zzz"}, CursorError),
     ],
 )
-def test_wrong_arguments_are_refused(store: Store, words: Any, options: Any, error: type[Exception]) -> None:
+def test_wrong_arguments_are_refused(memory: Store, words: Any, options: Any, error: type[Exception]) -> None:
     """A wrong argument is a typed error before anything is looked for."""
     with pytest.raises(error):
-        store.search(words, **options)
+        memory.search(words, **options)
 
 
 def test_a_cursor_is_of_its_search(store: Store) -> None:
@@ -412,3 +421,23 @@ def test_a_hostile_query_is_words(store: Store) -> None:
     assert len(store.search("tags : k0").hits) == 1
     for words in ("NEAR(", "x*", "a^b", '{text}: "', "tags:(k0)", "'; DROP TABLE words; --"):
         store.search(words)
+
+
+def test_a_text_that_never_ends_is_taken_in(store: Store, clock: Clock) -> None:
+    """Text that a dead program left open is found, before and after it is taken in."""
+    session = store.create_session()
+    with session.lease():
+        session.append(
+            [
+                (clock.now, events.AssistantMessageStarted("a")),
+                (clock.now, events.PartStarted("a", "p", eventlog.Text())),
+                (clock.now, events.PartDelta("p", "text", "cobalt sea")),
+            ]
+        )
+        for passed in (0, follow.IDLE // 2, 2 * follow.IDLE, 4 * follow.IDLE):
+            clock.now += passed
+            assert [hit.snippet for hit in store.search("cobalt sea").hits] == ["cobalt sea"]
+        session.append([(clock.now, events.PartDelta("p", "text", " and sky"))])
+        assert len(store.search("sky").hits) == 1
+        session.append([(clock.now, events.PartEnded("p")), (clock.now, events.MessageFinished("a"))])
+    assert [hit.part for hit in store.search("sky").hits] == [hit.part for hit in store.search("cobalt").hits] == ["p"]

@@ -238,6 +238,7 @@ class Searches(RuleBasedStateMachine):
             page = self.store.search(
                 " ".join(words), session=session, ranked=ranked, cursor=cursor, limit=limit, wait=None
             )
+            assert not page.behind
             for hit in page.hits:
                 assert (hit.part, hit.kind) not in found
                 found[hit.part, hit.kind] = hit.session

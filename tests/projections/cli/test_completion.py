@@ -31,7 +31,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("line", "found"),
     [
         ("", list(COMMANDS)),
-        ("s", ["sessions", "show", "stats", "scrub"]),
+        ("s", ["search", "serve", "sessions", "show", "stats", "scrub"]),
         ("show ses_", ["ses_a1", "ses_a2"]),
         ("show ses_a1", ["ses_a1"]),
         ("show ", ["other", "ses_a2", "ses_a1"]),
@@ -41,7 +41,7 @@ def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("sessions --parent ses_a2", ["ses_a2"]),
         ("view ses_a1 --format o", ["openai"]),
         ("view --format openai ses_a", ["ses_a1", "ses_a2"]),
-        ("--store elsewhere s", ["sessions", "show", "stats", "scrub"]),
+        ("--store elsewhere s", ["search", "serve", "sessions", "show", "stats", "scrub"]),
         ("--store ", []),
         ("recall ses_a1 --s", ["--search", "--store"]),
         ("completion f", ["fish"]),

@@ -150,7 +150,7 @@ def test_a_missing_library_is_named(session: Session, monkeypatch: pytest.Monkey
 @given(text=st.text())
 @settings(max_examples=200, deadline=None)
 def test_no_text_becomes_a_foreign_tag(text: str) -> None:
-    """Whatever the Markdown, only the allowed tags come out, and plain text has none at all."""
+    """Of any Markdown only the allowed tags come out, and of plain text none."""
     assert Tags(markdown_html(text)).tags <= TAGS
     assert not Tags(plain_html(text)).tags
 

@@ -1,4 +1,4 @@
-"""The SQLite file has what the transcript and the log have, whatever the text."""
+"""The SQLite file has what the transcript and the log have, with texts of any kind."""
 
 from __future__ import annotations
 

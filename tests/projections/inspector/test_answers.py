@@ -255,7 +255,7 @@ def test_what_is_redacted_is_in_no_answer(tmp_path: Path) -> None:
 
 def talk(session: Session) -> None:
     """Let a loop answer once."""
-    with ContextWindow(session, model="acme/one") as window:
+    with ContextWindow(session, model="acme/one", limits=eventlog.Limits()) as window:
         step = window.next_step()
         reply, _ = window.begin(step)  # type: ignore[arg-type]
         reply.add_text("noted")

@@ -173,7 +173,7 @@ def test_every_step_has_its_request(page: Page, served: tuple[Path, str]) -> Non
     page.locator(".verdict.match").first.wait_for()
     page.get_by_role("link", name="Step 9", exact=True).click()
     page.locator(".sent.tool").first.wait_for()
-    said = page.locator("main").inner_text()
+    said = page.locator("main").text_content() or ""
     digests = re.findall("[0-9a-f]{64}", said)
     assert len(digests) == 2
     assert digests[0] == digests[1]

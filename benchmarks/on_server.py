@@ -1,4 +1,4 @@
-"""Measurement of the log on a PostgreSQL server, beside `eventsourcing` and the embedded engine.
+"""The log on a PostgreSQL server, beside `eventsourcing` and the embedded engine.
 
     python -m benchmarks.on_server [--seconds S] [--rounds N] [--directory DIR]
 

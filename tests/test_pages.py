@@ -45,7 +45,7 @@ from tests.support.postgres_server import Server
 from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
-_ADDRESS = "EVERDELTA_POSTGRES"
+_ADDRESS = "DATABASE_URL"
 FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {

@@ -1,4 +1,4 @@
-"""Removed content: emptied appends, and which versions of erased sessions others inherited."""
+"""Removed content: emptied appends, and versions of erased sessions that live on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rewriting of a log on a server: its rows change in one transaction that keeps writers out.
+"""Rewriting of a log on a server, in one transaction that keeps writers out.
 
 The server keeps bytes of changed and deleted rows for a while, in dead rows, its own journal and
 archives: content is gone for certain only where it was encrypted, and its key is destroyed.

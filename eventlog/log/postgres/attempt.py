@@ -293,7 +293,7 @@ class Attempt:
         )
         done: list[tuple[AnyTicket, Committed]] = []
         for number, last_position in rows:
-            one = tries[number - 1]
+            one = tries[int(number) - 1]
             count = one.append.count
             committed = Committed(one.append.session, one.last - count + 1, one.last, last_position - count + 1)
             done.append((one.ticket, committed))

@@ -13,6 +13,9 @@ from eventlog.errors import CallError
 from eventlog.log.contract import Append, Head, Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
+from eventlog.log.postgres import session_lists
+from eventlog.log.postgres.engine import open_log as open_server
+from tests.support.postgres_server import give_back, new_place
 
 Fold: TypeAlias = Callable[[], None]
 NAMES = (b"a", b"b", b"c")
@@ -34,9 +37,20 @@ def ids(heads: Sequence[Head]) -> list[str]:
     return [head.session for head in heads]
 
 
-@pytest.fixture(params=["memory", "partitioned", "embedded", "folded"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Log, Fold]]:
+@pytest.fixture(params=["memory", "partitioned", "embedded", "folded", "postgres", "postgres indexed"])
+def place(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Log, Fold]]:
     """A log, and a function that folds it, where the test says so."""
+    if request.param.startswith("postgres"):
+        if request.param == "postgres indexed":
+            monkeypatch.setattr(session_lists, "MANY", 3)
+        address = new_place()
+        server = open_server(address, lists_of=lists_of)
+        yield server, lambda: None
+        server.close()
+        give_back(address)
+        return
     partitions = {"memory": 1, "partitioned": 4}.get(request.param)
     log: Log = (
         open_log(tmp_path / "s", lists_of=lists_of)

@@ -228,7 +228,7 @@ def test_a_schema_of_another_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_role_needs_no_more_than_rows(place: str) -> None:
-    """A role that may only read and write rows runs sessions; one that may read opens read-only."""
+    """A role of rows runs sessions; one that may only read opens read-only."""
     running().ask(
         "DROP ROLE IF EXISTS writer; DROP ROLE IF EXISTS reader; CREATE ROLE writer LOGIN; CREATE ROLE reader LOGIN"
     )

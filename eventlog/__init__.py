@@ -52,6 +52,7 @@ from eventlog.errors import (
     TooOldError,
     UnfinishedError,
     UnknownEventError,
+    UnknownModelError,
     UnknownOutcomeError,
     UnsupportedStorageError,
     WindowTooSmallError,
@@ -60,6 +61,8 @@ from eventlog.history.catalog import SessionInfo
 from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
 from eventlog.log.contract import Committed
+from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
+from eventlog.models.catalogue import shipped as shipped_models
 from eventlog.session.naming import Names
 from eventlog.session.reply import Reply
 from eventlog.session.session import RollbackResult, Session
@@ -107,6 +110,7 @@ if TYPE_CHECKING:
     from eventlog.importers.openai.responses import OpenAIResponsesMapping
     from eventlog.records.feed import Feed
     from eventlog.records.read import Forgotten, Redacted
+    from eventlog.search.hit import SearchHit, SearchPage
 
 __all__ = [
     "Agent",
@@ -141,6 +145,7 @@ __all__ = [
     "KeyMissingError",
     "KeyProviderError",
     "KeysError",
+    "KnownModel",
     "LeaseHeldError",
     "LimitError",
     "Limits",
@@ -148,6 +153,7 @@ __all__ = [
     "MessageError",
     "MessageTooLargeError",
     "Model",
+    "ModelCatalogue",
     "Names",
     "NotFoundError",
     "OpenAIChatMapping",
@@ -158,6 +164,7 @@ __all__ = [
     "Pipeline",
     "PoisonedError",
     "Price",
+    "Rates",
     "ReadOnlyError",
     "Reasoning",
     "RecordBuilder",
@@ -171,6 +178,8 @@ __all__ = [
     "Retry",
     "RetryError",
     "RollbackResult",
+    "SearchHit",
+    "SearchPage",
     "Session",
     "SessionHead",
     "SessionInfo",
@@ -199,6 +208,7 @@ __all__ = [
     "Turn",
     "UnfinishedError",
     "UnknownEventError",
+    "UnknownModelError",
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "Usage",
@@ -210,6 +220,7 @@ __all__ = [
     "open",
     "repair",
     "restore",
+    "shipped_models",
     "values",
 ]
 
@@ -222,6 +233,7 @@ _HOMES = {
     "importers.openai.responses": ("OpenAIResponsesMapping",),
     "records.feed": ("Feed",),
     "records.read": ("Forgotten", "Redacted"),
+    "search.hit": ("SearchHit", "SearchPage"),
 }
 
 

@@ -16,9 +16,9 @@ is committed whole or not at all; a retry with the same request id tells which.
         await socket.send_text(...)
 
 `subscription.py` says which events come, and in which order. Worker threads of the loop read and
-decode, a bounded piece at a time. While nothing comes the subscription sleeps in the loop and asks
-for the log's position, which takes microseconds. So an idle subscription needs no thread, and a
-dropped one leaves nothing behind.
+decode, a bounded piece at a time. While nothing comes the subscription sleeps in the loop until the
+store's follower rings it (`following/`). So an idle subscription needs no thread, and a dropped one
+leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import LeaseHeldError
 from eventlog.events import Base
+from eventlog.following.bells import LoopBell
+from eventlog.following.follower import Watch
 from eventlog.log.contract import Committed
 from eventlog.session.lease import POLL, Lease
 from eventlog.session.reply import Reply
@@ -46,7 +48,7 @@ from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn, TurnState
 from eventlog.store import Store
-from eventlog.subscription import Subscription
+from eventlog.subscription import LOOK_AHEAD, Subscription
 from eventlog.validation import require, require_function, require_wait
 from eventlog.values import Json, MessageError, PartKind, Usage
 
@@ -199,7 +201,12 @@ class AsyncSession:
             await _released(self.sync, lease)
 
     def turn(
-        self, text: str | Sequence[PartKind], request_id: str, *, wait: float = 0.0, take_over: bool = False
+        self,
+        text: str | Sequence[PartKind] | None = None,
+        request_id: str | None = None,
+        *,
+        wait: float = 0.0,
+        take_over: bool = False,
     ) -> AsyncTurn:
         """Add a user message, or find it, to be answered once in an `async with` block.
 
@@ -344,12 +351,6 @@ class AsyncTurn:
 
 PIECE = 256
 """Events decoded at a time: what a slow reader holds in memory."""
-SHORTEST = 0.001
-"""Seconds of the first sleep after something came; each next one is longer."""
-LONGEST = 0.05
-"""Longest sleep, and so about the longest delay of an event after a pause."""
-LONGER = 1.5
-"""Factor by which each sleep is longer than the one before."""
 
 
 class AsyncSubscription:
@@ -358,7 +359,7 @@ class AsyncSubscription:
     `async for recorded in AsyncSubscription(store): …`, for one task at a time. A cancelled wait
     (`asyncio.timeout`) loses no event: the next one goes on where it was. Ends when nothing new
     came for `timeout` seconds (another `async for` goes on behind it), and with `ClosedError` when
-    the store is closed. Committed events come within `LONGEST` seconds, provisional ones sooner.
+    the store is closed.
     """
 
     def __init__(
@@ -377,11 +378,10 @@ class AsyncSubscription:
         store.host.require_open()
         ahead = store.registry.writers if provisional else None
         self._subscription = Subscription(store.log, after, session=session, kinds=kinds, ahead=ahead)
+        self._follower = store.host.follower
         self._timeout = timeout
-        self._longest = min(LONGEST, self._subscription.longest)
-        self._pause = SHORTEST
-        self._next = 0.0
-        """When to ask again, on the monotonic clock: a cancelled wait goes on where it was."""
+        self._bell: LoopBell | None = None
+        self._watch: Watch | None = None
         self._deadline = self._later()
         self._look = self._subscription.look()
         self._ready: deque[Recorded] = deque()
@@ -405,37 +405,43 @@ class AsyncSubscription:
                 self._reading = None
                 reading.result()  # raises what the reading met, behind all that came before it
             elif self._due or await self._stirred():
-                self._reading = asyncio.get_running_loop().run_in_executor(None, self._take)
+                loop = asyncio.get_running_loop()
+                if self._bell is None or self._bell.loop is not loop:
+                    self._bell, self._watch = LoopBell(), None
+                self._reading = loop.run_in_executor(None, self._take, self._bell)
             else:
                 raise StopAsyncIteration
 
-    def _take(self) -> None:
+    def _take(self, bell: LoopBell) -> None:
         """Read up to `PIECE` events, in a worker thread, one call at a time."""
-        self._due = False
-        for recorded in islice(self._look, PIECE):
+        if self._watch is None:
+            self._watch = self._subscription.watch(self._follower, bell.ring)
+        self._watch.stirred = False
+        self._due = True  # also after an error, which the next call meets again
+        look, self._look = self._look, self._subscription.look()
+        for recorded in islice(look, PIECE):
             self._ready.append(recorded)
         if len(self._ready) == PIECE:
-            self._due = True
+            self._look = look
             return
         self._due = self._subscription.behind
-        self._look = self._subscription.look()
-        self._next = time.monotonic() + SHORTEST
         if self._subscription.stirred:
-            self._pause = SHORTEST
             self._deadline = self._later()
 
     async def _stirred(self) -> bool:
         """Sleep until there may be a new event; False when the timeout is over."""
-        while True:
-            now = time.monotonic()
-            if now >= self._next:
-                self._next = now + self._pause
-                self._pause = min(self._pause * LONGER, self._longest)
-                if self._subscription.may_find():
-                    return True
-            if now >= self._deadline:
+        bell, watch = self._bell, self._watch
+        while bell is not None and watch is not None:
+            if watch.stirred:
+                return True
+            remaining = self._deadline - time.monotonic()
+            if remaining <= 0:
                 return False
-            await asyncio.sleep(min(self._next, self._deadline) - now)
+            if self._subscription.is_ahead:
+                await bell.wait(min(remaining, LOOK_AHEAD))
+                return True
+            await bell.wait(None if self._timeout is None else remaining)
+        return True
 
     def _later(self) -> float:
         """When the subscription ends if no event comes from now on."""

@@ -20,6 +20,7 @@ EventlogError
 │   │   └── RequestTooLargeError    the request is too large for it
 │   ├── BlockedError            a loop cannot go on by itself
 │   │   └── WindowTooSmallError     system prompt and tools alone fill the model's window
+│   ├── UnknownModelError       the catalogue of models has no such model
 │   ├── CursorError             the list does not go on from this cursor: begin without one
 │   ├── ReadOnlyError           the store was opened for reading only
 │   ├── KeysError               wrong keys, keys for a plain store, or none for an encrypted one
@@ -84,6 +85,7 @@ __all__ = [
     "TooOldError",
     "UnfinishedError",
     "UnknownEventError",
+    "UnknownModelError",
     "UnknownOutcomeError",
     "UnsupportedStorageError",
     "WindowTooSmallError",
@@ -325,6 +327,21 @@ class SummarizerRefusedError(CallError):
 
 class RequestTooLargeError(SummarizerRefusedError):
     """The provider refused the request because of its size."""
+
+
+class UnknownModelError(CallError):
+    """The catalogue of models has no `model`; `near` are names that may be meant."""
+
+    def __init__(self, model: str, near: Sequence[str] = (), date: str = "") -> None:
+        of = f" of {date}" if date else ""
+        meant = f"; did you mean {' or '.join(map(cut, near))}?" if near else ""
+        what_to_do = (
+            "give `limits=eventlog.Limits(context=…, output=…)`, `limits=eventlog.Limits()` for a model without limits,"
+            " or add it to the catalogue (`open(models=…)`)"
+        )
+        super().__init__(f"the catalogue of models{of} has no {brief(model)}{meant}; {what_to_do}")
+        self.model = model
+        self.near = tuple(near)
 
 
 class CursorError(CallError):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.errors import CallError, DamagedError, KeysError, StorageError, TooNewError
 from eventlog.history.session_lists import lists_of
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from eventlog.encryption.key_ring import KeyRing
     from eventlog.encryption.keys import KeySource
     from eventlog.log.embedded.engine import EmbeddedLog
+    from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "open_log", "place_of"]
+__all__ = ["LOST_NOTE", "is_server", "open_log", "place_of", "server_log"]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
@@ -47,6 +49,8 @@ def open_log(
     opened without keys can be listed, verified and copied. `CallError` for a `path` that names no
     directory, such as the address of a server.
     """
+    if is_server(path):
+        return _on_server(str(path), keys, {"lists_of": lists_of, "read_only": read_only, **options})
     place = place_of(path)
     if str(place) == "memory:":
         from eventlog.log.memory import MemoryLog
@@ -67,6 +71,56 @@ def open_log(
     from eventlog.encryption.log import EncryptedLog
 
     return EncryptedLog(log, KeyRing(None), None)
+
+
+def is_server(path: object) -> bool:
+    """Return whether this is the address of a PostgreSQL server, as libpq reads it."""
+    return isinstance(path, str) and path.startswith(("postgresql://", "postgres://"))
+
+
+def server_log(log: Log) -> PostgresLog | None:
+    """Return the engine of a log on a server, None of another one; loads no driver."""
+    module = sys.modules.get("eventlog.log.postgres.engine")
+    engine = log.engine
+    return cast("PostgresLog", engine) if module is not None and isinstance(engine, module.PostgresLog) else None
+
+
+def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:
+    """Open the log on a server, made if it is not there; encrypted if there are keys."""
+    try:
+        from eventlog.log.postgres import engine
+    except ModuleNotFoundError as error:
+        raise CallError(
+            f"a store on a server needs {error.name}, which is not installed: pip install 'everdelta[postgres]'"
+        ) from None
+    if keys is None:
+        log = engine.open_log(address, **options)
+        if not log.settings.encryption:
+            return log
+        from eventlog.encryption.key_ring import KeyRing
+        from eventlog.encryption.log import EncryptedLog
+
+        return EncryptedLog(log, KeyRing(None), None)
+    from eventlog.encryption.key_ring import KeyRing, keys_from
+    from eventlog.encryption.log import EncryptedLog
+
+    if keys is True:
+        raise KeysError("a store on a server has no place beside it: give the path of a key file, or a provider")
+    ring = KeyRing(keys_from(keys, None))
+    made = None if engine.exists(address) or options["read_only"] else ring.make()
+    log = engine.open_log(address, encryption="" if made is None else note_of(made), **options)
+    try:
+        if made is not None and log.settings.encryption != note_of(made):
+            ring.destroy(made.id)  # another process made the log
+        return EncryptedLog(log, ring, _own("the store on this server", log.settings.encryption, ring))
+    except BaseException:
+        log.close()
+        raise
+
+
+def note_of(own: Family) -> str:
+    """Return the note of an encrypted store, with the name of its own key."""
+    return f"1 {own.id.hex()} {own.check()}"
 
 
 def place_of(path: str | os.PathLike[str]) -> Path:
@@ -130,7 +184,7 @@ def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
     from eventlog.log.embedded.options import Options
 
     own = ring.make()
-    note = f"1 {own.id.hex()} {own.check()}"
+    note = note_of(own)
     with _typed(place):
         try:
             directory.prepare(place, Options(**options), note)
@@ -139,7 +193,7 @@ def _make(place: Path, ring: KeyRing, options: dict[str, Any]) -> None:
                 ring.destroy(own.id)  # nothing was ever encrypted with it
 
 
-def _own(path: Path, note: str, ring: KeyRing) -> Family | None:
+def _own(path: Path | str, note: str, ring: KeyRing) -> Family | None:
     """The store's own key, which shows that these are its keys; None if its name is lost."""
     if not note:
         raise KeysError(f"{path} is not encrypted: open it without keys")

@@ -36,6 +36,7 @@ from eventlog.history.session_page import SessionPage, page_of
 from eventlog.history.streams import head_of
 from eventlog.integrity.heads import StoreHead, store_head
 from eventlog.log.contract import Log
+from eventlog.models.catalogue import ModelCatalogue
 from eventlog.open_log import open_log
 from eventlog.session import liveness
 from eventlog.session.host import Host
@@ -51,11 +52,14 @@ from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
     from eventlog.encryption.keys import KeySource
-    from eventlog.maintenance.backup import BackupResult
+    from eventlog.maintenance.destination import BackupResult
+    from eventlog.maintenance.emptied import VacuumResult
     from eventlog.maintenance.erase import Choice
     from eventlog.maintenance.repair import RepairReport
     from eventlog.maintenance.retention import ExpiryResult
-    from eventlog.maintenance.vacuum import VacuumResult
+    from eventlog.search.hit import SearchPage
+    from eventlog.search.said import Kind
+    from eventlog.search.search import Searcher
 
 __all__ = ["Store", "begin_session", "open_store", "repair", "restore"]
 
@@ -63,6 +67,8 @@ FLUSH_INTERVAL = 0.1
 """Seconds within which an accepted delta is committed."""
 PAGE = 20
 """Sessions on a page of a list."""
+SEARCH_WAIT = 5.0
+"""Seconds for which a search brings its index up to date."""
 LEASE_TTL = 30_000
 """Milliseconds a lease lasts without renewal."""
 
@@ -77,6 +83,7 @@ def open_store(
     clock: Callable[[], int] | None = None,
     new_id: Callable[[str], str] | None = None,
     prices: Callable[[Model | None, Tokens], Price | None] | None = None,
+    models: ModelCatalogue | None = None,
     keys: KeySource | None = None,
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
@@ -85,8 +92,10 @@ def open_store(
     (`encryption/keys.py`).
 
     `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix. `prices` is asked once for each usage that
-    is recorded without a cost; what it answers is stored with the usage, and never computed again.
+    gives UTC milliseconds, `new_id` an id for a prefix. `models` is the catalogue of models, by
+    default the one that ships: it gives windows their limits, and a usage that is recorded without
+    a cost its price. A function `prices` is asked for the price instead. Either is asked once: the
+    answer is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),
@@ -96,6 +105,7 @@ def open_store(
         clock=clock,
         new_id=new_id,
         prices=prices,
+        models=models,
     )
 
 
@@ -112,6 +122,7 @@ class Store:
         clock: Callable[[], int] | None = None,
         new_id: Callable[[str], str] | None = None,
         prices: Callable[[Model | None, Tokens], Price | None] | None = None,
+        models: ModelCatalogue | None = None,
     ) -> None:
         self.log = log
         self.host = Host(
@@ -123,12 +134,14 @@ class Store:
             clock=clock,
             new_id=new_id,
             prices=prices,
+            models=models,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self.host)
         """The handles of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)
+        self._searcher: Searcher | None = None
         self._origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]] = ((), {})
         self._at_exit = liveness.begin(self)
         weakref.finalize(self, self.host.flusher.stop)
@@ -346,15 +359,16 @@ class Store:
             raise CallError(f"a page has one session or more, not {limit}")
         from eventlog.session.unfinished import state_of
 
-        return page_of(
-            self.log,
-            scope,
-            archived=archived,
-            subsessions=subsessions,
-            cursor=cursor,
-            limit=limit,
-            state_of=partial(state_of, self),
-        )
+        with self.log.reading():
+            return page_of(
+                self.log,
+                scope,
+                archived=archived,
+                subsessions=subsessions,
+                cursor=cursor,
+                limit=limit,
+                state_of=partial(state_of, self),
+            )
 
     def unfinished(self) -> list[SessionInfo]:
         """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
@@ -420,6 +434,59 @@ class Store:
         else:
             to_file(content, self.host.packed(content, session), file)
 
+    def search(
+        self,
+        words: str,
+        *,
+        session: str | None = None,
+        scope: str | None = None,
+        kinds: Sequence[Kind] | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        rolled_back: bool | None = None,
+        ranked: bool = False,
+        cursor: str | None = None,
+        limit: int = PAGE,
+        wait: float | None = SEARCH_WAIT,
+    ) -> SearchPage:
+        """Texts with all of these words, and phrases in quotes: the newest first, or `ranked`.
+
+        All that was said is searched, also what was pruned, compacted or rolled back: texts of
+        users and models, reasoning, calls and results. Case and accents do not count. `session`
+        searches a session with the history it inherited; `kinds` are of *user*, *assistant*,
+        *reasoning*, *call*, *result*; `tool` is the name of one; `since` and `until` are UTC
+        milliseconds, of which the second is left out; `rolled_back` chooses what a rollback hides,
+        or what none does. None is no filter. The next page begins at the `cursor` of this one,
+        with the same words and filters.
+
+        The index is brought up to date first, for at most `wait` seconds (None: as long as it
+        takes); `SearchPage.behind` says how much is missing. Nothing that is redacted, erased or
+        forgotten is found once that is committed. `LimitError` for a large store without an index
+        file: an encrypted one, or one in a directory that may not be written to.
+        """
+        self.host.require_open()
+        searcher = self._searcher
+        if searcher is None:
+            from eventlog.search.search import Searcher
+
+            with self.registry.lock:  # another thread may have made one
+                searcher = self._searcher = self._searcher or Searcher(self.log, self.host.clock)
+        return searcher.search(
+            words,
+            session=session,
+            scope=scope,
+            kinds=kinds,
+            tool=tool,
+            since=since,
+            until=until,
+            rolled_back=rolled_back,
+            ranked=ranked,
+            cursor=cursor,
+            limit=limit,
+            wait=wait,
+        )
+
     def cursor(self) -> str:
         """The cursor behind everything that is committed now, for `subscribe`."""
         self.host.require_open()
@@ -452,7 +519,8 @@ class Store:
         """
         self.host.require_open()
         ahead = self.registry.writers if provisional else None
-        return subscribe(Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead), timeout)
+        reader = Subscription(self.log, after, session=session, kinds=kinds, ahead=ahead)
+        return subscribe(reader, self.host.follower, timeout)
 
     # -- maintenance ---------------------------------------------------------------------------
 
@@ -519,6 +587,7 @@ class Store:
 
         self.host.require_open(writing=True)
         self.flush()
+        self._close_index()
         return scrub(self)
 
     def vacuum(self) -> VacuumResult:
@@ -530,6 +599,7 @@ class Store:
 
         self.host.require_open(writing=True)
         self.flush()
+        self._close_index()
         return rewrite(self.log, shred=False, time=self.host.clock())
 
     # -- the end -----------------------------------------------------------------------------
@@ -544,6 +614,10 @@ class Store:
     def metrics(self) -> Metrics:
         """Counters of what this store has done so far."""
         return msgspec.structs.replace(self.host.counted)
+
+    def _close_index(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
 
     @property
     def closed(self) -> bool:
@@ -581,6 +655,8 @@ class Store:
                     host.closed = False  # interrupted: it can be closed again
                     raise
             host.flusher.stop()
+            self._close_index()
+            host.follower.ring_all()
             liveness.end(self, self._at_exit)
             self.log.close()
         if failure is not None:

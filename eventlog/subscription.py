@@ -2,7 +2,8 @@
 
 Each event comes once, and those of one partition in their order; so do those of one session. The
 log is asked for a bounded number of commits at a time, so a slow reader slows no writer and holds
-little; a subscription of one session reads no other. Works across threads and processes. With
+little; a subscription of one session reads no other. Works across threads and processes. While
+nothing comes a subscription sleeps until the store's follower rings it (`following/`). With
 `provisional`, events that handles of this store have accepted come before they are committed, and
 again afterwards.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from sys import maxsize
 from typing import TYPE_CHECKING, cast
 
 from eventlog.append.own_appends import uncommitted
@@ -19,6 +19,8 @@ from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import CallError, CursorError, brief
 from eventlog.events import Base, SessionErased
+from eventlog.following.bells import ThreadBell
+from eventlog.following.follower import Follower, Watch
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import StreamMark, reached_by, tag_of
 from eventlog.log.contract import Commit, Head, Log
@@ -31,10 +33,8 @@ __all__ = ["Subscription", "subscribe"]
 
 BATCH = 256
 """Commits asked for at a time."""
-LOOK = 1.0
-"""Longest wait in seconds between two looks at the log."""
 LOOK_AHEAD = 0.01
-"""Longest wait in seconds between two looks at accepted events."""
+"""Seconds between two looks at what is accepted, while something is."""
 
 
 class Subscription:
@@ -59,8 +59,6 @@ class Subscription:
         self._own = 0 if session is None else log.partition_of(session)
         self._version = 0 if session is None else _version_behind(log, session, after, self._reached[self._own][0])
         """Where it stands in its session, of which alone it then reads the stream."""
-        self._seen: Sequence[int] = [0] * log.partitions
-        """Where the partitions were before the last look."""
         self._store = b""
         self.behind = True
         """Whether the last look found commits: the next may find more."""
@@ -71,15 +69,9 @@ class Subscription:
         self._ahead = ahead
         self._delivered: dict[str, int] = {}
 
-    @property
-    def longest(self) -> float:
-        """Longest wait in seconds between two looks."""
-        return LOOK if self._ahead is None else LOOK_AHEAD
-
     def look(self) -> Iterator[Recorded]:
         """Events there are now: of at most `BATCH` commits of a partition, then accepted ones."""
         self._store = self.log.identity
-        self._seen = self.log.last_positions()
         self.behind = self.stirred = False
         session = self._session
         is_full = yield from self._everything() if session is None else self._stream(session)
@@ -93,6 +85,8 @@ class Subscription:
         """Yield the next events of all partitions; return whether there may be more already."""
         is_full = False
         for partition, (position, _) in enumerate(self._reached):
+            if self._seen[partition] <= position:
+                continue
             commits = self.log.commits_after(position, BATCH, partition=partition)
             if commits:
                 self.behind = self.stirred = True
@@ -132,44 +126,43 @@ class Subscription:
             if self._kinds is None or isinstance(recorded.event, self._kinds):
                 yield recorded
 
-    def may_find(self) -> bool:
-        """Whether a look may find an event.  Takes microseconds, so an event loop may ask."""
-        if self._session is None:
-            found = self.wait(0.0)
-        else:
-            head = self.log.head(self._session)
-            found = head is not None and head.version > self._version
-        if found:
-            return True
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something is accepted that it gives: more may come without a ring."""
         return self._ahead is not None and any(
             writer.is_ahead for writer in self._ahead() if self._session in {None, writer.session}
         )
 
-    def wait(self, timeout: float) -> bool:
-        """Block until there may be an event; return False after `timeout` seconds."""
-        if self._session is None:
-            return self.log.wait_after([position for position, _ in self._reached], timeout)
-        positions = [maxsize] * len(self._seen)
-        positions[self._own] = self._seen[self._own]
-        return self.log.wait_after(positions, timeout)
+    def watch(self, follower: Follower, ring: Callable[[], None]) -> Watch:
+        """Have `ring` called when there may be an event, from now on: look once more."""
+        watch = Watch(ring, provisional=self._ahead is not None)
+        follower.add(watch, [self._session])
+        return watch
 
 
-def subscribe(subscription: Subscription, timeout: float | None) -> Iterator[Recorded]:
+def subscribe(subscription: Subscription, follower: Follower, timeout: float | None) -> Iterator[Recorded]:
     """Yield events until nothing new came for `timeout` seconds; see `Store.subscribe`."""
     if timeout is not None:
         require_wait(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
+    bell, watch = ThreadBell(), None
     while True:
+        if watch is not None:
+            watch.stirred = False
         yield from subscription.look()
         if subscription.stirred:
             deadline = None if timeout is None else time.monotonic() + timeout
         if subscription.behind:
             continue
-        longest = subscription.longest
-        wait = longest if deadline is None else min(longest, deadline - time.monotonic())
-        if wait <= 0:
+        remaining = None if deadline is None else deadline - time.monotonic()
+        if remaining is not None and remaining <= 0:
             return
-        subscription.wait(wait)
+        if watch is None:
+            watch = subscription.watch(follower, bell.ring)
+            continue
+        if subscription.is_ahead:
+            remaining = LOOK_AHEAD if remaining is None else min(remaining, LOOK_AHEAD)
+        bell.wait(remaining)
 
 
 def _version_behind(log: Log, session: str, after: object, position: int) -> int:

@@ -13,6 +13,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from projections.live.aio import AsyncLive
+    from projections.live.live_session import LiveSession
+    from projections.live.patches import Update
     from projections.reports.event_json import event_kind, event_record, event_summary
     from projections.reports.stats import SessionStats, session_stats
     from projections.reports.usage import UsageTotals, usage_by_model
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
         TruncationPolicy,
         Wait,
         afill,
+        answer_text,
         fill,
         policy_named,
         recall,
@@ -61,6 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncContextWindow",
+    "AsyncLive",
     "Blocked",
     "CallModel",
     "Compact",
@@ -72,6 +77,7 @@ __all__ = [
     "Explanation",
     "Hooks",
     "HttpSummarizer",
+    "LiveSession",
     "LiveView",
     "LoopPolicy",
     "ModelRequest",
@@ -98,9 +104,11 @@ __all__ = [
     "Transcript",
     "TranscriptMessage",
     "TruncationPolicy",
+    "Update",
     "UsageTotals",
     "Wait",
     "afill",
+    "answer_text",
     "common_prefix",
     "event_kind",
     "event_record",
@@ -118,6 +126,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "live.aio": ("AsyncLive",),
+    "live.live_session": ("LiveSession",),
+    "live.patches": ("Update",),
     "reports.event_json": ("event_kind", "event_record", "event_summary"),
     "reports.stats": ("SessionStats", "session_stats"),
     "reports.usage": ("UsageTotals", "usage_by_model"),
@@ -156,6 +167,7 @@ _HOMES = {
         "TruncationPolicy",
         "Wait",
         "afill",
+        "answer_text",
         "fill",
         "policy_named",
         "recall",

@@ -10,12 +10,31 @@ from hypothesis import HealthCheck, settings
 
 from eventlog.session.session import Session
 from eventlog.store import Store
-from tests.support.engines import ENGINES, Engine
+from tests.faults.tally import SLOW
+from tests.support.engines import ENGINES, ON_SERVER, POSTGRES, Engine
 from tests.support.faulty_log import FaultyLog
 
 settings.register_profile("untimed", parent=settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 """Without a deadline, so that no example fails because the machine is busy."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that run on a server in the long form only."""
+    left_out = [item for item in items if not SLOW and _is_on_server(item) and _module_of(item) not in ON_SERVER]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+
+
+def _is_on_server(item: pytest.Item) -> bool:
+    call = getattr(item, "callspec", None)
+    given: dict[str, object] = {} if call is None else call.params
+    return any(name.startswith(("engine", "name")) and value == POSTGRES for name, value in given.items())
+
+
+def _module_of(item: pytest.Item) -> str:
+    return item.path.stem
 
 
 @pytest.fixture(params=ENGINES)

@@ -19,18 +19,21 @@ TOPS = ("eventlog", "projections")
 
 LAYERS: dict[str, str] = {
     "eventlog": """
-        errors values os_fork logger compression | events ids validation | log | codec | history | integrity state
-        | append encryption | session subscription open_log | maintenance recorder | store | aio importers | records | adapters | __init__
+        errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
+        | append encryption following | session subscription open_log | maintenance recorder search | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify | reports | exports | __init__ demo
+        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "contract ticket | lists merkle validation | rules merkle_check | memory embedded | __init__",
+    "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
-        filesystem locks worker part_lists | options watermark swap journal | memtable | segments | derived lookup directory
+        filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
+    """,
+    "eventlog.log.postgres": """
+        clock faults once_read options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
@@ -44,24 +47,35 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
+<<<<<<< HEAD
+    "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
+    "eventlog.adapters": """
+        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
+        | pydantic_ai claude_summaries | claude_agent
+    """,
+    "eventlog.records": "json_value light earlier | index read told | forget | feed",
+=======
     "eventlog.adapters": "settled pydantic_messages | entry_feed langgraph openai_agents | pydantic_ai",
     "eventlog.adapters.langgraph": """
         items messages records stored | message_list | thread | reading removal threads | item_store saver | __init__
     """,
     "eventlog.records": "json_value light | index read told | forget | feed",
+>>>>>>> wt-langgraph
     "projections.view": """
-        neutral options | constraints messages selection | part_rendering token_count | carryover_text system_prompt
+        neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
     """,
+    "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
-        policy hooks sizing fill_loop backoff | limits truncation repeated_calls compaction retrying | loop_state prune retrieval
-        | situation steps | next_step compact window_state titles | window | aio report | __init__
+        policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
+        | loop_state prune refused_request retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | __init__
     """,
     "projections.cli": """
-        exits output options bar_chart guard
-        | store_option times summarizers window_options registry saved_head import_report view_text stats_tables part_table
-          copy_report
-        | commands | app | __init__
+        exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
+        | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
+          copy_report message_text live_text
+        | store_option registry | options completion | commands app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""
@@ -70,6 +84,7 @@ APART = {"projections": ("eventlog.state", "eventlog.append")}
 """Methods that a package calls on a session or store instead of importing it."""
 
 OUTSIDE = {
+    "sqlite3": ("eventlog.search", "projections.exports.sqlite"),
     "lmdb": ("eventlog.log.embedded.segments", "eventlog.log.embedded.salvage"),
     "zstandard": (
         "eventlog.codec.bodies",
@@ -77,17 +92,32 @@ OUTSIDE = {
         "eventlog.log.embedded.segments",
         "projections.tokens.vocabulary",
     ),
+    "psycopg": ("eventlog.log.postgres",),
+    "psycopg_pool": ("eventlog.log.postgres",),
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
+<<<<<<< HEAD
+    "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
+    "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+    "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+=======
     "langchain_core": ("eventlog.adapters.langgraph",),
     "langgraph": ("eventlog.adapters.langgraph",),
     "pydantic": ("eventlog.adapters.pydantic_ai",),
     "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
     "typer": ("projections.cli",),
     "click": ("projections.cli",),
+>>>>>>> wt-langgraph
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),
+    "starlette": ("projections.server", "projections.inspector"),
+    "sse_starlette": ("projections.server",),
+    "markdown_it": ("projections.exports",),
+    "nh3": ("projections.exports",),
+    "matplotlib": ("projections.exports",),
+    "pygments": ("projections.inspector",),
+    "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""

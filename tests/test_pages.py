@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
 import eventlog
 from benchmarks.__main__ import argument_parser
 from eventlog.importers import FORMATS
-from projections.cli.app import application
+from projections.cli.app import PROGRAM
 from projections.cli.exits import Exit
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
+from projections.cli.registry import Command
 from projections.window import ContextWindow
 from tests.support.cli_runner import COMMANDS, SCHEMAS
 from tests.support.pages import (
@@ -41,14 +41,16 @@ from tests.support.pages import (
     prose,
     python_examples,
 )
+from tests.support.postgres_server import Server
 from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
-FENCES = {"python", "pyi", "sh", "console", "json", "text", ""}
+_ADDRESS = "EVERDELTA_POSTGRES"
+FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
-    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "OpenAIResponsesCompactionSession", "SQLiteSession",
-    "StreamingResponse",
+    "BinaryContent", "BinaryImage", "ConversationConflict", "ConversationStore", "EncryptedSession", "MirrorErrorMessage", "OpenAIResponsesCompactionSession", "SQLiteSession",
+    "SessionStore", "StreamingResponse",
 }  # fmt: skip
 """Classes of other libraries that pages name."""
 OTHERS_FILES = {"tests/models/cassettes/test_anthropic/test_anthropic_mcp_servers_stream.yaml"}
@@ -62,11 +64,21 @@ def run(code: str, directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", code],
         cwd=directory,
-        env={"PYTHONPATH": str(ROOT), "PATH": "", "OPENAI_API_KEY": "none"},
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "OPENAI_API_KEY": "none", **_server_for(code)},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _server_for(code: str) -> dict[str, str]:
+    """Return the variable that an example of a server reads: the address of an empty schema."""
+    return {_ADDRESS: _server().new_schema()} if _ADDRESS in code else {}
+
+
+@cache
+def _server() -> Server:
+    return Server(settings={"fsync": "on"})
 
 
 @pytest.mark.parametrize("block", [block for block in python_examples() if LOOP not in block.code], ids=str)
@@ -74,6 +86,8 @@ def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     """Every Python block of a page is a program that runs as it stands."""
     if os.environ.get("CI") is None and "pydantic_ai import" in block.code.replace("adapters.", ""):
         pytest.importorskip("pydantic_ai.conversation_store")
+    if os.environ.get("CI") is None and "claude_agent_sdk import" in block.code:
+        pytest.importorskip("claude_agent_sdk")
     done = run(block.code, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -185,14 +199,10 @@ def test_the_changelog_and_the_licence_are_there() -> None:
 @cache
 def options() -> dict[str, frozenset[str]]:
     """The options of each command, and under "" those of the program itself."""
-    group: Any = typer.main.get_command(application())
-    context = typer.Context(group)
-    commands = {"": group} | {name: group.get_command(context, name) for name in group.list_commands(context)}
+    of_commands = {"": PROGRAM} | {name: Command(name).parameters for name in COMMANDS}
     return {
-        name: frozenset(
-            option for parameter in command.params for option in [*parameter.opts, *parameter.secondary_opts]
-        )
-        for name, command in commands.items()
+        name: frozenset(option for each in parameters if each.is_option for option in (*each.on, *each.off))
+        for name, parameters in of_commands.items()
     }
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from eventlog.adapters.pydantic_messages import PydanticAIMapping
 from eventlog.errors import NotFoundError
-from eventlog.history.streams import ancestry
 from eventlog.importers.common.json_lines import is_object
 from eventlog.records.feed import Feed
 from eventlog.session.session import Session
@@ -56,14 +55,6 @@ class EntryFeed(Feed):
             del path[-len(piece) :]
             found[:0] = [value for value in self.read(piece) if is_object(value) and "message" in value]
         return found[-wanted:]
-
-    def forget_unshared(self) -> None:
-        """Forget what no fork has, which may share an append with what a fork has."""
-        store, own = self.session.store, self.session.id
-        forks = [info.id for info in store.sessions() if info.fork_of is not None and info.id != own]
-        shared = max((one.last for fork in forks for one in ancestry(store.log, fork) if one.session == own), default=0)
-        if shared:
-            self.forget(sorted({number for path in self._lines() for number in path if number > shared}))
 
     def _lines(self) -> Iterator[list[int]]:
         """Yield the records of the history, and of the branches that it left, newest first."""

@@ -7,12 +7,12 @@ compaction are rollbacks, which `Session.redo` undoes; a clear erases the sessio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
+from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
 from eventlog.adapters.settled import settled
+from eventlog.adapters.unshared import forget_unshared
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.feed import Feed
@@ -25,16 +25,6 @@ __all__ = ["FORMAT", "EverdeltaSession"]
 
 FORMAT = "openai-agents"
 """Format of the names of these sessions; their keys are the SDK's session ids."""
-
-Prune = Callable[[Any], bool]
-
-
-class _Snapshot(NamedTuple):
-    """The newest items, and what replaces an end of them: as the SDK compacts."""
-
-    items: list[Any]
-    complete: bool
-    replace_suffix: Callable[[int, list[Any]], Awaitable[bool]]
 
 
 class EverdeltaSession:
@@ -82,10 +72,10 @@ class EverdeltaSession:
         """Erase the session; `Store.scrub` then removes its bytes.  The id may be used again."""
         await settled(self._clear)
 
-    async def _get_compaction_snapshot(self, limit: int, *, prune_prefix: Prune | None = None) -> _Snapshot | None:
+    async def _get_compaction_snapshot(self, limit: int, *, prune_prefix: Prune | None = None) -> Snapshot | None:
         """Return the newest items for a compaction; a subclass may change items, and has none."""
         feed = await asyncio.to_thread(self._found) if type(self) is EverdeltaSession else None
-        return None if feed is None else await asyncio.to_thread(self._snapshot, feed, limit, prune_prefix)
+        return None if feed is None else await asyncio.to_thread(snapshot_of, feed, limit, prune_prefix, self.wait)
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
         """Replace all items in one append: of a compaction that the program asks for."""
@@ -131,33 +121,6 @@ class EverdeltaSession:
         feed = self._found()
         if feed is not None:
             with suppress(NotFoundError):  # another task was first
+                forget_unshared(feed)
                 self.store.erase(feed.session.id, forks="keep", subsessions="cascade", wait=self.wait)
         self._feed = None
-
-    def _forget_oldest(self, feed: Feed, prune: Prune, until: int) -> None:
-        """Forget the oldest items that the SDK wants kept no longer, of those before a record."""
-        older = [number for number in feed.path() if number < until]
-        expired = takewhile(lambda one: prune(one[1]), zip(older, feed.read(older), strict=True))
-        feed.forget([number for number, _ in expired])
-
-    def _snapshot(self, feed: Feed, limit: int, prune: Prune | None) -> _Snapshot:
-        path = feed.path(newest=limit + 1)
-        before = path.pop(0) if len(path) > limit else 0
-        shown = [
-            (number, item) for number, item in zip(path, feed.read(path), strict=True) if type(item) is not Redacted
-        ]
-
-        def replace(start: int, output: list[Any]) -> bool:
-            first = path.index(shown[start][0])
-            try:
-                feed.add(output, after=path[first - 1] if first else before, expected=path[-1], wait=self.wait)
-            except (ConflictError, NotFoundError):  # other items, or none, by now
-                return False
-            if prune is not None:
-                self._forget_oldest(feed, prune, path[first])
-            return True
-
-        async def replace_suffix(start: int, output: list[Any]) -> bool:
-            return start < len(shown) and await settled(replace, start, output)
-
-        return _Snapshot([item for _, item in shown], before == 0, replace_suffix)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -20,22 +19,18 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
-from eventlog.adapters.entry_feed import EntryFeed
+from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
+from eventlog.adapters.unshared import forget_unshared
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
+from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
 from eventlog.store import Store
 
 __all__ = ["FORMAT", "EverdeltaConversationStore"]
 
-FORMAT = "pydantic-ai"
-"""Format of the names of these sessions; their keys are ids of conversations."""
-
-FEEDS = 256
-"""Conversations of which is kept where their records are."""
-
 _ENTRY = TypeAdapter(ConversationEntry)
-_RECORD = TypeAdapter(ConversationRecord)
+_ENTRIES = TypeAdapter(list[ConversationEntry])
 
 
 class EverdeltaConversationStore(ConversationStore):
@@ -49,21 +44,20 @@ class EverdeltaConversationStore(ConversationStore):
     def __init__(self, store: Store, *, wait: float = 30.0) -> None:
         self.store = store
         self.wait = wait
-        self._feed = lru_cache(FEEDS)(EntryFeed)
-        self._homes: dict[str, str] = {}
-        """Sessions in which entries were seen."""
+        self._found = Conversations(store)
+        self._feed = self._found.feed
 
     def session(self, conversation_id: str) -> Session:
         """Return the session of a conversation, for views; `NotFoundError` if there is none."""
-        return self.store.open_session((FORMAT, conversation_id), create=False)
+        return self._found.session(conversation_id)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, None if there is none."""
-        return await settled(self._record, conversation_id)
+        return await settled(self._found.record, conversation_id)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """Return the newest records, of a scope if one is given; reads one of each conversation."""
-        return await settled(self._records, scope, limit)
+        return await settled(self._found.records, scope, limit)
 
     async def write_record(
         self,
@@ -93,55 +87,39 @@ class EverdeltaConversationStore(ConversationStore):
         """Return the entries up to one, or the last `limit` of them, oldest first."""
         return [] if head_id is None or limit == 0 else await settled(self._history, head_id, limit)
 
-    # -- in a thread ---------------------------------------------------------------------------
-
-    def _record(self, conversation_id: str) -> ConversationRecord | None:
-        with suppress(NotFoundError):
-            feed = self._feed(self.session(conversation_id))
-            value = feed.newest()[1]
-            if value.get("conversation") is not None:
-                record = _RECORD.validate_python(value["conversation"])
-                self._homes.update((entry, feed.session.id) for entry in (record.head_id, *record.branches) if entry)
-                return record
-        return None
-
-    def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
-        keys = [info.name[1] for info in self.store.sessions(format=FORMAT) if info.name is not None]
-        found = [record for key in keys if (record := self._record(key)) is not None]
-        found.sort(key=lambda record: record.updated_at, reverse=True)
-        return [record for record in found if scope is None or record.scope == scope][:limit]
-
     def _write(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
         name, parent = (FORMAT, record.conversation_id), entries[0].parent_id if entries else record.head_id
         told = [_ENTRY.dump_python(entry, mode="json") for entry in entries]
-        kept: dict[str, Any] = {"conversation": _RECORD.dump_python(record, mode="json")}
+        kept: dict[str, Any] = {"conversation": RECORD.dump_python(record, mode="json")}
         if expected is not None:
             feed = self._feed(self.session(record.conversation_id))
             newest, stored = feed.newest()
-            if _revision(stored) != expected:
+            if revision_of(stored) != expected:
                 raise ConversationConflict(record.conversation_id)
             after = newest if parent == stored["conversation"]["head_id"] else feed.place(parent)
             places = stored.get("places", {}) | {stored["conversation"]["head_id"]: newest}
             kept["places"] = {tip: places[tip] for tip in record.branches if tip in places}
             feed.add([*told, kept], after=after, expected=newest, wait=self.wait)
-        elif self._record(record.conversation_id) is not None:
+        elif self._found.record(record.conversation_id) is not None:
             raise ConversationConflict(record.conversation_id)
         else:
             self._begin(name, parent, record.scope, [*told, kept])
             feed = self._feed(self.session(record.conversation_id))
-        self._homes.update((entry.id, feed.session.id) for entry in entries)
+        self._found.seen.update((entry.id, feed.session.id) for entry in entries)
 
     def _begin(self, name: tuple[str, str], parent: str | None, scope: str | None, told: list[Any]) -> None:
-        """Begin a conversation whole, and then give it its name, which one of all writers gets."""
+        """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            if self._feed(left).newest()[1].get("conversation") is None:  # by a deletion that broke off
+            newest, stored = self._feed(left).newest()
+            if newest and stored.get("conversation") is None:  # by a deletion that broke off
                 self._erase(left)
         if parent is None:
-            session = self.store.create_session(scope=scope or "")
-        else:
-            home = self._home(parent)
-            session = home.session.fork(home.place(parent))
+            session = self.store.open_session(name, scope=scope or "")
+            self._feed(session).add(told, expected=0, wait=self.wait)
+            return
+        home = self._found.find(parent)
+        session = home.session.fork(home.place(parent))
         try:
             self._feed(session).add(told, wait=self.wait)
             self.store.names.give(session.id, name)
@@ -153,31 +131,19 @@ class EverdeltaConversationStore(ConversationStore):
         session = self.session(conversation_id)
         feed = self._feed(session)
         newest, stored = feed.newest()
-        if _revision(stored) != expected:
+        if revision_of(stored) != expected:
             raise ConversationConflict(conversation_id)
         feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
         self._erase(session)
 
     def _erase(self, session: Session) -> None:
         with suppress(NotFoundError):
-            self._feed(session).forget_unshared()
+            forget_unshared(self._feed(session))
             self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
 
-    def _home(self, entry: str) -> EntryFeed:
-        """Return a feed that has an entry: as it was seen, or else of all conversations."""
-        known = [self._homes[entry]] if entry in self._homes else []
-        for session in [*known, *(info.id for info in self.store.sessions(format=FORMAT))]:
-            with suppress(NotFoundError):
-                feed = self._feed(self.store.session(session))
-                feed.place(entry)
-                self._homes[entry] = session
-                return feed
-        raise KeyError(entry)
-
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
-        return [_ENTRY.validate_python(entry) for entry in self._home(head).entries(head, limit)]
-
-
-def _revision(stored: dict[str, Any]) -> str | None:
-    conversation: dict[str, Any] = stored.get("conversation") or {}
-    return conversation.get("revision")
+        entries = self._found.find(head).entries(head, limit)
+        try:
+            return _ENTRIES.validate_json(dumped(entries))  # takes a third of the time of objects
+        except ValueError:  # lone surrogates
+            return _ENTRIES.validate_python(entries)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 __all__ = ["settled"]
@@ -15,8 +17,13 @@ T = TypeVar("T")
 async def settled(command: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a command in a thread; a cancelled caller hears of it once the command has ended.
 
-    So what the command did is never unknown: it has been stored, or its error says why not.
+    So what the command did is never unknown: it has been stored, or its error says why not. Tasks
+    of trio and of asyncio may call it.
     """
+    trio = sys.modules.get("trio")
+    if trio is not None and trio.lowlevel.in_trio_task():
+        result: T = await trio.to_thread.run_sync(partial(command, *args, **kwargs))
+        return result
     task = asyncio.ensure_future(asyncio.to_thread(command, *args, **kwargs))
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

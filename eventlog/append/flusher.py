@@ -53,6 +53,8 @@ class Flusher:
         self, store: object, clock: Callable[[], int], metrics: Metrics, *, interval: float, lease_ttl: int
     ) -> None:
         self.interval = interval
+        self.on_accepted: Callable[[str], None] | None = None
+        """Called with the id of a session that has accepted something, once until it is flushed."""
         self.stopped = False
         self._store = weakref.ref(store)
         self._clock = clock
@@ -82,6 +84,8 @@ class Flusher:
             armed, self._armed = self._armed, True
         if not armed:
             self._ring()
+        if self.on_accepted is not None:
+            self.on_accepted(writer.session)
 
     def keep(self, session: Leased, *, soon: bool = False) -> None:
         """Renew this session's lease from now on.

@@ -23,7 +23,7 @@ scrub ledger (`integrity/scrub_ledger.py`), and the streams of names, whose ids 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,15 @@ class EncryptedLog(Log):
     def read_only(self) -> bool:
         """Whether writing is refused."""
         return self._engine.read_only
+
+    def reading(self) -> AbstractContextManager[None]:
+        """See `contract.Log`."""
+        return self._engine.reading()
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """See `contract.Log`."""
+        return self._engine.clock
 
     @property
     def partitions(self) -> int:
@@ -240,6 +249,10 @@ class EncryptedLog(Log):
     def _encrypted_heads(self) -> Iterator[Head]:
         """Yield the stored heads without those of the streams that are never encrypted."""
         return (head for head in self._engine.heads() if not is_clear(head.session, head.entry))
+
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commits as they are stored; see `contract.Log`."""
+        return self._engine.commits_at(positions)
 
     def last_positions(self) -> tuple[int, ...]:
         """See `contract.Log`."""

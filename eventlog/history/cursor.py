@@ -4,6 +4,7 @@ A cursor is base64 of MessagePack: an array that begins with the number of its k
 
     [1, store, [[position, tag] of each partition]]   behind an event, in the stream of all events
     [2, store, list, time, number]                    behind a session, in a list of sessions
+    [3, store, search, place]                         behind a hit, in what a search finds
 
 `store` names the store and its edition, so a cursor does not outlive a vacuum or a scrub. `tag` is
 from the hash of the commit that has the position: a store that was restored to an earlier state and
@@ -30,7 +31,18 @@ if TYPE_CHECKING:
 
     from eventlog.log.contract import Commit, Log, Place
 
-__all__ = ["Reached", "StreamMark", "cursor_at", "list_cursor", "place_in", "reached_by", "tag_of"]
+__all__ = [
+    "Reached",
+    "StreamMark",
+    "cursor_at",
+    "hit_place",
+    "hits_cursor",
+    "list_cursor",
+    "place_in",
+    "reached_by",
+    "tag_of",
+    "tags_at",
+]
 
 Reached: TypeAlias = tuple[int, bytes]
 """A position in a partition up to which everything is read, and the tag of its commit."""
@@ -38,6 +50,7 @@ Reached: TypeAlias = tuple[int, bytes]
 _TAG = 4
 _STORE = 8
 _LIST_AGAIN = "list from the beginning, without a cursor"
+_SEARCH_AGAIN = "search from the beginning, without a cursor"
 _AGAIN = "subscribe from the beginning, without a cursor, or from `store.cursor()`, the end"
 
 _Position = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
@@ -59,8 +72,16 @@ class _List(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     number: _Position
 
 
+class _Hits(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=3):
+    """The fields of a cursor of hits."""
+
+    store: bytes
+    search: bytes
+    place: _Position
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Stream | _List).decode
+_decode = msgspec.msgpack.Decoder(_Stream | _List | _Hits).decode
 
 
 class StreamMark:
@@ -101,7 +122,7 @@ def tag_of(commit: Commit) -> bytes:
 
 def cursor_at(log: Log, positions: Sequence[int]) -> str:
     """Return the cursor behind a position of each partition."""
-    reached = tuple((position, _tag_at(log, partition, position)) for partition, position in enumerate(positions))
+    reached = tuple(zip(positions, tags_at(log, positions), strict=True))
     return _text(_Stream(log.identity[:_STORE], reached))
 
 
@@ -111,21 +132,21 @@ def reached_by(cursor: str, log: Log) -> list[Reached]:
     `CursorError` if it is none of this store, or is ahead of it.
     """
     said = _said(cursor, _AGAIN)
-    if isinstance(said, _List):
-        raise CursorError(f"the cursor is of a list of sessions, not of events: {_AGAIN}")
+    if not isinstance(said, _Stream):
+        raise CursorError(f"the cursor is of a list, not of events: {_AGAIN}")
     last = log.last_positions()
     if said.store != log.identity[:_STORE] or len(said.reached) != len(last):
         raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_AGAIN}")
+    tags = tags_at(log, [position for position, _ in said.reached])
     for partition, (position, tag) in enumerate(said.reached):
-        if position > last[partition] or _tag_at(log, partition, position) != tag:
+        if position > last[partition] or tags[partition] != tag:
             raise CursorError(f"the cursor is ahead of the store, which was restored to an earlier state: {_AGAIN}")
     return list(said.reached)
 
 
-def _tag_at(log: Log, partition: int, position: int) -> bytes:
-    """Return the tag of a position; b"" where no commit has it, as at the beginning."""
-    commits = log.commits_after(position - 1, 1, partition=partition) if position else []
-    return tag_of(commits[0]) if commits and commits[0].position <= position else b""
+def tags_at(log: Log, positions: Sequence[int]) -> list[bytes]:
+    """Return the tag of each partition's position; b"" where no commit has it."""
+    return [b"" if commit is None else tag_of(commit) for commit in log.commits_at(positions)]
 
 
 def list_cursor(log: Log, lists: Sequence[bytes], place: Place) -> str:
@@ -136,8 +157,8 @@ def list_cursor(log: Log, lists: Sequence[bytes], place: Place) -> str:
 def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
     """Return the place that a cursor names; `CursorError` if it is not one of these lists."""
     said = _said(cursor, _LIST_AGAIN)
-    if isinstance(said, _Stream):
-        raise CursorError(f"the cursor is of events, not of a list of sessions: {_LIST_AGAIN}")
+    if not isinstance(said, _List):
+        raise CursorError(f"the cursor is not of a list of sessions: {_LIST_AGAIN}")
     if said.store != log.identity[:_STORE]:
         raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_LIST_AGAIN}")
     if said.lists != _digest(lists):
@@ -148,19 +169,36 @@ def place_in(cursor: str, log: Log, lists: Sequence[bytes]) -> Place:
     return said.time, said.number
 
 
-def _text(said: _Stream | _List) -> str:
+def hits_cursor(log: Log, search: Sequence[object], place: int) -> str:
+    """Return the cursor behind a place among the hits of a search: its words and filters."""
+    return _text(_Hits(log.identity[:_STORE], _digest(search), place))
+
+
+def hit_place(cursor: str, log: Log, search: Sequence[object]) -> int:
+    """Return the place that a cursor names; `CursorError` if it is not one of this search."""
+    said = _said(cursor, _SEARCH_AGAIN)
+    if not isinstance(said, _Hits):
+        raise CursorError(f"the cursor is not of a search: {_SEARCH_AGAIN}")
+    if said.store != log.identity[:_STORE]:
+        raise CursorError(f"the cursor is of another store, or of this one before it was rewritten: {_SEARCH_AGAIN}")
+    if said.search != _digest(search):
+        raise CursorError(f"the cursor is of a search with other words or filters: {_SEARCH_AGAIN}")
+    return said.place
+
+
+def _text(said: _Stream | _List | _Hits) -> str:
     return urlsafe_b64encode(_encode(said)).decode().rstrip("=")
 
 
-def _said(cursor: object, again: str) -> _Stream | _List:
+def _said(cursor: object, again: str) -> _Stream | _List | _Hits:
     if not isinstance(cursor, str):
         raise CallError(f"a cursor is a str that this store gave, not {brief(cursor)}")
     try:
-        said: _Stream | _List = _decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        said: _Stream | _List | _Hits = _decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (msgspec.MsgspecError, binascii.Error, ValueError):
         raise CursorError(f"the text is no cursor: {again}") from None
     return said
 
 
-def _digest(lists: Sequence[bytes]) -> bytes:
+def _digest(lists: Sequence[object]) -> bytes:
     return blake2b(_encode(lists), digest_size=8).digest()

@@ -25,7 +25,7 @@ import msgspec
 
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Append
+from eventlog.log.contract import Append, Log
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash
 from eventlog.log.merkle_check import Mismatch, TreeState, compare_tree
 from eventlog.log.rules import commit_of
@@ -159,9 +159,12 @@ def _newest(source: RecordSource) -> dict[str, _Row]:
     head = next((head for _, head in _names(source) if head is not None and head.entry == REMAINS), None)
     if head is None:
         return {}
-    payloads = [
-        commit.payload for commit in source.commits_after(head.position - 1, 1) if commit.session == head.session
-    ]
+    found = (
+        source.read(head.session, head.version - 1)  # a log may have several partitions, each with such a position
+        if isinstance(source, Log)
+        else source.commits_after(head.position - 1, 1)
+    )
+    payloads = [commit.payload for commit in found if commit.session == head.session]
     try:
         _, rows = _decode(b"".join(payloads).removeprefix(REMAINS))
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -42,10 +42,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from contextlib import AbstractContextManager, nullcontext
+from time import time_ns
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from zlib import crc32
 
 import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = [
     "GROWING",
@@ -60,6 +65,7 @@ __all__ = [
     "Place",
     "Ticket",
     "is_outgrown",
+    "partition_of",
 ]
 
 _HASH_BYTES = 32
@@ -83,6 +89,11 @@ def is_outgrown(key: bytes, value: bytes | None, stored: bytes | None) -> bool:
         and stored is not None
         and value[:STAMP_BYTES] < stored[:STAMP_BYTES]
     )
+
+
+def partition_of(session: str, partitions: int) -> int:
+    """Return the partition of a session in a log of so many: a hash of its id."""
+    return crc32(session.encode(errors="surrogatepass")) % partitions if partitions > 1 else 0
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):
@@ -309,9 +320,32 @@ class Log(BodyStore):
         del session
         return self
 
+    @property
+    def derived_directory(self) -> Path | None:
+        """Directory, made by its user, of files that are made from the log and may be deleted.
+
+        A rewriting of the store removes it. None: there is none, or it must hold nothing in clear.
+        """
+        return None
+
     def name(self, digest: bytes) -> bytes:
         """Return the name of a body in keys of derived values: its hash, or a keyed hash of it."""
         return digest
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The clock that all who use the log go by, in UTC nanoseconds: leases end by it.
+
+        This machine's, or that of a server that hosts with other clocks share.
+        """
+        return time_ns
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Let this thread's reads inside a block be as of its beginning.
+
+        A log on a server then asks once for what is read several times; others read as always.
+        """
+        return nullcontext()
 
     def require_keys(self) -> None:
         """Raise `KeyMissingError` if the log is encrypted and was opened without keys."""
@@ -341,8 +375,7 @@ class Log(BodyStore):
 
     def partition_of(self, session: str) -> int:
         """Return the partition of a session, from 0: a hash of its id, equal in every process."""
-        count = self.partitions
-        return crc32(session.encode(errors="surrogatepass")) % count if count > 1 else 0
+        return partition_of(session, self.partitions)
 
     def place_of(self, head: Head) -> Place:
         """Return the place of a session in its lists; no two sessions have the same."""
@@ -394,6 +427,17 @@ class Log(BodyStore):
     @abstractmethod
     def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
         """Return at most `limit` commits of a partition, in order, that reach beyond `after`."""
+
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commit that has the position, of each partition in order; None for none."""
+        found = [
+            next(iter(self.commits_after(position - 1, 1, partition=partition)), None) if position > 0 else None
+            for partition, position in enumerate(positions)
+        ]
+        return [
+            None if commit is None or commit.position > position else commit
+            for commit, position in zip(found, positions, strict=True)
+        ]
 
     @abstractmethod
     def last_positions(self) -> tuple[int, ...]:

@@ -20,10 +20,27 @@ from eventlog.errors import (
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Ticket
 from eventlog.log.merkle import TAG_BYTES, grow, new_leaf
 
-__all__ = ["PriorCommits", "RequestResult", "accept", "commit_of", "head_after", "may_replace_lease", "was_committed"]
+__all__ = [
+    "LeaseChange",
+    "PriorCommits",
+    "RequestResult",
+    "accept",
+    "commit_of",
+    "head_after",
+    "may_replace_lease",
+    "was_committed",
+]
 
 
 _NO_LEASE = LeaseState()
+
+
+class LeaseChange(msgspec.Struct, frozen=True):
+    """A lease record to write if the session's one still equals `replaces`."""
+
+    session: str
+    state: LeaseState
+    replaces: LeaseState
 
 
 class RequestResult(NamedTuple):

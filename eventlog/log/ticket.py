@@ -9,11 +9,11 @@ be repeated.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Generator, Iterable
 
 __all__ = ["QueuedTicket", "refused", "wake"]
@@ -81,6 +81,8 @@ class QueuedTicket(Generic[R, T]):
     def __await__(self) -> Generator[Any, Any, T]:
         """Wait without blocking the event loop; see `contract.Ticket`."""
         if not self.resolved:
+            import asyncio  # slow to import, and here it is loaded already
+
             future = asyncio.get_running_loop().create_future()
             self.waiters.append(future)
             if self._commits is not None:
@@ -103,9 +105,8 @@ def wake(tickets: Iterable[QueuedTicket[Any, Any]]) -> None:
     for ticket in tickets:
         if ticket.waiters:
             for waiter in tuple(ticket.waiters):
-                if isinstance(waiter, asyncio.Future):
-                    future = cast("asyncio.Future[None]", waiter)
-                    futures.setdefault(future.get_loop(), []).append(future)
+                if hasattr(waiter, "get_loop"):  # a future, of asyncio or of a loop that replaces it
+                    futures.setdefault(waiter.get_loop(), []).append(waiter)
                 else:
                     try:
                         waiter.release()

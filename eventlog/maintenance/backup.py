@@ -19,14 +19,11 @@ for encrypted sessions: a restore has no keys.
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
@@ -34,7 +31,7 @@ from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import blank, part_of
-from eventlog.errors import AlreadyExistsError, BusyError, CallError
+from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.history.catalog import entry_of, evolve_entry, is_session
 from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.history.streams import ancestry
@@ -42,15 +39,14 @@ from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_reco
 from eventlog.log.contract import Append
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.bulk_writer import BulkWriter
-from eventlog.log.embedded.directory import encryption_of, identity_of, refuse_inside_store, require_store_files
-from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
-from eventlog.log.embedded.locks import Presence
+from eventlog.log.embedded.directory import encryption_of, identity_of
 from eventlog.log.embedded.options import Options
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.rules import commit_of
 from eventlog.maintenance.copy_commits import commits_behind, copy_commits, storage_errors
+from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
 from eventlog.maintenance.freed import drop_freed
-from eventlog.open_log import place_of
+from eventlog.open_log import is_server, place_of, server_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,25 +56,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head, Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
-__all__ = ["BackupResult", "backup", "record_later_redactions", "restore"]
-
-Progress = Callable[[int, int], None]
-_NAMES = frozenset(
-    {"edition", "format", "journal", "lmdb", "lock", "mark", "next", "open", "swap", "turn", "unfinished"}
-)
-
-
-class BackupResult(msgspec.Struct, frozen=True):
-    """Result of a backup or a restore."""
-
-    cursor: str
-    """The cursor behind the last event that was copied, for `restore` and `subscribe`."""
-    sessions: int
-    """Sessions in the copy, erased ones included."""
-    events: int
-    """Events that were copied now."""
-    whole: bool
-    """Whether everything was copied: there was no earlier copy to go on with."""
+__all__ = ["backup", "record_later_redactions", "restore"]
 
 
 def backup(
@@ -95,8 +73,17 @@ def backup(
     from eventlog.log.embedded.engine import EmbeddedLog
 
     engine = log.engine
+    on_server = server_log(log)
+    if on_server is not None:
+        from eventlog.maintenance.server_copies import backup_to_directory
+
+        if keys is not None:
+            raise CallError(
+                "the copy of a store on a server is as that is: encrypted, or not; back it up without `keys`"
+            )
+        return backup_to_directory(on_server, place_of(to), on_progress=on_progress)
     if not isinstance(engine, EmbeddedLog):
-        raise CallError("only a store in a directory can be backed up")
+        raise CallError("only a store in a directory, or on a server, can be backed up")
     if keys is not None:
         if encryption_of(engine.path):
             raise CallError("the store is encrypted, and its backups are as well: back it up without `keys`")
@@ -113,14 +100,14 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
     _refuse_inside(to, log.path)
     ring = KeyRing(keys_from(keys, to))
     options = Options(io=log.options.io)
-    with storage_errors(to), _destination(to):
+    with storage_errors(to), destination(to):
         what = "an encrypted copy was being written"
         broken_off = swap.unfinished(to)
         if broken_off != what and (broken_off is not None or (to / "format").exists()):
             raise AlreadyExistsError("store", str(to))
         swap.set_unfinished(to, what)
         (to / "format").unlink(missing_ok=True)
-        _clear(to)
+        clear(to)
         own = ring.make()
         copy = BulkWriter(to, options)
         try:
@@ -133,14 +120,6 @@ def _encrypted(log: EmbeddedLog, to: Path, keys: KeySource, *, on_progress: Prog
         swap.set_unfinished(to, None)
     with closing(open_log(to, read_only=True, io=options.io)) as made:
         return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
-
-
-def _clear(place: Path) -> None:
-    """Remove what an earlier copy left: one that is written anew uses nothing of it."""
-    for name in ("lmdb", "journal"):
-        if (place / name).exists():
-            shutil.rmtree(place / name)
-    (place / "edition").unlink(missing_ok=True)
 
 
 def _refuse_inside(to: Path, path: Path) -> None:
@@ -166,6 +145,8 @@ def restore(
     """
     from eventlog.log.embedded.engine import open_log
 
+    if is_server(into) or is_server(source):
+        return _with_server(source, into, cursor=cursor, on_progress=on_progress)
     target = place_of(into)
     if (target / "format").exists() and swap.unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
@@ -177,6 +158,25 @@ def restore(
         return _copy(log, target, upto, what, on_progress=on_progress, options=options, as_store=upto < last)
     finally:
         log.close()
+
+
+def _with_server(
+    source: str | os.PathLike[str], into: str | os.PathLike[str], *, cursor: str | None, on_progress: Progress | None
+) -> BackupResult:
+    """Restore to a server, or from one."""
+    from eventlog.maintenance.server_copies import backup_to_directory, restore_to_server
+
+    if cursor is not None:
+        raise CallError("a restore to or from a server takes everything: restore a backup up to the cursor first")
+    if is_server(into):
+        return restore_to_server(source, str(into), on_progress=on_progress)
+    target = place_of(into)
+    if (target / "format").exists() and swap.unfinished(target) is None:
+        raise AlreadyExistsError("store", str(target))
+    from eventlog.log.postgres.engine import open_log
+
+    with closing(open_log(str(source), read_only=True)) as log:
+        return backup_to_directory(log, target, on_progress=on_progress)
 
 
 def _copy(
@@ -196,7 +196,7 @@ def _copy(
     path = log.path
     _refuse_inside(to, path)
     chosen = Options(io=log.options.io) if options is None else options
-    with storage_errors(to), _destination(to):
+    with storage_errors(to), destination(to):
         swap.finish(to, chosen.io)
         copy = _resumable_copy(log, path, to, upto, chosen)
         place = to
@@ -206,7 +206,7 @@ def _copy(
         if place is to:
             swap.set_unfinished(to, what)
         if copy is None:
-            _clear(place)
+            clear(place)
             copy = BulkWriter(place, chosen)
         try:
             copy.begin()
@@ -292,27 +292,6 @@ def _add_gone(log: EmbeddedLog, copy: BulkWriter, upto: int) -> int:
     if gone:
         copy.add([], {}, {}, {}, position=copy.position, gone=gone)
     return sessions
-
-
-@contextmanager
-def _destination(to: Path) -> Generator[None]:
-    """Make the directory to copy into if need be, and hold it for this process alone."""
-    refuse_network_filesystem(to)
-    refuse_inside_store(to)
-    if to.exists() and not to.is_dir():
-        raise CallError(f"{to} is not a directory")
-    make_directory(to)
-    require_store_files(to)
-    strangers = sorted(entry.name for entry in to.iterdir() if entry.name.removesuffix(".new") not in _NAMES)
-    if strangers:
-        raise CallError(f"{to} holds something else than a backup: {', '.join(strangers[:3])}")
-    presence = Presence(to, read_only=False)
-    try:
-        if not presence.alone:
-            raise BusyError(f"another process has {to} open")
-        yield
-    finally:
-        presence.close()
 
 
 REASON = "redacted and scrubbed after what was restored"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.embedded.bulk_writer import BulkWriter
+    from eventlog.log.postgres.tables import Tables
 
 __all__ = ["CopySource", "commits_behind", "copy_commits", "head_at", "storage_errors"]
 
@@ -136,7 +137,7 @@ def _tombstone_entry(head: Head | None, items: Sequence[ev.Event | DeltaRun]) ->
 
 def copy_commits(
     source: CopySource,
-    copy: BulkWriter,
+    copy: BulkWriter | Tables,
     upto: int,
     *,
     change: Callable[[Commit], Commit | None] | None = None,
@@ -184,7 +185,7 @@ class _Batch:
     """Commits, heads, requests and bodies of one transaction of a copy."""
 
     def __init__(
-        self, source: CopySource, copy: BulkWriter, heads: Callable[[Head | None, Commit, Head], Head]
+        self, source: CopySource, copy: BulkWriter | Tables, heads: Callable[[Head | None, Commit, Head], Head]
     ) -> None:
         self._source = source
         self._copy = copy

@@ -35,7 +35,7 @@ from eventlog.log.contract import Append, Commit, Head
 from eventlog.log.merkle import SALT_BYTES, TAG_BYTES, grow, leaf_of, new_leaf
 from eventlog.log.merkle_check import TreeState
 from eventlog.maintenance.copy_commits import copy_commits, head_at
-from eventlog.maintenance.vacuum import emptied, inherited_versions
+from eventlog.maintenance.emptied import emptied, inherited_versions
 
 if TYPE_CHECKING:
     from eventlog.codec.batch import Item

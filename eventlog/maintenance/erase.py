@@ -6,7 +6,7 @@ cost.  A fork that is kept goes on with what it inherited; history that no fork 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -36,7 +36,7 @@ from eventlog.validation import require
 if TYPE_CHECKING:
     from eventlog.session.session import Session, Sessions
 
-__all__ = ["Choice", "drop_shelf", "erase"]
+__all__ = ["Choice", "ErasurePlan", "drop_shelf", "erase", "plan_erasure"]
 
 Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
@@ -48,6 +48,42 @@ class SessionRelations(NamedTuple):
     heads: dict[str, Head]
     forks: dict[str, list[str]]
     subsessions: dict[str, list[str]]
+
+
+class ErasurePlan(NamedTuple):
+    """The sessions that an erasure would erase, and all that stands in its way."""
+
+    erased: tuple[str, ...]
+    """Sessions in the order in which they would be erased."""
+    forks: tuple[str, ...]
+    """Forks that neither are kept nor erased with the session."""
+    subsessions: tuple[str, ...]
+    running: tuple[str, ...]
+    """Sessions among those to erase that an owner runs."""
+
+
+def plan_erasure(
+    store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse"
+) -> ErasurePlan:
+    """Return what `erase` would do now, with everything that it would refuse; erases nothing."""
+    relations = relations_of(store)
+    going = erased_with(
+        session,
+        relations,
+        forks="keep" if forks == "refuse" else forks,
+        subsessions="keep" if subsessions == "refuse" else subsessions,
+    )
+
+    def left(related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+        return tuple(sorted({each for name in going for each in related.get(name, ())}.difference(going)))
+
+    now = store.host.clock()
+    return ErasurePlan(
+        tuple(going),
+        left(relations.forks) if forks == "refuse" else (),
+        left(relations.subsessions) if subsessions == "refuse" else (),
+        tuple(name for name in going if is_live(relations.heads[name].lease, now)),
+    )
 
 
 def erase(

@@ -31,8 +31,9 @@ from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.ranges import Range, clipped, meets, merged, without
 from eventlog.history.streams import ancestry, forked_from, stream_spans
+from eventlog.maintenance.emptied import Change, VacuumResult, emptied
 from eventlog.maintenance.freed import freed_versions
-from eventlog.maintenance.vacuum import Change, VacuumResult, emptied, rewrite
+from eventlog.maintenance.vacuum import rewrite
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

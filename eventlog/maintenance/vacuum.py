@@ -7,60 +7,31 @@ takes its place in one step; after a crash the next program that opens the store
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from time import time_ns
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
-from eventlog.codec.payload import DESTROYED, is_foreign
+from eventlog.codec.payload import DESTROYED
 from eventlog.errors import CallError
-from eventlog.history.catalog import entry_of
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
-from eventlog.history.streams import HeadReader, ancestry
 from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
-from eventlog.log.contract import Commit, Head, Log
+from eventlog.log.contract import Commit, Log
 from eventlog.log.embedded.directory import bytes_on_disk
-from eventlog.log.merkle import SALT_BYTES, leaf_of
+from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, storage_errors
+from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
+from eventlog.open_log import server_log
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.embedded.options import Options
 
-__all__ = ["Change", "VacuumResult", "emptied", "inherited_versions", "rewrite"]
-
-Change = Callable[[Commit], Commit]
-
-
-class HeadSource(HeadReader, Protocol):
-    """Source of the heads of all sessions."""
-
-    def heads(self, after: str) -> Iterator[Head]:
-        """See `log.contract.Log`."""
-        ...
-
-
-class VacuumResult(msgspec.Struct, frozen=True):
-    """Result of writing a store anew."""
-
-    bytes_before: int
-    """Bytes of the store on disk."""
-    bytes_after: int
-    erased: int
-    """Sessions whose events are gone."""
-    emptied: int
-    """Appends that lost redacted content, or content that no fork inherits."""
-
-
-def emptied(commit: Commit, payload: bytes = b"") -> Commit:
-    """Return the commit with another payload and salt; only the hash of its leaf stays."""
-    return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
+__all__ = ["rewrite"]
 
 
 def rewrite(
@@ -78,9 +49,17 @@ def rewrite(
     from eventlog.log.embedded.engine import EmbeddedLog
 
     engine = log.engine
-    if not isinstance(engine, EmbeddedLog):
-        raise CallError("only a store in a directory can be written anew")
     through = log.stored_changes(changes or {})
+    on_server = server_log(log)
+    if on_server is not None:
+        from eventlog.maintenance.server_rewrite import rewrite_on_server
+
+        now = time_ns() // 1_000_000 if time is None else time
+        result = rewrite_on_server(on_server, through, time=now)
+        log.forget_keys()
+        return result
+    if not isinstance(engine, EmbeddedLog):
+        raise CallError("only a store in a directory, or on a server, can be written anew")
     with storage_errors(engine.path):
         now = time_ns() // 1_000_000 if time is None else time
         done = engine.exclusively(partial(_rewrite, changes=through, shred=shred, time=now))
@@ -147,23 +126,3 @@ def _rewrite(path: Path, options: Options, *, changes: Mapping[str, Change], shr
     swap.commit(path, shred=shred)
     swap.finish(path, options.io)
     return VacuumResult(before, bytes_on_disk(path), len(gone), counted["emptied"])
-
-
-def inherited_versions(segments: HeadSource) -> dict[str, int]:
-    """Return the erased sessions with the last version that a living session inherited, or 0."""
-    needed: dict[str, int] = {}
-    alive: list[Head] = []
-    for head in segments.heads(""):
-        if is_foreign(head):
-            continue
-        entry = entry_of(head)
-        if entry.erased:
-            needed[head.session] = 0
-        elif entry.fork_of is not None:
-            alive.append(head)
-    if needed:
-        for head in alive:
-            for stream in ancestry(segments, head.session)[:-1]:
-                if stream.session in needed:
-                    needed[stream.session] = max(needed[stream.session], stream.last)
-    return needed

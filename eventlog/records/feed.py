@@ -23,6 +23,7 @@ from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
 from eventlog.importers.common.builder import RecordMapping
 from eventlog.log.contract import Committed
+from eventlog.records.earlier import Earlier
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
@@ -178,7 +179,7 @@ class Feed:
                 self.mapping.format,
                 now,
                 ask=ask,
-                event_of=self._event_of,
+                earlier=Earlier(self._reader, version if to is None else to),
                 new_id=executor.host.new_id,
             )
             if not settles:
@@ -227,10 +228,11 @@ class Feed:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def path(self, at: int | None = None, *, newest: int | None = None) -> list[int]:
+    def path(self, at: int | None = None, *, newest: int | None = None, hidden: bool = False) -> list[int]:
         """Return the numbers of the effective records in order, right after a version.
 
-        With `newest` only so many of the newest, which cost what they are.
+        With `newest` only so many of the newest, which cost what they are. With `hidden` those that
+        rollbacks hide, too: all records in the order in which they were told.
         """
         if newest is not None and (type(newest) is not int or newest < 0):
             raise CallError(f"`newest` is a whole number from 0, not {newest!r:.40}")
@@ -239,7 +241,7 @@ class Feed:
             self._index.advance(version)
             pieces: list[list[int]] = []
             left = sys.maxsize if newest is None else newest
-            for piece in self._index.newest_first(version, self._reader.forgotten()):
+            for piece in self._index.newest_first(version, self._reader.forgotten(), hidden=hidden):
                 if left <= 0:
                     break
                 pieces.append(piece[-left:])
@@ -330,11 +332,6 @@ class Feed:
         first = self.path(version)[0]
         (record,) = stored_records(self._log, self._reader.ancestry(), [first])
         return first - record[2].events - 1
-
-    def _event_of(self, part: str) -> ev.Event:
-        """Return the first event of a part."""
-        version = self._reader.find(part)
-        return next(recorded.event for recorded in self._reader.events(version - 1, version))
 
     def _numbers(self, committed: Committed) -> list[int]:
         """Return the numbers of the records in an append."""

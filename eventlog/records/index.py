@@ -109,8 +109,11 @@ class RecordIndex:
 
     # -- questions ---------------------------------------------------------------------------
 
-    def newest_first(self, at: int, forgotten: Sequence[Range]) -> Iterator[list[int]]:
-        """Yield the records that are effective right after a version, newest range first."""
-        for one in self.history.newest_first(at):
+    def newest_first(self, at: int, forgotten: Sequence[Range], *, hidden: bool = False) -> Iterator[list[int]]:
+        """Yield the records that are effective right after a version, newest range first.
+
+        With `hidden` those that rollbacks hide, too.
+        """
+        for one in [(1, at)] if hidden else self.history.newest_first(at):
             for first, last in reversed(without([one], forgotten)):
                 yield self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]

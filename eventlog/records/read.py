@@ -58,6 +58,14 @@ def events_of(record: StoredRecord) -> list[Any]:
     return [entry.event for entry in entries[first : first + kept.events]]
 
 
+class _LackingError(Exception):
+    """A large text is not read yet."""
+
+    def __init__(self, body: Body) -> None:
+        super().__init__(body)
+        self.body = body
+
+
 Read = Callable[[Any, Callable[[Content], str]], Any]
 Decode = Callable[[Commit], list[Any]]
 
@@ -127,9 +135,7 @@ _PLAIN = {
     "error": "error",
     "data": "data",
 }
-"""Fields whose content is a text of the record as it is."""
-_READ: dict[str, Read] = {**FIELDS, "input": lambda event, text: parsed(text(event.input))}
-"""Readers of the other fields."""
+"""Fields whose content is a text of the record as it is; `FIELDS` reads the others."""
 
 
 @lru_cache(1024)
@@ -141,7 +147,7 @@ def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any],
     """
     places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
     return [
-        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else _READ[field])
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
         for path, (index, field) in places
     ]
 
@@ -152,68 +158,64 @@ def values_of(log: Log, session: str, streams: Sequence[StreamRange], numbers: I
     `NotFoundError` for a number of no record.
     """
     known: dict[bytes, str] = {}
-    lacking: dict[bytes, Body] = {}
+    late: list[tuple[Any, Any, Body]] = []
+    """Places in values where large texts go, which are read together."""
 
     def text(content: Content) -> str:
         if isinstance(content, str):
             return content
-        found = known.get(content.digest)
-        if found is None:
-            lacking[content.digest] = content
-            return ""
-        return found
+        try:
+            return known[content.digest]
+        except KeyError:
+            raise _LackingError(content) from None
 
     values: dict[int, Any] = {}
     records: Iterable[StoredRecord] = stored_records(log, streams, numbers, light_events)
     while True:
-        waiting: list[StoredRecord] = []
+        lacking: list[StoredRecord] = []
         bodies: dict[bytes, Body] = {}
         for record in records:
-            lacking.clear()
+            _, number, kept, entries, first = record
             try:
-                value = _value_of(record, text)
+                rest, moved = kept.rest, kept.moved
+                value: Any = parsed(rest if type(rest) is str else text(rest))
+                if moved:
+                    for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
+                        event = entries[first + index].event
+                        found = content_of(event) if read is None else read(event, text)
+                        place: Any = value
+                        for step in steps:
+                            place = place[step]
+                        if not steps and last == 0 and not is_array(value):
+                            value = (
+                                found if read is not None or type(found) is str else text(found)
+                            )  # the record is this
+                        elif read is None and type(found) is not str:
+                            place[last] = found.digest  # `AttributeError` for what is no text
+                            late.append((place, last, found))
+                        else:
+                            place[last] = found
+                values[number] = value
+            except _LackingError as error:
+                bodies[error.body.digest] = error.body
+                lacking.append(record)
             except UNFIT as error:
-                if not lacking:
-                    if not record[
-                        2
-                    ].rest:  # a restore brought back a state before it was forgotten, and not its content
-                        values[record[1]] = Forgotten(record[1])
-                        continue
-                    message = "what was kept of a record does not fit its events"
-                    raise DamagedError(message, session=record[0], version=record[1]) from error
-                value = None
-            if lacking:  # its large texts are read together with those of other records
-                bodies |= lacking
-                waiting.append(record)
-            else:
-                values[record[1]] = value
-        if not waiting:
-            return values
+                if not kept.rest:  # a restore brought back a state before it was forgotten, and not its content
+                    values[number] = Forgotten(number)
+                    continue
+                message = "what was kept of a record does not fit its events"
+                raise DamagedError(message, session=record[0], version=number) from error
+        if not lacking:
+            break
         known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
-        records = waiting
+        records = lacking
+    _put_late(log, session, late, known)
+    return values
 
 
-def _value_of(record: StoredRecord, text: Callable[[Content], str]) -> Any:
-    """Return the value of a record, whose large texts are those that `text` gives."""
-    _, _, kept, entries, first = record
-    rest, moved = kept.rest, kept.moved
-    value: Any = parsed(rest if type(rest) is str else text(rest))
-    if moved:
-        for steps, last, index, content_of, read in _places(moved if type(moved) is str else text(moved)):
-            event = entries[first + index].event
-            if read is None:
-                found = content_of(event)
-                if type(found) is not str:
-                    found = text(found)
-            else:
-                found = read(event, text)
-            if steps:
-                place: Any = value
-                for step in steps:
-                    place = place[step]
-                place[last] = found
-            elif last == 0 and not is_array(value):
-                value = found  # the record is this text
-            else:
-                value[last] = found
-    return value
+def _put_late(log: Log, session: str, late: list[tuple[Any, Any, Body]], known: dict[bytes, str]) -> None:
+    """Put large texts into their places."""
+    bodies = {body.digest: body for _, _, body in late if body.digest not in known}
+    known.update(zip(bodies, texts(log, session, bodies.values()), strict=True))
+    for place, last, body in late:
+        place[last] = known[body.digest]

@@ -23,9 +23,10 @@ from eventlog.importers.common.conversation import MAX_OPEN, Conversation
 from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
 from eventlog.importers.common.remainder import UNFIT, put_back
+from eventlog.records.earlier import Earlier
 from eventlog.records.json_value import dumped, parsed
 from eventlog.state.state import State
-from eventlog.values import Content, MessageError, Tool, Usage
+from eventlog.values import Content, MessageError, Tokens, Usage
 
 if TYPE_CHECKING:
     from eventlog.importers.common.builder import RecordMapping
@@ -34,6 +35,8 @@ __all__ = ["ToldBuilder", "ToldConversation"]
 
 T = TypeVar("T")
 Ask = Callable[[Callable[[State], T]], T]
+
+_UNKNOWN = Usage(Tokens())
 
 RECENT = 64
 """Changes of the open answers that are looked through for an interrupted call."""
@@ -76,9 +79,15 @@ class _OpenThings:
         self.latest: OpenAnswer | None = None
         if recent:
             self.latest = OpenAnswer(max(recent, key=lambda name: state.messages[name].added), time, None)
+        self.compaction: tuple[str, str] | None = None
+        """Part and message of one whose summary comes with a later record."""
         compaction = state.running_compaction()
         if compaction is not None:
-            self.settling.append(ev.CompactionFailed(compaction, "interrupted"))
+            asked = state.parts[compaction].message
+            if compaction == own_id(asked, "compaction"):
+                self.compaction = compaction, asked
+            else:
+                self.settling.append(ev.CompactionFailed(compaction, "interrupted"))
         for message in state.open_messages():
             self._take(state, message, time)
 
@@ -114,19 +123,20 @@ class ToldConversation(Conversation):
         now: int,
         *,
         ask: Ask[Any],
-        event_of: Callable[[str], ev.Event],
+        earlier: Earlier,
         new_id: Callable[[str], str],
     ) -> None:
-        """Go on from the state that `ask` asks; `event_of` reads the first event of a part."""
+        """Go on from the state that `ask` asks; `earlier` reads what no state has."""
         super().__init__(session, Report("", format), None, now)
         self.batch = _ToldBatch(session)
         self.format = format
-        self._ask, self._event_of, self._new_id = ask, event_of, new_id
+        self._ask, self._earlier, self._new_id = ask, earlier, new_id
         found: _OpenThings = ask(lambda state: _OpenThings(state, now))
         self.settling = found.settling
         self.begun = found.begun
         self.last_user = found.last_user
         self.calls = found.calls
+        self.compaction = found.compaction
         self._ended = found.ended
         self._finishes: dict[str, str] = {}
         """Ids of the parts that end steps, by their answer."""
@@ -269,11 +279,21 @@ class ToldConversation(Conversation):
         return False
 
     def tool_of(self, call: OpenCall) -> str:
-        """Return the tool of an open call; of one told earlier, its first event says it."""
+        """Return the tool of an open call; of one told earlier, its first events say it."""
         if not call.tool:
-            event = self._event_of(call.part)
-            call.tool = event.kind.tool if isinstance(event, ev.PartStarted) and isinstance(event.kind, Tool) else ""
+            call.tool, call.input = self._earlier.call(call.part)
         return call.tool
+
+    def spent(self, answer: OpenAnswer) -> Usage:
+        """Return the usage that was recorded for an open answer, in earlier appends as well."""
+        if answer.id in self._inherited and answer.usage == _UNKNOWN:
+            answer.usage = self._earlier.spent(answer.id)
+        return answer.usage
+
+    def title_now(self) -> str:
+        """Return the session's title, read once it is asked for."""
+        self.title = self.title or self._earlier.title()
+        return self.title
 
 
 class ToldBuilder(RecordBuilder):

@@ -54,6 +54,8 @@ class Executor:
         self.reader = SessionReader(host, session, writer)
         self.leases = LeaseKeeper(host, session, writer)
         self._pipelines = OpenPipelines()
+        self.stops_with: Callable[[], bool] | None = None
+        """Whether the work that waits for this session's answer was stopped, while it waits."""
 
     def append(
         self,
@@ -92,6 +94,22 @@ class Executor:
         self.writer.flush()
         committed = CommittedState(self.host.log, self.id, self.host.checkpoint_events)
         return BulkAppender(committed, self.host.counted, self._require_no_owner)
+
+    def interrupt_requested(self, asked: str | None = None) -> bool:
+        """Whether any process asked for a stop since this user message was added.
+
+        A stop of the work that waits for this session counts, too.
+        """
+        since = 0 if asked is None else self.reader.state().message(asked).added
+        return self.reader.state().interrupt_pending(since) or self.pass_stop_on()
+
+    def pass_stop_on(self) -> bool:
+        """Record a stop of the work that waits for this session here as well; False without one."""
+        if self.stops_with is None or not self.stops_with():
+            return False
+        self.stops_with = None
+        self.command([ev.InterruptRequested("the work that waits for this session was stopped")])
+        return True
 
     def pipeline(self) -> Pipeline:
         """Collect the commands of this thread inside a `with`, and commit them at its end.

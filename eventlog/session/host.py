@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from threading import RLock
 
@@ -11,12 +10,14 @@ from eventlog.append.flusher import Flusher, Leased
 from eventlog.append.metrics import Metrics
 from eventlog.codec.bodies import unpack, unpack_data
 from eventlog.errors import CallError, ClosedError, DamagedError, ForkedProcessError, ReadOnlyError
+from eventlog.following.follower import Follower
 from eventlog.history.catalog import SessionInfo, info_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
+from eventlog.models.catalogue import ModelCatalogue, shipped
 from eventlog.session.open_work import OpenWork
 from eventlog.session.owner import Owner
-from eventlog.validation import a_kind, require, require_call
+from eventlog.validation import a_kind, require, require_call, require_or_none
 from eventlog.values import Body, Content, Model, Price, Tokens, Usage
 
 __all__ = ["Host"]
@@ -39,23 +40,27 @@ class Host:
         clock: Callable[[], int] | None,
         new_id: Callable[[str], str] | None,
         prices: Callable[[Model | None, Tokens], Price | None] | None,
+        models: ModelCatalogue | None,
     ) -> None:
         for number in (flush_interval, lease_ttl, checkpoint_events):
             require((int, float), number, "flush_interval, lease_ttl and checkpoint_events are numbers")
         require_call(clock, "a clock is a function that gives UTC milliseconds")
         require_call(new_id, "new_id is a function that gives an id for a prefix")
         require_call(prices, "prices are a function that gives the Price of a model's tokens, or None")
+        require_or_none(ModelCatalogue, models, "models are a ModelCatalogue")
         if not (flush_interval > 0 and lease_ttl > 0 and checkpoint_events > 0):
             raise CallError("flush_interval, lease_ttl and checkpoint_events are greater than zero")
         self.log = log
-        self.clock: Callable[[], int] = _now if clock is None else _checked_clock(clock)
-        """UTC milliseconds."""
-        own = self.clock
-        self.nanoseconds: Callable[[], int] = time.time_ns if clock is None else lambda: own() * 1_000_000
+        shared = log.clock
+        own = _milliseconds(shared) if clock is None else _checked_clock(clock)
+        self.clock: Callable[[], int] = own
+        """UTC milliseconds, by the clock of the log."""
+        self.nanoseconds: Callable[[], int] = shared if clock is None else lambda: own() * 1_000_000
         """The clock in nanoseconds, for deltas: one call less."""
         self.new_id: Callable[[str], str] = ids.new_id if new_id is None else _checked_new_id(new_id)
         """A new id for a prefix."""
         self._prices = prices
+        self._models = models
         self.lease_ttl = lease_ttl
         """Milliseconds a lease lasts without renewal."""
         self.checkpoint_events = checkpoint_events
@@ -64,6 +69,9 @@ class Host:
         self.counted = Metrics()
         """The live counters; `Store.metrics` returns a copy."""
         self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
+        self.follower = Follower(log)
+        """What wakes the subscriptions of the store."""
+        self.flusher.on_accepted = self.follower.accepted
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
         self.closing = RLock()
@@ -72,6 +80,11 @@ class Host:
         self.writable = not log.read_only
         """Whether `require_open(writing=True)` lets a command pass: quicker to ask."""
         self.forked = False
+
+    @property
+    def models(self) -> ModelCatalogue:
+        """The catalogue of models: the one that was given, or the one that ships."""
+        return shipped() if self._models is None else self._models
 
     def require_open(self, *, writing: bool = False) -> None:
         """Raise the error that says why the store cannot be read, or written."""
@@ -118,12 +131,12 @@ class Host:
     def priced(self, usage: Usage, model: Model | None, catalogue: str = "") -> tuple[Usage, str]:
         """Return a usage with its cost, and the date of the price catalogue that gave the cost.
 
-        A cost that the caller gives stands; else the store's prices are asked.
+        A cost that the caller gives stands; else the store's prices are asked, or its catalogue.
         """
         require(Usage, usage, "UsageRecorded.usage is of type Usage")
-        if usage.cost is not None or self._prices is None:
+        if usage.cost is not None:
             return usage, catalogue
-        price = self._prices(model, usage.tokens)
+        price = self.models.price(model, usage.tokens) if self._prices is None else self._prices(model, usage.tokens)
         if price is None:
             return usage, catalogue
         require(Price, price, "prices are a function that gives a Price, or None")
@@ -135,6 +148,16 @@ class Host:
         self.closed = self.forked = True
         self.writable = False
         self.flusher.fork_off()
+        self.follower.fork_off()
+
+
+def _milliseconds(clock: Callable[[], int]) -> Callable[[], int]:
+    """A clock of nanoseconds in milliseconds."""
+
+    def now() -> int:
+        return clock() // 1_000_000
+
+    return now
 
 
 def _checked_clock(clock: Callable[[], int]) -> Callable[[], int]:
@@ -158,7 +181,3 @@ def _checked_new_id(new_id: Callable[[str], str]) -> Callable[[str], str]:
         return ids.check_id("new", str(name))
 
     return made
-
-
-def _now() -> int:
-    return time.time_ns() // 1_000_000

@@ -8,7 +8,7 @@ counts as any other. Nothing is stored for this: reading costs the turn, not the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
 
@@ -31,7 +31,9 @@ __all__ = [
     "has_earlier_question",
     "has_open_work",
     "is_crash",
+    "is_disconnect",
     "outcome_of",
+    "pending_question",
     "provider_error",
     "questions",
 ]
@@ -40,6 +42,8 @@ CRASHED = MessageError("aborted", "interrupted")
 """How a reply is closed that broke off: its turn goes on."""
 _BROKEN_OFF = (CRASHED.message, TAKEN_OVER)
 """Messages of errors that say so."""
+_DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
+"""Errors by which clients say so: openai and anthropic, and httpx below them."""
 
 
 class Attempt(msgspec.Struct):
@@ -121,6 +125,24 @@ def has_open_work(reader: SessionReader) -> bool:
     return waits or (newest is not None and outcome_of(reader, newest).state == "pending")
 
 
+def pending_question(reader: SessionReader) -> str | None:
+    """Return the question that a loop answers now: the newest, or the oldest queued one.
+
+    The newest one also if it is answered; None if nothing was asked.
+    """
+    forgotten = reader.forgotten()
+    with reader.deciding() as state:
+        newest = next(questions(state, forgotten=forgotten), None)
+        queued = [
+            (facts.added, name)
+            for name, facts in state.hot_messages.items()
+            if facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
+        ]
+    if queued and (newest is None or outcome_of(reader, newest).state == "done"):
+        return min(queued)[1]
+    return newest
+
+
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:
     """Yield the effective user messages added before a version, newest first.
 
@@ -145,11 +167,21 @@ def failure_of(error: BaseException) -> MessageError:
     A stop of the program and a broken connection leave its turn to go on. Of a provider's answer
     the status and the text are kept, of any other error the name of its class alone.
     """
-    if isinstance(error, ConnectionError) or not isinstance(error, Exception):
+    if isinstance(error, BaseExceptionGroup):  # of a group of tasks: what none of them goes on after counts
+        failures = [failure_of(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+        return next((failure for failure in failures if failure != CRASHED), CRASHED)
+    if not isinstance(error, Exception) or is_disconnect(error):
         return CRASHED
     if isinstance(getattr(error, "status_code", None), int):
         return provider_error(error)
     return MessageError("unknown", type(error).__name__)
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """Whether an error says that a connection broke or never was: Python's, or a client's."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(is_disconnect, cast("BaseExceptionGroup[BaseException]", error).exceptions))
+    return isinstance(error, ConnectionError) or any(kind.__name__ in _DISCONNECTS for kind in type(error).__mro__)
 
 
 def provider_error(error: Exception) -> MessageError:

@@ -6,7 +6,7 @@ Which versions count is `history/lineage.py`; where the events lie is `history/s
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,10 @@ class SessionReader:
         """The session's catalog entry."""
         self._see_own()
         return self._host.info(self.id)
+
+    def at_once(self) -> AbstractContextManager[None]:
+        """Read inside a block as of its beginning; see `Log.reading`."""
+        return self._host.log.reading()
 
     def head(self) -> SessionHead:
         """The root of the session's hash tree, to keep elsewhere (`integrity/heads.py`)."""

@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog import ids
+from eventlog.append.own_appends import uncommitted
 from eventlog.append.writer import SessionWriter
+from eventlog.codec.decoded import Span
 from eventlog.errors import AlreadyExistsError, CallError
 from eventlog.history.catalog import SHELF, is_shelf_id
 from eventlog.history.lineage import END, StreamRange
@@ -118,6 +120,25 @@ class SessionRegistry:
         """The writers of all handles, and those with accepted events whose handle is collected."""
         writers = (executor.writer for executor in list(self._executors.values()))
         return list(dict.fromkeys((*writers, *self._host.flusher.writers())))
+
+    def is_ahead(self, session: str) -> bool:
+        """Whether something of a session is accepted here, and not committed."""
+        executor = self._executors.get(session)
+        return executor is not None and executor.writer.is_ahead
+
+    def accepted(self, session: str, version: int) -> list[Span] | None:
+        """Return what is accepted of a session behind a committed version, and not committed.
+
+        None while its writer knows of another version, or an append is on its way: ask again.
+        """
+        executor = self._executors.get(session)
+        if executor is None or not executor.writer.is_ahead:
+            return []
+        writer = executor.writer
+        with writer.lock:
+            if writer.backlog.sent is not None or writer.committed.certain != version:
+                return None
+            return uncommitted(writer, version)
 
     def fork_off(self) -> None:
         """Close in a forked child process: the store and its handles belong to the parent.

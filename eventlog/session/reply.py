@@ -161,11 +161,11 @@ class Reply:
 
     @property
     def interrupt_requested(self) -> bool:
-        """Whether any process asked for a stop since the user message that this one answers."""
-        state = self._executor.reader.state()
-        asked = self._started.reply_to
-        since = 0 if asked is None else state.message(asked).added
-        return state.interrupt_pending(since)
+        """Whether any process asked for a stop since the user message that this one answers.
+
+        In a sub-session a stop of the session that waits for it counts, too.
+        """
+        return self._executor.interrupt_requested(self._started.reply_to)
 
     # -- parts ---------------------------------------------------------------------------------
 

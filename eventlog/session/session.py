@@ -16,16 +16,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Literal, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
+from eventlog.errors import CallError, RefusedError
 from eventlog.ids import id_of_request
 from eventlog.session.context import ContextCommands
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.lease import unless_held
+from eventlog.session.outcome import pending_question
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
@@ -280,8 +283,8 @@ class Session:
 
     def turn(
         self,
-        text: str | Sequence[PartKind],
-        request_id: str,
+        text: str | Sequence[PartKind] | None = None,
+        request_id: str | None = None,
         *,
         files: Sequence[File] = (),
         agent: str = "",
@@ -292,17 +295,30 @@ class Session:
     ) -> Turn:
         """Add a user message, or find it by its request id, to be answered once in a `with` block.
 
-        Inside, `turn.state` says whether the caller is to answer; it holds the lease if so. While
-        another task runs the session, up to `wait` seconds are waited for the answer, or for the
-        lease; with `take_over` the lease is then taken from that task, as by `lease`.
+        Without both it is the question that waits for its answer, or the newest one: for a program
+        that goes on with what another one left. Inside, `turn.state` says whether the caller is to
+        answer; it holds the lease if so. While another task runs the session, up to `wait` seconds
+        are waited for the answer, or for the lease; with `take_over` the lease is then taken from
+        that task, as by `lease`.
         """
         return Turn(
             self.executor,
-            lambda: self.user(text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
+            partial(self._asked, text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
             request_id,
             wait=wait,
             take_over=take_over,
         )
+
+    def _asked(self, text: str | Sequence[PartKind] | None, *, request_id: str | None, **given: Any) -> str:
+        """Add the user message of a turn, or find it."""
+        if text is not None and request_id is not None:
+            return self.user(text, request_id=request_id, **given)
+        if text is not None or request_id is not None:
+            raise CallError("a turn has a text and a request id, or neither: then it is the question that waits")
+        found = pending_question(self.reader)
+        if found is None:
+            raise RefusedError("nothing was asked", expected="a text and a request id", session=self.id)
+        return found
 
     def assistant(
         self,

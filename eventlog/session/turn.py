@@ -21,7 +21,7 @@ from eventlog import events as ev
 from eventlog.errors import LeaseHeldError, RefusedError, giving_way_to
 from eventlog.session.lease import POLL, Block, Lease
 from eventlog.session.outcome import CRASHED, Outcome, has_earlier_question, outcome_of
-from eventlog.validation import require, require_wait
+from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
 
 if TYPE_CHECKING:
@@ -53,9 +53,15 @@ class Turn:
     """The right to answer, if the caller has it."""
 
     def __init__(
-        self, executor: Executor, ask: Callable[[], str], request: str, *, wait: float = 0.0, take_over: bool = False
+        self,
+        executor: Executor,
+        ask: Callable[[], str],
+        request: str | None,
+        *,
+        wait: float = 0.0,
+        take_over: bool = False,
     ) -> None:
-        require(str, request, "a request id is a str")
+        require_or_none(str, request, "a request id is a str")
         require_wait(wait)
         require(bool, take_over, "take_over is True or False")
         self.wait = wait
@@ -110,8 +116,9 @@ class Turn:
     def ask(self) -> None:
         """Add the user message, or find it."""
         self._block = Block()
-        known = self._executor.host.log.request(self._executor.id, self._request)
-        self._began = "new" if known is None else "resumed"
+        request = self._request
+        is_new = request is not None and self._executor.host.log.request(self._executor.id, request) is None
+        self._began = "new" if is_new else "resumed"
         self.message = self._ask()
 
     def decide(self, *, is_last: bool = False) -> bool:
@@ -146,11 +153,15 @@ class Turn:
         """
         kept = shared = False
         try:
+            kept = self._executor.leases.begin_turn(
+                lease, self.message
+            )  # first: the task that has it may end meanwhile
             found = outcome_of(self._executor.reader, self.message)
             self._see(found)
-            if found.state == due:
-                kept = not found.is_open and self._executor.leases.begin_turn(lease, self.message)
-                shared = not kept
+            if kept and (found.state != due or found.is_open):
+                lease.turns.discard(self.message)
+                kept = False
+            shared = found.state == due and not kept
             if kept and found.broken:
                 self._executor.command([ev.MessageRemoved(reply) for reply in found.broken], lease=lease)
                 lease.retry = Retry(found.removed + len(found.broken), found.error or CRASHED)

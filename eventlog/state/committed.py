@@ -69,11 +69,12 @@ class CommittedState:
     def load(self) -> None:
         """Read the state from the newest checkpoint and the log."""
         self.loaded = False
-        streams = self.ancestry()
-        head = head_of(self.log, self.session)
-        self.state, self._rests_on = restore(self.log, streams, head.version)
-        self.keep_at = self._rests_on + self.checkpoint_events
-        self._note(head)
+        with self.log.reading():
+            streams = self.ancestry()
+            head = head_of(self.log, self.session)
+            self.state, self._rests_on = restore(self.log, streams, head.version)
+            self.keep_at = self._rests_on + self.checkpoint_events
+            self._note(head)
         self.loaded = True
         if not self.log.read_only:
             with suppress(EventlogError):  # the next reader replays as much

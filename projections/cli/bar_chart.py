@@ -6,28 +6,29 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from projections.cli.screen import columns, styled
+
 __all__ = ["Slice", "draw"]
 
 COLOURS = (
     "blue",
     "cyan",
     "green",
-    "bright_green",
+    "bright-green",
     "magenta",
     "yellow",
     "red",
-    "bright_magenta",
-    "bright_blue",
-    "bright_cyan",
+    "bright-magenta",
+    "bright-blue",
+    "bright-cyan",
 )
 """Colours that differ on dark and on light terminals, used in turn."""
-FREE_COLOUR = "bright_black"
+FREE_COLOUR = "grey"
 FULL, FREE = "█", "░"
 LEGEND_BAR = 24
 """Characters of the bar that the legend would draw for everything."""
-NARROWEST = 20
-UNLIMITED = 100_000
-"""Columns to measure the legend with, as if the terminal had no edge."""
+WIDEST = 100
+"""Characters of the bar on a wide terminal."""
 
 
 class Slice(NamedTuple):
@@ -40,32 +41,24 @@ class Slice(NamedTuple):
 
 def draw(slices: Sequence[Slice]) -> None:
     """Draw the bar as wide as the terminal, and its legend; empty slices are left out."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(file=sys.stdout, highlight=False)
     shown = [each for each in slices if each.tokens > 0]
     total = sum(each.tokens for each in shown) or 1
-    styles = [FREE_COLOUR if each.free else COLOURS[place % len(COLOURS)] for place, each in enumerate(shown)]
-    bar = Text(no_wrap=True)
-    for each, style, width in zip(shown, styles, widths(shown, max(console.width, NARROWEST)), strict=True):
-        bar.append((FREE if each.free else FULL) * width, style=style)
-    console.print(bar, soft_wrap=True)
-    legend = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    legend.add_column("kind", no_wrap=True)
-    legend.add_column("tokens", justify="right", no_wrap=True)
-    legend.add_column("share", justify="right", no_wrap=True)
-    legend.add_column("", no_wrap=True)
-    for each, style in zip(shown, styles, strict=True):
-        small = (FREE if each.free else FULL) * max(1, round(LEGEND_BAR * each.tokens / total))
+    colours = [FREE_COLOUR if each.free else COLOURS[place % len(COLOURS)] for place, each in enumerate(shown)]
+    room = min(columns(), WIDEST)
+    pieces = zip(shown, colours, widths(shown, room), strict=True)
+    sys.stdout.write("".join(styled(_mark(each) * width, colour) for each, colour, width in pieces) + "\n")
+    names = max((len(each.name) for each in shown), default=0)
+    numbers = max((len(f"{each.tokens:,}") for each in shown), default=0)
+    for each, colour in zip(shown, colours, strict=True):
         share = f"{100 * each.tokens / total:.1f} %"
-        legend.add_row(each.name, str(each.tokens), share, Text(small, style=style))
-    # A terminal that is too narrow wraps the lines: better than to cut a number.
-    least = console.measure(legend, options=console.options.update(max_width=UNLIMITED)).maximum
-    console.width = max(console.width, least)
-    console.print(legend)
+        small = _mark(each) * max(1, round(LEGEND_BAR * each.tokens / total))
+        line = f"{each.name:<{names}}  {each.tokens:>{numbers},}  {share:>7}"
+        room_left = room - len(line) - 2
+        sys.stdout.write(line + (f"  {styled(small[:room_left], colour)}" if room_left > 0 else "") + "\n")
+
+
+def _mark(each: Slice) -> str:
+    return FREE if each.free else FULL
 
 
 def widths(slices: Sequence[Slice], columns: int) -> list[int]:

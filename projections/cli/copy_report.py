@@ -9,7 +9,7 @@ from projections.cli import output
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
-    from eventlog.maintenance.backup import BackupResult
+    from eventlog.maintenance.destination import BackupResult
 
 __all__ = ["print_copy"]
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["CompactionFault", "Exit", "FileFault", "PipeFault", "UsageFault", "classify"]
+__all__ = ["BusyFault", "CompactionFault", "Exit", "FileFault", "PipeFault", "UsageFault", "classify"]
 
 
 class Exit(IntEnum):
@@ -48,6 +48,10 @@ class PipeFault(Exception):  # noqa: N818  # not an error: the reader has read e
     """The reader of standard output has closed it."""
 
 
+class BusyFault(Exception):  # noqa: N818  # another program is at work: no error of the engine
+    """Another program holds what the command needs; the text says which, and what to do."""
+
+
 class UsageFault(Exception):  # noqa: N818  # the caller's fault, not an error of the engine
     """The command line is wrong; the text says what would be right."""
 
@@ -57,11 +61,12 @@ class CompactionFault(Exception):  # noqa: N818  # an outcome that the log recor
 
 
 class FileFault(Exception):  # noqa: N818  # wraps an error and is none of its own
-    """An error and the file that it is about."""
+    """An error and the file that it is about; `name` is what the user calls the file."""
 
-    def __init__(self, path: str, error: Exception) -> None:
+    def __init__(self, path: str, error: Exception, name: str = "") -> None:
         super().__init__(path)
         self.path = path
+        self.name = name or path
         self.error = error
 
 
@@ -86,11 +91,14 @@ def classify(error: BaseException) -> tuple[Exit, str]:
     match error:
         case UsageFault():
             return Exit.USAGE, str(error)
+        case BusyFault():
+            return Exit.BUSY, str(error)
         case CompactionFault():
             return Exit.COMPACTION, str(error)
         case FileFault():
             code, text = classify(error.error)
-            return code, text if error.path in text or not text else f"{error.path}: {text}"
+            text = text if error.path in text or not text else f"{error.path}: {text}"
+            return code, text.replace(error.path, error.name)
         case errors.ErasedError():
             return Exit.MISSING, str(error)
         case errors.NotFoundError():
@@ -130,7 +138,10 @@ def classify(error: BaseException) -> tuple[Exit, str]:
         case PipeFault() | BrokenPipeError():
             return Exit.PIPE, ""
         case OSError(errno=errno.ESPIPE) | io.UnsupportedOperation():
-            return Exit.USAGE, "a pipe cannot be read twice, as this command must; save its content to a file first"
+            return (
+                Exit.USAGE,
+                "a pipe cannot be read twice, as this command must; name it as -, or save its content to a file first",
+            )
         case OSError():
             return Exit.STORAGE, f"{_file(error)}: {error.strerror or error}; {_remedy(error)}"
         case KeyboardInterrupt():

@@ -7,12 +7,29 @@ from typing import TYPE_CHECKING
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from eventlog.importers import Report, Skipped
 
-__all__ = ["report_lines"]
+__all__ = ["refusal_lines", "report_lines"]
 
 _NUMBERS = 8
 """How many line numbers are shown of records that were skipped for one reason."""
+
+
+_NAMES = 2
+"""How many names are shown of files that were refused for one reason."""
+
+
+def refusal_lines(refused: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a line for each reason for which files were refused, the most frequent first."""
+    for reason, paths in sorted(refused.items(), key=lambda item: -len(item[1])):
+        if len(paths) == 1:
+            yield f"{paths[0]}: {reason}"
+        else:
+            names = [path.rpartition("/")[2] for path in paths[:_NAMES]]
+            more = ", …" if len(paths) > _NAMES else ""
+            yield f"{counted(len(paths), 'file')}: {reason} ({', '.join(names)}{more})"
 
 
 def report_lines(report: Report) -> list[str]:

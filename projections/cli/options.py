@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
-import typer
+from projections.cli.grammar import Argument, Option
+from projections.cli.store_option import session_candidates
 
-__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION"]
+__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION", "SVG", "YES"]
 
 SESSION: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SESSION", help="Id of a session, or the beginning of an id if it is unique.")
+    str,
+    Argument(
+        "SESSION", help="Id of a session, or its beginning or end if that is unique.", candidates=session_candidates
+    ),
+]
+SVG: TypeAlias = Annotated[
+    Path | None, Option("--svg", metavar="PATH", help="Draw it into this file, as a picture in SVG.")
 ]
 OPTIONAL_SESSION: TypeAlias = Annotated[
     str | None,
-    typer.Argument(
-        metavar="SESSION", help="Id of a session, or the unique beginning of one [default: the whole store]."
+    Argument(
+        "SESSION",
+        help="Id of a session, or its unique beginning or end [default: the whole store].",
+        candidates=session_candidates,
     ),
 ]
-JSON: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON; projections/schemas has the schemas.")]
-DRY_RUN: TypeAlias = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would be done.")]
-REASON: TypeAlias = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the text is recorded.")]
+JSON: TypeAlias = Annotated[bool, Option("--json", help="Print JSON; projections/schemas has the schemas.")]
+DRY_RUN: TypeAlias = Annotated[bool, Option("--dry-run", help="Change nothing; print what would be done.")]
+YES: TypeAlias = Annotated[bool, Option("--yes", "-y", help="Erase without asking; needed without a terminal.")]
+REASON: TypeAlias = Annotated[str, Option("--reason", metavar="TEXT", help="Why; the text is recorded.")]
 AGAINST: TypeAlias = Annotated[
     str | None,
-    typer.Option("--against", metavar="FILE", help="File with an earlier output of `eventlog head --json`."),
+    Option("--against", metavar="FILE", help="File with an earlier output of `eventlog head --json`."),
 ]

@@ -1,27 +1,29 @@
 """Output of commands: text that is safe on a terminal, tables, JSON, notes, progress.
 
-Rich is loaded only to draw on a terminal. Pipes and files get plain text, and tables as lines of
-tab-separated cells. JSON is one document and a newline, or one document a line.
+Standard output has data only; notes, counts and progress go to standard error. Pipes and files get
+plain text, and tables as lines of tab-separated cells. JSON is one document and a newline, or one
+document a line.
 """
 
 from __future__ import annotations
 
 import io
-import json
 import os
-import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, cast
 
-if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+from projections.cli.screen import Paged, columns, harmful_in_json, is_terminal, safe, styled
+from projections.cli.table import Cell, table
 
 __all__ = [
+    "Cell",
     "answer",
     "block",
+    "columns",
     "document",
+    "gap",
     "heading",
     "line",
     "marked",
@@ -30,46 +32,13 @@ __all__ = [
     "prepare",
     "progress",
     "safe",
+    "styled",
     "table",
     "terminal",
 ]
 
-_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
-"""Control characters but tab and newline, line separators, and surrogates.
-
-Overrides of the writing direction, too.
-"""
-_HARMFUL_IN_A_LINE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
-)
-"""Tab, newline and marks of writing direction as well: a line has text beside a name."""
-_HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]")
-"""Harmful characters that JSON does not escape."""
 _PIECE = 1 << 18
 """Characters that are written at a time."""
-NARROW = 12
-"""Least width of a column that may wrap."""
-UNLIMITED = 100_000
-"""Columns to measure a table with, as if the terminal had no edge."""
-
-
-def _visible(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    return "\ufffd" if 0xD800 <= code < 0xE000 else f"\\u{code:04x}"
-
-
-def safe(text: str, *, one_line: bool = False) -> str:
-    """Return the text with control characters made visible.
-
-    With `one_line` newlines and tabs are made visible, too.
-    """
-    if one_line:
-        return _HARMFUL_IN_A_LINE.sub(_visible, text)
-    return _HARMFUL.sub(_visible, text.replace("\r\n", "\n"))
 
 
 def marked(text: str, mark: str) -> str:
@@ -94,8 +63,8 @@ def prepare() -> None:
 
 
 def terminal() -> bool:
-    """Return whether standard output is a terminal."""
-    return sys.stdout.isatty()
+    """Return whether a person reads standard output."""
+    return is_terminal()
 
 
 def line(text: str = "") -> None:
@@ -126,16 +95,25 @@ def _pieces(text: str, end: int) -> Iterator[str]:
         begin = stop
 
 
+def gap() -> None:
+    """Print an empty line between two tables on a terminal."""
+    if is_terminal():
+        sys.stdout.write("\n")
+
+
 def heading(text: str) -> None:
     """Print a line, in bold on a terminal."""
-    text = safe(text, one_line=True)
-    sys.stdout.write(f"\x1b[1m{text}\x1b[0m\n" if terminal() else text + "\n")
+    sys.stdout.write(styled(safe(text, one_line=True), "bold") + "\n")
 
 
 def note(text: str) -> None:
-    """Print a line on standard error."""
+    """Print a line on standard error; behind a pager once that has ended."""
+    line = safe(text, one_line=True) + "\n"
+    if Paged.now:
+        Paged.notes.append(line)
+        return
     sys.stdout.flush()
-    sys.stderr.write(safe(text, one_line=True) + "\n")
+    sys.stderr.write(line)
 
 
 def note_warnings() -> None:
@@ -165,10 +143,12 @@ def document(value: Any, *, indent: int | None = None) -> None:
 
     Lone surrogates and characters that steer a terminal are printed as JSON escapes.
     """
+    import json
+
     ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
     encode = json.JSONEncoder(ensure_ascii=ascii_only).encode
     for piece in _json(value, encode, "\n" if indent is not None else "", " " * (indent or 0)):
-        sys.stdout.write(_HIDDEN_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", piece))
+        sys.stdout.write(harmful_in_json(piece))
     sys.stdout.write("\n")
 
 
@@ -190,75 +170,6 @@ def _json(value: Any, encode: Callable[[Any], str], newline: str, indent: str) -
         yield newline + ("}" if named else "]")
     else:
         yield encode(value)
-
-
-def table(
-    columns: Sequence[str],
-    rows: Iterable[Sequence[object]],
-    *,
-    numbers: Sequence[str] = (),
-    folded: Sequence[str] = (),
-) -> None:
-    """Print a table; `None` is an empty cell.
-
-    On a terminal the columns in `numbers` are aligned to the right, the columns in `folded` may
-    wrap, and empty columns are left out. A terminal that is too narrow gets a paragraph for each
-    row. A pipe or file gets every column, so that scripts can rely on them.
-    """
-    cells = [["" if cell is None else safe(str(cell), one_line=True) for cell in row] for row in rows]
-    names = [safe(name, one_line=True) for name in columns]
-    if not terminal():
-        for row in [names, *cells]:
-            sys.stdout.write("\t".join(row) + "\n")
-        return
-    from rich.console import Console
-
-    console = Console(file=sys.stdout, highlight=False)
-    shown = [number for number in range(len(columns)) if any(row[number] for row in cells)]
-    visible = [[row[number] for number in shown] for row in ([*names], *cells)]
-    right = [columns[number] in numbers for number in shown]
-    breaks = [columns[number] in folded for number in shown]
-    narrow = [[cell[:NARROW] if fold else cell for cell, fold in zip(row, breaks, strict=True)] for row in visible]
-    unlimited = console.options.update(max_width=UNLIMITED)
-    least = console.measure(_drawn(narrow, right, [False] * len(shown)), options=unlimited).maximum
-    if least > console.width:
-        _print_paragraphs(visible)
-    else:
-        console.print(_drawn(visible, right, breaks))
-
-
-def _print_paragraphs(rows: Sequence[Sequence[str]]) -> None:
-    """Print each row as a paragraph, with a line for each cell that is not empty.
-
-    The terminal wraps longer lines, so that no number and no id is cut.
-    """
-    names, *entries = rows
-    if len(names) == 2:
-        width = max(len(first) for first, _ in rows)
-        for first, second in rows:
-            sys.stdout.write(f"{first:<{width}}  {second}\n")
-        return
-    width = max(map(len, names), default=0)
-    for first, *cells in entries:
-        heading(first)
-        for name, cell in zip(names[1:], cells, strict=True):
-            if cell:
-                sys.stdout.write(f"  {name:<{width}}  {cell}\n")
-
-
-def _drawn(rows: Sequence[Sequence[str]], right: Sequence[bool], breaks: Sequence[bool]) -> RichTable:
-    """Return the table for Rich; the first row has the headers, and cells are no markup."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name, to_right, may_break in zip(rows[0], right, breaks, strict=True):
-        justify: Literal["left", "right"] = "right" if to_right else "left"
-        drawn.add_column(Text(name), justify=justify, overflow="fold", no_wrap=not may_break)
-    for row in rows[1:]:
-        drawn.add_row(*map(Text, row))
-    return drawn
 
 
 @contextmanager

@@ -7,34 +7,39 @@ docstring; a test compares the two.
 
 from __future__ import annotations
 
-import sys
-from collections import UserDict
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from importlib import import_module
-from typing import Any
+from typing import Any, get_type_hints
 
-import typer
-from typer.core import TyperGroup
+from projections.cli.exits import Exit
+from projections.cli.grammar.context import Context
+from projections.cli.grammar.parameters import parameters_of
+from projections.cli.pager import paged
 
-from projections.cli.exits import PipeFault
-
-__all__ = ["COMMANDS", "GROUPS", "CommandGroup", "new_app"]
+__all__ = ["COMMANDS", "GROUPS", "Command"]
 
 GROUPS = {
     "First steps": {
         "demo": "Show the engine at work on a small recorded session.",
         "import": "Import recorded sessions and streams into the store.",
         "export": "Write a session to a file or to standard output.",
+        "completion": "Print the script with which a shell completes commands and ids.",
     },
     "Read": {
         "sessions": "List the sessions of the store, the latest activity first.",
+        "search": "Find what was said: messages, reasoning, calls and results.",
         "show": "Print the transcript of a session.",
+        "tail": "Print the newest messages of a session, and follow it.",
         "events": "Print every event of a session in order.",
+        "serve": "Show the sessions of the store in the browser, until Ctrl-C.",
         "recall": "Print a part or message in full, also if it left the view.",
         "timeline": "Print what happened in a session, and when.",
         "stats": "Count what a session or the store holds, and what it cost.",
     },
     "The model's view": {
         "view": "Print the messages that the model would be sent.",
+        "explain": "Say why a part or message is in the model's view, or not.",
         "diff": "Show what changed between two views of a session.",
         "audit": "Rebuild the request of each model step and check its digest.",
     },
@@ -69,53 +74,54 @@ GROUPS = {
 }
 """The groups in the order of the help."""
 COMMANDS = {name: sentence for commands in GROUPS.values() for name, sentence in commands.items()}
+_PAGED = frozenset(
+    (
+        "sessions",
+        "show",
+        "events",
+        "recall",
+        "timeline",
+        "stats",
+        "view",
+        "diff",
+        "audit",
+        "explain",
+        "window",
+        "verify",
+    )
+)
+"""Commands that go through a pager on a terminal."""
+_MODULES = {"import": "import_"}
+"""Modules that cannot be called as their command."""
 
 
-def new_app(**settings: Any) -> typer.Typer:
-    """Return an application without the library's own colours, completion and error output."""
-    return typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False, **settings)
+class Command:
+    """A command: its function and its parameters."""
 
+    def __init__(self, name: str) -> None:
+        self.name = name
+        module = import_module(f"projections.cli.commands.{_MODULES.get(name, name)}")
+        self.function: Callable[..., int | None] = module.run
+        self.parameters = tuple(parameters_of(self.function))
 
-class _LazyCommands(UserDict[str, Any]):
-    """The commands, each loaded on first access."""
+    @property
+    def text(self) -> str:
+        """The docstring of the function, which its help shows."""
+        return self.function.__doc__ or ""
 
-    def __init__(self) -> None:
-        super().__init__(dict.fromkeys(COMMANDS))
-
-    def __getitem__(self, name: str) -> Any:
-        if self.data[name] is None:
-            app = new_app()
-            module = "import_" if name == "import" else name
-            app.command(name)(import_module(f"projections.cli.commands.{module}").run)
-            self.data[name] = typer.main.get_command(app)
-        return self.data[name]
-
-
-class CommandGroup(TyperGroup):
-    """The group of all commands; reports a closed output as a `PipeFault` of this program."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.commands = _LazyCommands()
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names."""
-        del ctx
-        return list(COMMANDS)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands without loading any."""
-        del ctx
-        longest = max(map(len, COMMANDS))
-        for title, commands in GROUPS.items():
-            with formatter.section(title):
-                formatter.write_dl([(f"{name:<{longest}}", sentence) for name, sentence in commands.items()])
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run the named command."""
-        try:
-            result = super().invoke(ctx)
-            sys.stdout.flush()
-        except BrokenPipeError as error:
-            raise PipeFault from error
-        return result
+    def call(self, context: Context, values: Mapping[str, Any]) -> int:
+        """Run the command and return its exit code."""
+        arguments: dict[str, Any] = {}
+        groups: dict[str, dict[str, Any]] = {}
+        for parameter in self.parameters:
+            group, dot, name = parameter.name.rpartition(".")
+            (groups.setdefault(group, {}) if dot else arguments)[name] = values[parameter.name]
+        hints = get_type_hints(self.function)
+        for group, fields in groups.items():
+            arguments[group] = hints[group](**fields)
+        if "context" in hints:
+            arguments["context"] = context
+        code: int | None = None  # what stays where the reader leaves the pager early
+        with paged() if self.name in _PAGED else nullcontext():
+            code = self.function(**arguments)
+        return code or Exit.OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from projections.cli import output
+from projections.cli.amounts import number
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -26,26 +27,41 @@ def print_session_stats(session: Session) -> None:
     view = ModelView.of(session)
     output.table(["session", session.id], _session_rows(stats, view), numbers=[session.id])
     if stats.tools:
+        output.gap()
         columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
-        rows = [[getattr(tool, name) for name in columns] for tool in stats.tools]
-        output.table(columns, rows, numbers=columns[1:])
+        rows = [
+            [getattr(tool, name) or None if name not in {"tool", "calls"} else getattr(tool, name) for name in columns]
+            for tool in stats.tools
+        ]
+        output.table(columns, rows, numbers=columns[1:], flexible=["tool"], styles={"tool": "magenta", "failed": "red"})
     tree = session_usage(session).tree
     whole = {"own": stats.usage, "inherited": stats.inherited_usage, "tree": tree if tree != stats.usage else []}
     if any(whole.values()):
+        output.gap()
         columns = ["model", "calls", "input", "output", "reasoning", "cache_read", "cache_write", "cost"]
         rows = [
-            [whose, *(getattr(totals, name) for name in columns[:-1]), _cost(totals)]
+            [whose, totals.model, *(number(getattr(totals, name)) for name in columns[1:-1]), _cost(totals)]
             for whose, by_model in whole.items()
             for totals in by_model
         ]
         names = [name.replace("_", " ") for name in columns]
-        output.table(["spent", *names], rows, numbers=names[1:])
+        output.table(
+            ["spent", *names],
+            rows,
+            numbers=names[1:],
+            flexible=["model"],
+            optional=["reasoning", "cache write", "cache read"],
+            styles={"model": "magenta", "cost": "green"},
+        )
 
 
 def _cost(totals: UsageTotals) -> str:
+    about = (
+        f", {counted(totals.estimated, 'call')} about ${totals.estimate:.6f} at list prices" if totals.estimated else ""
+    )
     if totals.unpriced == totals.calls:
-        return "unknown"
-    unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost" if totals.unpriced else ""
+        return f"unknown{about}"
+    unpriced = f" and {counted(totals.unpriced, 'call')} of unknown cost{about}" if totals.unpriced else ""
     dates = f" at prices of {', '.join(totals.catalogues)}" if totals.catalogues else ""
     return f"${totals.cost}{dates}{unpriced}"
 

@@ -9,18 +9,18 @@ EVENTLOG_KEY_FILE; a new store is encrypted with them.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.exits import UsageFault
+from projections.cli.short_ids import session_of
 
 if TYPE_CHECKING:
-    import typer
-
     from eventlog import Session, Store
+    from projections.cli.grammar import Context
 
 __all__ = [
     "KEY_VARIABLE",
@@ -29,37 +29,34 @@ __all__ = [
     "named_store",
     "reading",
     "reading_session",
-    "session_of",
+    "session_candidates",
     "store_path",
     "writing",
     "writing_session",
 ]
 
+_COMPLETED = 200
+"""Ids that a shell is given to choose from."""
 VARIABLE = "EVENTLOG_STORE"
 KEY_VARIABLE = "EVENTLOG_KEY_FILE"
-_CANDIDATES = 5
-"""How many candidates the error for an ambiguous id lists."""
 
 
-def named_store(context: typer.Context) -> Path | None:
+def named_store(context: Context) -> Path | None:
     """Return the store that an option or the environment names; None if neither does."""
-    return _named(context, "store", VARIABLE)
+    return _named(context.store, VARIABLE)
 
 
-def key_file(context: typer.Context) -> Path | None:
+def key_file(context: Context) -> Path | None:
     """Return the file with the keys of the store; None if none is named."""
-    return _named(context, "key_file", KEY_VARIABLE)
+    return _named(context.key_file, KEY_VARIABLE)
 
 
-def _named(context: typer.Context, option: str, variable: str) -> Path | None:
-    named: Path | None = context.find_root().params.get(option)
-    if named is not None:
-        return named
+def _named(given: Path | None, variable: str) -> Path | None:
     path = os.environ.get(variable)
-    return Path(path) if path else None
+    return given or (Path(path) if path else None)
 
 
-def store_path(context: typer.Context) -> Path:
+def store_path(context: Context) -> Path:
     """Return the directory of the store to use."""
     named = named_store(context)
     if named is not None:
@@ -69,7 +66,7 @@ def store_path(context: typer.Context) -> Path:
 
 
 @contextmanager
-def reading(context: typer.Context) -> Generator[Store]:
+def reading(context: Context) -> Generator[Store]:
     """Open the store to read it."""
     output.note_warnings()
     with _opened(context, store_path(context), read_only=True) as store:
@@ -77,7 +74,7 @@ def reading(context: typer.Context) -> Generator[Store]:
 
 
 @contextmanager
-def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
+def writing(context: Context, *, make: bool = False) -> Generator[Store]:
     """Open the store to write it; it must exist unless `make` is true."""
     from eventlog.errors import NotFoundError
     from eventlog.open_log import place_of
@@ -91,31 +88,33 @@ def writing(context: typer.Context, *, make: bool = False) -> Generator[Store]:
 
 
 @contextmanager
-def reading_session(context: typer.Context, name: str) -> Generator[Session]:
+def reading_session(context: Context, name: str) -> Generator[Session]:
     """Open the store to read it, and find the session."""
     with reading(context) as store:
         yield session_of(store, name)
 
 
 @contextmanager
-def writing_session(context: typer.Context, name: str) -> Generator[Session]:
+def writing_session(context: Context, name: str) -> Generator[Session]:
     """Open the store to write it, and find the session."""
     with writing(context) as store:
         yield session_of(store, name)
 
 
 @contextmanager
-def _opened(context: typer.Context, path: Path, *, read_only: bool) -> Generator[Store]:
+def _opened(context: Context, path: Path, *, read_only: bool) -> Generator[Store]:
     """Open the store; check its pages before reporting that an entry is not found.
 
     Damage in a page may hide the entry.
     """
     import eventlog
     from eventlog.errors import NotFoundError
+    from projections.cli.holders import naming_holders
 
     with eventlog.open(path, read_only=read_only, keys=key_file(context)) as store:
         try:
-            yield store
+            with naming_holders(store, path):
+                yield store
         except NotFoundError as error:
             damage = store.log.probe()
             if damage:
@@ -123,24 +122,15 @@ def _opened(context: typer.Context, path: Path, *, read_only: bool) -> Generator
             raise
 
 
-def session_of(store: Store, name: str) -> Session:
-    """Return the session with this id, or the one whose id begins with it.
-
-    Where several ids begin so, the shortest is meant if all others begin with it, as those of
-    sidechains do; else a `UsageFault` lists the candidates.
-    """
-    if store.log.head(name) is not None:
-        return store.session(name)
-    candidates: list[str] = []
-    for info in store.sessions(after=name):
-        if not info.id.startswith(name):
-            break
-        candidates.append(info.id)
-        if len(candidates) > _CANDIDATES and not info.id.startswith(candidates[0]):
-            break
-    if not all(other.startswith(candidates[0]) for other in candidates):
-        listed = ", ".join(candidates[:_CANDIDATES]) + (", …" if len(candidates) > _CANDIDATES else "")
-        from eventlog.errors import brief
-
-        raise UsageFault(f"more than one session begins with {brief(name)}: {listed}; give more of the id")
-    return store.session(candidates[0] if candidates else name)
+def session_candidates(context: Context, beginning: str) -> Iterator[tuple[str, str]]:
+    """Yield the ids that begin with a text, or the newest sessions, with their titles."""
+    with reading(context) as store:
+        if not beginning:
+            yield from ((info.id, info.title) for info in store.newest_sessions(limit=_COMPLETED).sessions)
+            return
+        if store.log.head(beginning) is not None:
+            yield beginning, store.info(beginning).title
+        for info in islice(store.sessions(after=beginning), _COMPLETED):
+            if not info.id.startswith(beginning):
+                return
+            yield info.id, info.title

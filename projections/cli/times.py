@@ -1,19 +1,21 @@
-"""Durations and points in time as options take them."""
+"""Durations and points in time as options take them; times of this machine for errors."""
 
 from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 
 from projections.cli.exits import UsageFault
+from projections.reports.wording import moment
 
-__all__ = ["DURATION", "TIME", "milliseconds", "since"]
+__all__ = ["DURATION", "TIME", "local", "milliseconds", "minute", "since"]
 
-DURATION = "a number and s, m, h, d or w, as in 30d"
-TIME = "a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d"
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_DURATION = re.compile(r"(\d{1,9})([smhdw])")
+DURATION = "a number and s, m, h, d, w or y, as in 30d"
+TIME = "today, yesterday, a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d or 1y"
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_DURATION = re.compile(r"(\d{1,9})([smhdwy])")
+_DAYS = {"today": 0, "yesterday": 1}
 
 
 def milliseconds(option: str, text: str | None) -> int | None:
@@ -35,9 +37,35 @@ def since(option: str, text: str | None) -> int | None:
     if _DURATION.fullmatch(text):
         return round(time.time() * 1000) - (milliseconds(option, text) or 0)
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(_date(text))
         return round(moment.replace(tzinfo=moment.tzinfo or UTC).timestamp() * 1000)
     except (ValueError, OverflowError):
         from eventlog.errors import brief
 
         raise UsageFault(f"{option} {brief(text)} is no time; give {TIME}") from None
+
+
+def _date(text: str) -> str:
+    """Return the date of a day that is named by a word."""
+    days = _DAYS.get(text.lower())
+    return text if days is None else str(_today() - timedelta(days))
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def minute(milliseconds: int) -> str:
+    """Return a time in UTC as `ls` does: to the minute if it is of this year, else its day."""
+    text = moment(milliseconds, zone="")
+    year, dash, rest = text.partition("-")
+    if not dash:
+        return text
+    return rest[:-3] if year == str(_today().year) else text[:10]
+
+
+def local(milliseconds: int) -> str:
+    """Return a time in the zone of this machine, with its date unless it is of today."""
+    moment = datetime.fromtimestamp(milliseconds / 1000).astimezone()
+    today = moment.date() == datetime.now(UTC).astimezone().date()
+    return moment.strftime("%H:%M:%S %Z" if today else "%Y-%m-%d %H:%M:%S %Z")

@@ -5,122 +5,83 @@ An option overrides what the session recorded, for this one command; nothing of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
-import typer
-
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Option
 
 if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.values import Model
     from projections.window import ContextWindow
 
-__all__ = ["INSIDE", "POLICY", "UNKNOWN", "WindowOptions", "model_named", "window_of", "with_window_options"]
+__all__ = ["INSIDE", "POLICY", "UNKNOWN", "WindowOptions", "model_named", "window_of"]
 
 UNKNOWN = "the size of the model's window is unknown; give --context"
 """Shown where numbers would depend on the size."""
 
 
-def _planner_name(name: str | None) -> str | None:
+def _planner_name(name: str) -> str:
     """Return the name of a planner; raises `UsageFault` for another name."""
-    if name is not None:
-        from projections.window.prune.planner import PLANNERS
+    from projections.window.prune.planner import PLANNERS
 
-        if name not in PLANNERS:
-            from eventlog.errors import brief
+    if name not in PLANNERS:
+        from eventlog.errors import brief
 
-            raise UsageFault(f"--policy knows no {brief(name)}; there are {', '.join(PLANNERS)}")
+        raise UsageFault(f"--policy knows no {brief(name)}; there are {', '.join(PLANNERS)}")
     return name
 
 
 PresetName: TypeAlias = Literal["default", "opencode-1.18"]
 POLICY: TypeAlias = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--policy",
         metavar="NAME",
         help="Which planner chooses the results to prune: recency, superseded, cost-aware or opencode "
         "[default: that of the context policy].",
-        callback=_planner_name,
+        read=_planner_name,
     ),
 ]
 INSIDE: TypeAlias = Annotated[
     bool,
-    typer.Option("--inside", help="As inside a loop: protect the newest steps instead of the newest turns."),
+    Option("--inside", help="As inside a loop: protect the newest steps instead of the newest turns."),
 ]
 
 
 class WindowOptions(NamedTuple):
     """Values of the options that say which window is meant; None for those not given."""
 
-    preset: PresetName | None = None
-    context: int | None = None
-    output: int | None = None
-    input: int | None = None
-    model: str | None = None
-
-
-_OPTIONS: dict[str, Any] = {
-    "preset": Annotated[
+    preset: Annotated[
         PresetName | None,
-        typer.Option("--preset", help="The context policy [default: as recorded, else default]."),
-    ],
-    "context": Annotated[
+        Option("--preset", help="The context policy [default: as recorded, else default]."),
+    ] = None
+    context: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--context",
             min=0,
             metavar="N",
             help="Size of the model's window in tokens, 0 for unlimited [default: as recorded].",
         ),
-    ],
-    "output": Annotated[
+    ] = None
+    output: Annotated[
         int | None,
-        typer.Option("--output", min=1, metavar="N", help="Longest answer in tokens [default: as recorded]."),
-    ],
-    "input": Annotated[
+        Option("--output", min=1, metavar="N", help="Longest answer in tokens [default: as recorded]."),
+    ] = None
+    input: Annotated[
         int | None,
-        typer.Option(
-            "--input", min=1, metavar="N", help="Longest request in tokens, if the model limits it separately."
-        ),
-    ],
-    "model": Annotated[
+        Option("--input", min=1, metavar="N", help="Longest request in tokens, if the model limits it separately."),
+    ] = None
+    model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--model",
             metavar="ID",
             help="Model of the next request, as provider/name, or the name of a model that the session has "
             "[default: as recorded].",
         ),
-    ],
-}
-"""The annotation of each field of `WindowOptions`."""
-
-
-def with_window_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `WindowOptions`, in the place of its parameter `window`."""
-    parameters: list[Parameter] = []
-    for parameter in signature(command, eval_str=True).parameters.values():
-        if parameter.name != "window":
-            parameters.append(parameter)
-            continue
-        for name, annotation in _OPTIONS.items():
-            option = Parameter(f"window_{name}", Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-            parameters.append(option)
-
-    @wraps(command)
-    def run(**values: Any) -> None:
-        window = WindowOptions(**{name: values.pop(f"window_{name}") for name in _OPTIONS})
-        command(**values, window=window)
-
-    described: Any = run
-    described.__signature__ = signature(command).replace(parameters=parameters)
-    described.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    ] = None
 
 
 _RECORDED = WindowOptions()
@@ -132,14 +93,16 @@ def window_of(session: Session, options: WindowOptions = _RECORDED, **settings: 
     from projections.window import ContextWindow
 
     model = None if options.model is None else model_named(session, options.model)
-    window = ContextWindow(session, options.preset, model=model, **settings)
+    limits = None
+    if model is not None and model not in session.store.host.models:
+        limits = ContextWindow(session).state.limits or Limits()
+    window = ContextWindow(session, options.preset, model=model, limits=limits, **settings)
     numbers = {"context": options.context, "output": options.output, "input": options.input}
     if all(value is None for value in numbers.values()):
         return window
-    recorded = window.state.limits
-    if options.context is None and recorded is None:
-        raise UsageFault("--output and --input need --context: the session has not recorded the model's window")
-    base = recorded or Limits()
+    base = window.state.limits or Limits()
+    if options.context is None and not base.context:
+        raise UsageFault("--output and --input need --context: neither session nor catalogue has the model's window")
     limits = Limits(*(getattr(base, name) if value is None else value for name, value in numbers.items()))
     return ContextWindow(session, options.preset, model=model, limits=limits, **settings)
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from tempfile import TemporaryFile
-from typing import BinaryIO
 
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
+from projections.exports.in_order import backwards, own_messages
 from projections.formats.text import sendable
 from projections.reports.session_tree import descendants
 from projections.reports.wording import moment
-from projections.transcript.transcript import Transcript, TranscriptMessage, TranscriptPart
+from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
 
@@ -50,31 +49,7 @@ def _session(session: Session, *, inherited: bool) -> Iterator[str]:
     info = session.info
     base = 0 if inherited else session.version - info.events
     yield from _head(info)
-    yield from _reversed(_message(message) for message in _own(session, base))
-
-
-def _own(session: Session, base: int) -> Iterator[TranscriptMessage]:
-    """Yield the messages that began after version `base`, newest first."""
-    for message in Transcript(session).newest_first():
-        if message.version <= base:
-            return
-        yield message
-
-
-def _reversed(texts: Iterator[str]) -> Iterator[str]:
-    """Yield the texts in reverse, from a temporary file: transcripts are read from the end."""
-    with TemporaryFile() as file:
-        places: list[tuple[int, int]] = []
-        for text in texts:
-            data = text.encode()
-            places.append((file.tell(), len(data)))
-            file.write(data)
-        yield from (_read(file, *place) for place in reversed(places))
-
-
-def _read(file: BinaryIO, start: int, size: int) -> str:
-    file.seek(start)
-    return file.read(size).decode()
+    yield from backwards(_message(message) for message in own_messages(session, base))
 
 
 def _head(info: SessionInfo) -> Iterator[str]:

@@ -18,6 +18,7 @@ from eventlog.codec.redaction import NO_DIGEST
 from eventlog.errors import DamagedError, NotFoundError
 from eventlog.history.lineage import END
 from eventlog.session.session import Session
+from eventlog.validation import require, require_or_none
 from projections.conversation.parts import TextPart
 from projections.replay.loop import Follower, state_at
 from projections.view.assembly import Assembly
@@ -93,15 +94,18 @@ class _Step(NamedTuple):
     model: Model | None
 
 
-def audit(session: Session) -> Iterator[AuditedStep]:
+def audit(session: Session, first: int = 1, last: int | None = None) -> Iterator[AuditedStep]:
     """Yield every step of the session in order, inherited and rolled back steps included.
 
-    Reads the whole history.
+    Only those numbered `first` to `last`, if these are given. Reads the whole history.
     """
+    require(int, first, "a step has a number")
+    require_or_none(int, last, "a step has a number")
     history = _AuditHistory(session)
     builder = _RequestBuilder(session, history)
-    for number, step in enumerate(history.steps, 1):
-        yield builder.audited(number, step)
+    for number, step in enumerate(history.steps[:last], 1):
+        if number >= first:
+            yield builder.audited(number, step)
 
 
 def audited_step(session: Session, number: int) -> tuple[AuditedStep, StepRequest | None]:

@@ -110,7 +110,7 @@ class _Tally:
 def session_stats(session: Session) -> SessionStats:
     """Return the counts of a session; reads its events, the effective ones twice."""
     require(Session, session, "statistics are those of a Session")
-    info = session.info
+    info, models = session.info, session.store.host.models
     version = session.version
     base = version - info.events
     kinds: Counter[str] = Counter()
@@ -144,8 +144,8 @@ def session_stats(session: Session) -> SessionStats:
         assistant_messages=tally.assistants,
         parts=dict(tally.parts.most_common()),
         tools=sorted(tally.tools.values(), key=lambda tool: (-tool.calls, tool.tool)),
-        usage=usage_by_model(spending[0]),
-        inherited_usage=usage_by_model(spending[1]),
+        usage=usage_by_model(spending[0], models),
+        inherited_usage=usage_by_model(spending[1], models),
     )
 
 

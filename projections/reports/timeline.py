@@ -1,6 +1,7 @@
 """Timeline of a session: messages, steps, prunes, compactions, rollbacks, forks and cost.
 
-One pass over the history, rolled back events included. Entries have no content.
+One pass over the history, rolled back events included. Messages and failed calls come with their
+first words.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from eventlog.session.session import Session
 from eventlog.values import Limits
+from projections.reports.first_words import FirstWords
 from projections.reports.wording import counted
 from projections.window.limits import step_total, usable
 from projections.window.policy import decode_policy
 
-__all__ = ["Timeline", "TimelineEntry", "timeline"]
+__all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,7 +31,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     time: int
     kind: str
     what: str = ""
-    """Ids, numbers and names; no content."""
+    """Ids, numbers and names."""
     tokens: int | None = None
     """Tokens in the window at a step, freed by a prune, or left after a compaction."""
     fill: float | None = None
@@ -38,6 +40,10 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """US dollars spent so far, once a cost is known."""
     hidden: bool = False
     """Whether a rollback hides it, or it was forgotten."""
+    words: str = ""
+    """The first words of a message, or of the error of a failed call."""
+    number: int | None = None
+    """The number of a prune, compaction or rollback among those of its kind, from 1."""
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -54,24 +60,30 @@ class Timeline(msgspec.Struct, frozen=True):
 def timeline(session: Session) -> Timeline:
     """Return the timeline of a session; reads every event once."""
     version = session.version
-    accumulator = _Accumulator()
+    accumulator = TimelineBuilder()
     entries: list[TimelineEntry] = []
     ranges = session.reader.effective_ranges(version)
     for span in session.reader.spans(upto=version):
         item = span.item
         if isinstance(item, DeltaRun):
             accumulator.kinds["PartDelta"] += item.count
+            accumulator.words.deltas(item)
             continue
         accumulator.kinds[type(item).__name__] += 1
         hidden = not isinstance(item, ev.LASTING) and not any(first <= span.first <= last for first, last in ranges)
         new = accumulator.entries(item, span.first, span.time)
         entries.extend(msgspec.structs.replace(entry, hidden=True) if hidden else entry for entry in new)
     forks = sorted(info.id for info in session.store.sessions() if info.fork_of == session.id)
+    said = accumulator.words.by_version(session.text)
+    entries = [
+        msgspec.structs.replace(entry, words=said[entry.version]) if entry.version in said else entry
+        for entry in entries
+    ]
     return Timeline(session.id, version, dict(accumulator.kinds.most_common()), tuple(forks), tuple(entries))
 
 
-class _Accumulator:
-    """State of the pass over the history: limits, policy, cost, tools."""
+class TimelineBuilder:
+    """A pass over the history, event by event: limits, policy, cost and tools so far."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
@@ -79,9 +91,12 @@ class _Accumulator:
         self._policy: str | None = None
         self._cost: Decimal | None = None
         self._tools: dict[str, str] = {}
+        self._numbers: Counter[str] = Counter()
+        self.words = FirstWords()
 
     def entries(self, event: ev.Event, version: int, time: int) -> Iterator[TimelineEntry]:
         """Yield the entries that an event adds to the timeline."""
+        self.words.event(event, version)
         match event:
             case ev.SettingsSet():
                 self._limits = event.limits or self._limits
@@ -93,9 +108,12 @@ class _Accumulator:
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
                 parts = counted(len(event.parts), "result") + (f" by {event.policy}" if event.policy else "")
-                yield TimelineEntry(version, time, "pruned", parts, event.freed)
+                yield TimelineEntry(version, time, "pruned", parts, event.freed, number=self._next("pruned"))
             case ev.CompactionCompleted():
-                yield TimelineEntry(version, time, "compacted", event.part, event.tokens_after)
+                number = self._next("compacted")
+                yield TimelineEntry(version, time, "compacted", event.part, event.tokens_after, number=number)
+            case ev.RolledBack():
+                yield TimelineEntry(version, time, "rolled-back", f"to {event.to}", number=self._next("rolled-back"))
             case ev.ToolFailed():
                 how = "interrupted" if event.interrupted else "failed"
                 yield TimelineEntry(version, time, f"tool-{how}", self._tools.get(event.part, ""))
@@ -103,6 +121,10 @@ class _Accumulator:
                 description = _describe(event)
                 if description is not None:
                     yield TimelineEntry(version, time, *description)
+
+    def _next(self, kind: str) -> int:
+        self._numbers[kind] += 1
+        return self._numbers[kind]
 
     def _usage(self, event: ev.UsageRecorded, version: int, time: int) -> TimelineEntry:
         if event.usage.cost is not None:
@@ -142,8 +164,6 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
             return "compaction-failed", event.reason
         case ev.CompactionUndone():
             return "compaction-undone", event.part
-        case ev.RolledBack():
-            return "rolled-back", f"to {event.to}"
         case ev.InterruptRequested():
             return "interrupt", ""
         case ev.Settled():

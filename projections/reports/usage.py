@@ -1,6 +1,7 @@
 """Usage of sessions by model: tokens and cost, as the providers reported them.
 
-A cost that was not recorded stays unknown. Usage counts everything that was spent, on every
+A cost that was not recorded stays unknown; where the store's catalogue knows the model, the sums
+have an estimate beside it. Usage counts everything that was spent, on every
 branch: a rollback subtracts nothing, and a fork's parent spent what the fork inherits. So a
 session has three sums: its own, the inherited one, and that of the whole tree. Money is decimal.
 """
@@ -14,8 +15,9 @@ import msgspec
 
 from eventlog.codec.decoded import Span
 from eventlog.events import UsageRecorded
+from eventlog.models.catalogue import ModelCatalogue
 from eventlog.session.session import Session
-from eventlog.validation import require
+from eventlog.validation import require, require_or_none
 from eventlog.values import Tokens
 from projections.reports.session_tree import whole_tree
 
@@ -45,9 +47,13 @@ class UsageTotals(msgspec.Struct):
     """All tokens as the provider counts them, else the sum of input, output and cache."""
     catalogues: tuple[str, ...] = ()
     """Dates of the price catalogues that gave costs; the other costs were reported."""
+    estimated: int = 0
+    """How many of the calls without a recorded cost have an estimate."""
+    estimate: Decimal = Decimal(0)
+    """US dollars of these, at the prices of the catalogue that is asked now; stored nowhere."""
 
-    def add(self, event: UsageRecorded) -> None:
-        """Add one record."""
+    def add(self, event: UsageRecorded, models: ModelCatalogue | None = None) -> None:
+        """Add one record; `models` estimate the cost of one that has none."""
         tokens: Tokens = event.usage.tokens
         self.calls += 1
         self.failed += event.failed
@@ -58,6 +64,10 @@ class UsageTotals(msgspec.Struct):
         self.cache_write += tokens.cache_write
         if event.usage.cost is None:
             self.unpriced += 1
+            price = None if models is None else models.price(event.model, tokens)
+            if price is not None:
+                self.estimated += 1
+                self.estimate = _EXACT.add(self.estimate, price.cost)
         else:
             self.cost = _EXACT.add(self.cost, event.usage.cost)
             self._name((event.catalogue,))
@@ -76,9 +86,11 @@ class UsageTotals(msgspec.Struct):
             "cache_write",
             "unpriced",
             "total",
+            "estimated",
         ):
             setattr(self, field, getattr(self, field) + getattr(other, field))
         self.cost = _EXACT.add(self.cost, other.cost)
+        self.estimate = _EXACT.add(self.estimate, other.estimate)
         self._name(other.catalogues)
 
     def _name(self, catalogues: tuple[str, ...]) -> None:
@@ -101,15 +113,19 @@ class SessionUsage(msgspec.Struct, frozen=True):
     """Usage of every session of its tree, each event once."""
 
 
-def usage_by_model(spans: Iterable[Span]) -> list[UsageTotals]:
-    """Return the usage in these events, one sum for each model, sorted by name."""
+def usage_by_model(spans: Iterable[Span], models: ModelCatalogue | None = None) -> list[UsageTotals]:
+    """Return the usage in these events, one sum for each model, sorted by name.
+
+    `models` estimate the cost of calls that have none; it is no part of `cost`.
+    """
+    require_or_none(ModelCatalogue, models, "models are a ModelCatalogue")
     by_model: dict[str, UsageTotals] = {}
     require(Iterable, spans, "spans are those of a session")
     for span in spans:
         require(Span, span, "a span is a Span")
         if isinstance(span.item, UsageRecorded):
             model = "" if span.item.model is None else str(span.item.model)
-            by_model.setdefault(model, UsageTotals(model)).add(span.item)
+            by_model.setdefault(model, UsageTotals(model)).add(span.item, models)
     return [by_model[model] for model in sorted(by_model)]
 
 
@@ -124,9 +140,12 @@ def total(sums: Iterable[UsageTotals]) -> UsageTotals:
 def session_usage(session: Session) -> SessionUsage:
     """Return the three sums of a session; reads the events of its whole tree."""
     base = session.version - session.info.events
+    models = session.store.host.models
     tree = [session.store.session(info.id) for info in whole_tree(session.store, session.id)]
     return SessionUsage(
-        usage_by_model(session.reader.spans(base)),
-        usage_by_model(session.reader.spans(upto=base)),
-        usage_by_model(span for member in tree for span in member.reader.spans(member.version - member.info.events)),
+        usage_by_model(session.reader.spans(base), models),
+        usage_by_model(session.reader.spans(upto=base), models),
+        usage_by_model(
+            (span for member in tree for span in member.reader.spans(member.version - member.info.events)), models
+        ),
     )

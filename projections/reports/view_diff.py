@@ -21,8 +21,9 @@ from projections.view.explain import explain
 from projections.view.message_rendering import MessageRenderer
 from projections.view.model_view import PROJECTION
 from projections.view.neutral import File, NeutralPart, Text
+from projections.view.opening_words import words_of
 from projections.view.options import DEFAULT, RenderOptions
-from projections.view.part_rendering import PartRendering
+from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import carryover_of, shows_question, visible_messages
 from projections.view.token_count import ViewCounter
 
@@ -49,6 +50,8 @@ class PartChange(msgspec.Struct, frozen=True):
     """Its tokens in the first view."""
     after: int
     """Its tokens in the second view."""
+    words: str = ""
+    """The first words of the part, as the view that has it shows it."""
 
 
 class ViewDiff(msgspec.Struct, frozen=True):
@@ -98,31 +101,39 @@ class _ShownPart(NamedTuple):
     tokens: int
     pruned: bool
 
+    def change(self, kind: Kind, part: str, before: int, after: int) -> PartChange:
+        """Return a change of this part."""
+        return PartChange(kind, self.message, part, self.what, before, after, words_of(self.content))
 
-def diff(session: Session, first: int, second: int, options: RenderOptions = DEFAULT) -> ViewDiff:
+
+def diff(
+    session: Session, first: int, second: int, options: RenderOptions = DEFAULT, *, resolve: Resolver | None = None
+) -> ViewDiff:
     """Return the difference between the views right after two versions, in either order.
 
-    Raises `NotFoundError` for an unknown version.
+    `resolve` reads large texts, by default all of each. Raises `NotFoundError` for an unknown
+    version.
     """
+    resolve = resolve or session.text
     counter = ViewCounter(
         TokenCounter.for_model(options.model.name if options.model else ""),
         "",
         LogCountCache(session.store.log.of(session.id)),
     )
-    before = _shown(session, first, options, counter)
-    after = _shown(session, second, options, counter)
+    before = _shown(session, first, options, counter, resolve)
+    after = _shown(session, second, options, counter, resolve)
     changes: list[PartChange] = []
     for name, was in before.items():
         now = after.get(name)
         if now is None:
             kind = _why_gone(session, first, second, options, name)
-            changes.append(PartChange(kind, was.message, name, was.what, was.tokens, 0))
+            changes.append(was.change(kind, name, was.tokens, 0))
         elif now.content != was.content:
             kind = "changed" if now.pruned == was.pruned else "pruned" if now.pruned else "restored"
-            changes.append(PartChange(kind, now.message, name, now.what, was.tokens, now.tokens))
+            changes.append(now.change(kind, name, was.tokens, now.tokens))
     for name, now in after.items():
         if name not in before:
-            changes.append(PartChange("added", now.message, name, now.what, 0, now.tokens))
+            changes.append(now.change("added", name, 0, now.tokens))
     return ViewDiff(
         session.id,
         first,
@@ -133,12 +144,14 @@ def diff(session: Session, first: int, second: int, options: RenderOptions = DEF
     )
 
 
-def _shown(session: Session, version: int, options: RenderOptions, counter: ViewCounter) -> dict[str, _ShownPart]:
+def _shown(
+    session: Session, version: int, options: RenderOptions, counter: ViewCounter, resolve: Resolver
+) -> dict[str, _ShownPart]:
     """Return the shown parts of a view by id, in order."""
     state = state_at(session, PROJECTION, version).state
     shown: dict[str, _ShownPart] = {}
     for message in visible_messages(state, options):
-        for name, what, rendered, pruned in _parts(session, state, message, options):
+        for name, what, rendered, pruned in _parts(state, message, options, resolve):
             content = (*rendered.said, *rendered.results, *rendered.media)
             tokens = sum(counter.part(part) for part in content)
             shown[name] = _ShownPart(message.id, what, content, tokens, pruned)
@@ -146,9 +159,8 @@ def _shown(session: Session, version: int, options: RenderOptions, counter: View
 
 
 def _parts(
-    session: Session, state: Conversation, message: Message, options: RenderOptions
+    state: Conversation, message: Message, options: RenderOptions, resolve: Resolver
 ) -> Iterator[tuple[str, str, PartRendering, bool]]:
-    resolve = session.text
     draft = MessageRenderer(
         message, options, resolve, shows_question=message.user and shows_question(state, message, options)
     )

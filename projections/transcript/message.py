@@ -35,7 +35,9 @@ __all__ = [
     "fill",
     "frozen_message",
     "redacted_part",
+    "transcript_header",
     "transcript_message",
+    "transcript_part",
 ]
 
 
@@ -118,18 +120,40 @@ def frozen_message(message: Message, index: int, large: list[LargeText], resolve
     """
     parts: list[TranscriptPart] = []
     for part in message.parts:
-        if part.redacted:
-            parts.append(redacted_part(part.id, _kind(part), removed=part.removed))
-            continue
         lacking: list[tuple[str, Sequence[Content]]] = []
-        parts.append(_CONVERTERS[type(part)](part, lacking, resolve))
+        parts.append(_frozen_part(part, lacking, resolve))
         large += [LargeText(index, len(parts) - 1, field, tuple(pieces)) for field, pieces in lacking]
+    return _with_parts(message, tuple(parts))
+
+
+def transcript_part(part: Part, resolve: Resolver) -> TranscriptPart:
+    """Return a part as a frozen value, with all its texts."""
+    lacking: list[tuple[str, Sequence[Content]]] = []
+    frozen = _frozen_part(part, lacking, resolve)
+    for field, pieces in lacking:
+        force_setattr(frozen, field, "".join(map(resolve, pieces)))
+    return frozen
+
+
+def transcript_header(message: Message) -> TranscriptMessage:
+    """Return a message as a frozen value, without its parts."""
+    return _with_parts(message, ())
+
+
+def _frozen_part(part: Part, lacking: _Lacking, resolve: Resolver) -> TranscriptPart:
+    """Return a part as a frozen value; add the texts that it lacks to `lacking`."""
+    if part.redacted:
+        return redacted_part(part.id, _kind(part), removed=part.removed)
+    return _CONVERTERS[type(part)](part, lacking, resolve)
+
+
+def _with_parts(message: Message, parts: tuple[TranscriptPart, ...]) -> TranscriptMessage:
     return TranscriptMessage(
         message.id,
         "user" if message.user else "assistant",
         message.version,
         message.created,
-        tuple(parts),
+        parts,
         message.finished,
         message.agent,
         message.model,

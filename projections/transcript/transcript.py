@@ -8,12 +8,13 @@ few later ones about them, so its cost does not grow with the history before it.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from eventlog.errors import CallError, brief
 from eventlog.session.session import Session
-from eventlog.validation import require, require_version
+from eventlog.validation import require, require_call, require_version
+from eventlog.values import Body
 from projections.conversation.projection import ConversationProjection
 from projections.transcript.backward import BackwardReader
 from projections.transcript.message import TranscriptMessage, TranscriptPart, fill, transcript_message
@@ -38,11 +39,16 @@ _ALL = 1_024
 class Transcript:
     """A session's transcript at a version, read on demand."""
 
-    def __init__(self, session: Session, at: int | None = None) -> None:
+    def __init__(
+        self, session: Session, at: int | None = None, *, texts: Callable[[Sequence[Body]], Iterable[str]] | None = None
+    ) -> None:
+        """`texts` reads the bodies of large texts, by default all of each."""
         require(Session, session, "session is a Session")
+        require_call(texts, "texts are read by a function that is given bodies")
         if at is not None:
             require_version(at)
         self._session = session
+        self._texts = texts or session.reader.texts
         self.version = session.version if at is None else at
 
     def page(self, size: int = 50, before: int | None = None) -> list[TranscriptMessage]:
@@ -55,9 +61,14 @@ class Transcript:
         together = max(1, min(size, _TOGETHER))
         return list(islice(self._before(before, together), min(size, sys.maxsize)))
 
-    def newest_first(self) -> Iterator[TranscriptMessage]:
-        """Yield all messages, newest first; reads back as far as the caller iterates."""
-        return self._before(None, _TOGETHER)
+    def newest_first(self, before: int | None = None) -> Iterator[TranscriptMessage]:
+        """Yield all messages that began before version `before`, newest first.
+
+        Reads back as far as the caller iterates.
+        """
+        if before is not None:
+            require_version(before)
+        return self._before(before, _TOGETHER)
 
     def oldest_first(self) -> list[TranscriptMessage]:
         """Return all messages in order."""
@@ -82,6 +93,6 @@ class Transcript:
                 first = len(large)
                 while first and large[first - 1].message >= begin:
                     first -= 1
-                fill(messages, large[first:], self._session.reader.texts)
+                fill(messages, large[first:], self._texts)
                 yield from reversed(messages[begin:end])
                 end = begin

@@ -29,7 +29,7 @@ from projections.view.options import RenderOptions
 from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import compaction_of, is_hidden, shows_question
 
-__all__ = ["Explanation", "Reason", "explain"]
+__all__ = ["SENTENCES", "SHOWING", "Explanation", "Reason", "explain", "reason_in"]
 
 Reason: TypeAlias = Literal[
     "shown",
@@ -62,7 +62,7 @@ class Explanation(msgspec.Struct, frozen=True):
     sentence: str
 
 
-_SENTENCES: dict[Reason, str] = {
+SENTENCES: dict[Reason, str] = {
     "shown": "It is in the view as it is.",
     "shown-as-text": "It is in the view as a fixed or derived text.",
     "cleared": "The call is in the view; its result was pruned and shows as cleared.",
@@ -82,6 +82,7 @@ _SENTENCES: dict[Reason, str] = {
     "file-as-text": "A file of this kind was turned into text before; the text is in the view.",
     "never-sent": "Parts of this kind are never sent.",
 }
+"""The sentence of each reason, for people."""
 
 
 def explain(
@@ -97,7 +98,7 @@ def explain(
             reason = "covered"
         else:
             reason = "rolled-back"
-    return Explanation(name, reason in _SHOWING, reason, _SENTENCES[reason])
+    return Explanation(name, reason in SHOWING, reason, SENTENCES[reason])
 
 
 def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, name: str) -> Reason | None:
@@ -113,12 +114,13 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
         return _part_reason(message, part, draft.rendered(part))
     for found in message.parts:
         reason = _part_reason(message, found, draft.rendered(found))
-        if reason in _SHOWING:
+        if reason in SHOWING:
             return reason
     return "empty"
 
 
-_SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+"""The reasons of what is in the view, if not as it was said."""
 
 
 def _message_reason(

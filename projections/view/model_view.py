@@ -120,7 +120,8 @@ class ModelView:
         _require_session(session, options, hook)
         require_or_none(str, excluding, "the message that is left out is named by its id, a str")
         chosen = preset_named(preset) if options is None else options
-        state, version = state_at(session, PROJECTION, at)
+        with session.reader.at_once():
+            state, version = state_at(session, PROJECTION, at)
         resolve = session.reader.text
         return cls(
             session,

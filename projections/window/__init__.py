@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from projections.window.prune.case import PruneCase, PrunePlan
     from projections.window.prune.outline import ToolResult
     from projections.window.prune.planner import PrunePlanner, register_planner
+    from projections.window.refused_request import refusal
     from projections.window.report import WindowReport, window_report
+    from projections.window.retrieval.answer import answer_text
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
     from projections.window.retrieval.recall_calls import recall_tool
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
         Stop,
         Wait,
     )
+    from projections.window.task_calls import task_tool
     from projections.window.titles import give_title
     from projections.window.window import ContextWindow, RunningCall
     from projections.window.window_state import ModelRequest
@@ -96,6 +99,7 @@ __all__ = [
     "WindowReport",
     "afill",
     "afill_retrying",
+    "answer_text",
     "apply_patch",
     "covered_by",
     "fill",
@@ -104,8 +108,10 @@ __all__ = [
     "policy_named",
     "recall",
     "recall_tool",
+    "refusal",
     "register_planner",
     "summarize_offline",
+    "task_tool",
     "window_report",
 ]
 
@@ -131,7 +137,9 @@ _HOMES = {
     "prune.case": ("PruneCase", "PrunePlan"),
     "prune.outline": ("ToolResult",),
     "prune.planner": ("PrunePlanner", "register_planner"),
+    "refused_request": ("refusal",),
     "report": ("WindowReport", "window_report"),
+    "retrieval.answer": ("answer_text",),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
     "retrieval.recall_calls": ("recall_tool",),
@@ -150,6 +158,7 @@ _HOMES = {
         "Stop",
         "Wait",
     ),
+    "task_calls": ("task_tool",),
     "titles": ("give_title",),
     "window": ("ContextWindow", "RunningCall"),
     "window_state": ("ModelRequest",),

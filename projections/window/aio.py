@@ -16,10 +16,12 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from eventlog.aio import AsyncTurn
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff
 from projections.window.fill_loop import ABORTED, LOOKS, ReplyFiller
-from projections.window.retrying import Attempts
+from projections.window.retrying import Attempts, raise_if_garbled
+from projections.window.task_calls import breaks_off
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
 
 T = TypeVar("T")
+_RUN = "`run` is a coroutine function that is given the sub-session"
 
 
 class AsyncContextWindow:
@@ -91,18 +94,41 @@ class AsyncContextWindow:
         else:
             await asyncio.to_thread(self.sync.succeed, running.call, output)
 
+    async def run_task(self, call: PendingCall, run: Callable[[Session], Awaitable[str]]) -> Session | None:
+        """Give the work of a `task` call to a sub-session; see `ContextWindow.run_task`.
+
+        Several run side by side (`gather`). A cancelled one goes on after the next start.
+        """
+        require_function(run, _RUN)
+        task = await asyncio.to_thread(self.sync.start_task, call)
+        if task is None:
+            return None
+        with task:
+            try:
+                async with AsyncTurn(task.turn()) as turn:
+                    if turn.state == "failed":
+                        await turn.retry()
+                    answer = await (run(task.session) if turn.mine else asyncio.to_thread(task.answer, turn.sync))
+            except Exception as error:  # noqa: BLE001  # as with a tool
+                await asyncio.to_thread(task.fail, error)
+            else:
+                await asyncio.to_thread(task.succeed, answer)
+        return task.session
+
     async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
         """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
 
         A cancelled subtask is recorded as interrupted, and runs again.
         """
-        require_function(run, "`run` is a coroutine function that is given the sub-session")
+        require_function(run, _RUN)
         task = self.sync.subtask(step)
         child, call = await asyncio.to_thread(task.__enter__)
         try:
             try:
                 output = await run(child)
-            except Exception as error:  # noqa: BLE001  # as with a tool
+            except Exception as error:
+                if breaks_off(error):
+                    raise
                 await asyncio.to_thread(self.sync.fail, call, error)
             else:
                 await asyncio.to_thread(self.sync.succeed, call, output)
@@ -115,6 +141,11 @@ class AsyncContextWindow:
     async def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply."""
         await asyncio.to_thread(self.sync.finish, reason)
+
+    @property
+    def answer(self) -> str:
+        """The newest text that the model said; see `ContextWindow.answer`."""
+        return self.sync.answer
 
     async def _stoppable(self, work: Callable[[], T]) -> T:
         running = asyncio.ensure_future(asyncio.to_thread(work))
@@ -134,7 +165,11 @@ async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
 
     An interrupt ends it early, as it does there.
     """
-    filling = ReplyFiller(reply)
+    return await _afill(ReplyFiller(reply), chunks)
+
+
+async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
+    reply = filling.reply
     require(AsyncIterable, chunks, "chunks are an async iterable")
     number = 0
     async for chunk in chunks:
@@ -172,9 +207,11 @@ async def afill_retrying(
     while True:
         try:
             answer = ask()
-            return await afill(reply, await answer if isawaitable(answer) else answer)
+            chunks = await answer if isawaitable(answer) else answer
+            return await _afill(ReplyFiller(reply, whole=True), chunks)
         except Exception as error:
             if not again.may_follow(error):
+                raise_if_garbled(error)
                 raise
             waits = await asyncio.to_thread(again.retry, error)
         for seconds in waits:

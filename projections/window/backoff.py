@@ -6,8 +6,10 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from json import JSONDecodeError
 
 from eventlog.errors import CallError
+from eventlog.session.outcome import is_disconnect
 from eventlog.validation import require, require_wait
 
 __all__ = ["AGAIN", "Backoff", "is_transient", "seconds_asked"]
@@ -42,8 +44,13 @@ class Backoff:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later: the connection broke, or the status says so."""
-    return isinstance(error, (ConnectionError, TimeoutError)) or getattr(error, "status_code", None) in AGAIN
+    """Whether the same request may succeed later.
+
+    The connection broke, the answer was garbled on its way, or the status says so.
+    """
+    if is_disconnect(error) or isinstance(error, (TimeoutError, JSONDecodeError)):
+        return True
+    return getattr(error, "status_code", None) in AGAIN
 
 
 def seconds_asked(header: str | None, now: Callable[[], datetime] | None = None) -> float | None:

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Usage
 
-__all__ = ["ReplyFiller", "fill"]
+__all__ = ["ReplyFiller", "fill", "fill_with"]
 
 ABORTED = "aborted"
+UNKNOWN = "unknown"
+"""Finish reason of a stream that says none."""
 LOOKS = 16
 """Chunks between two looks for an interrupt."""
 
@@ -36,7 +38,12 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     raises is raised here, with the reply as far as it came. An interrupt ends the stream early, and
     the reply is aborted as far as it came; the reason is then "aborted".
     """
-    filling = ReplyFiller(reply)
+    return fill_with(ReplyFiller(reply), chunks)
+
+
+def fill_with(filling: ReplyFiller, chunks: Iterable[Any]) -> str:
+    """Stream an answer into the reply of a filler; see `fill`."""
+    reply = filling.reply
     require(Iterable, chunks, "chunks are an iterable")
     for number, chunk in enumerate(chunks, 1):
         filling.take(filling.plain(chunk))
@@ -52,13 +59,15 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
 class ReplyFiller:
     """A reply that is being filled, chunk by chunk."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: Reply, *, whole: bool = False) -> None:
+        """`whole`: a stream that says no finish reason broke off, and is a `ConnectionError`."""
         require(Reply, reply, "what is filled is a Reply")
-        self._reply = reply
+        self.reply = reply
+        self._whole = whole
         self._text: TextStream | None = None
         self._reasoning: TextStream | None = None
         self._calls: dict[int, ToolCall] = {}
-        self._reason = "unknown"
+        self._reason = UNKNOWN
         self._usage: Usage | None = None
 
     def plain(self, chunk: Any) -> Mapping[str, Any]:
@@ -74,21 +83,21 @@ class ReplyFiller:
 
     def take(self, chunk: Mapping[str, Any]) -> None:
         """Apply one chunk; unknown fields are ignored."""
-        usage = chunk.get("usage")
+        usage = _mapping(chunk.get("usage"))
         if usage:
             self._usage = chat_usage(usage)
         for choice in _choices(chunk)[:1]:
-            delta: dict[str, Any] = choice.get("delta") or {}
+            delta = _mapping(choice.get("delta"))
             thought = delta.get("reasoning_content") or delta.get("reasoning")
             if isinstance(thought, str) and thought:
-                self._reasoning = self._reasoning or self._reply.stream_reasoning()
+                self._reasoning = self._reasoning or self.reply.stream_reasoning()
                 self._reasoning.append(thought)
             said = delta.get("content")
             if isinstance(said, str) and said:
                 self._end_reasoning()
-                self._text = self._text or self._reply.stream_text()
+                self._text = self._text or self.reply.stream_text()
                 self._text.append(said)
-            for number, call in enumerate(delta.get("tool_calls") or []):
+            for number, call in enumerate(_mappings(delta.get("tool_calls"))):
                 self._call(call, number)
             reason = choice.get("finish_reason")
             if reason:
@@ -102,28 +111,44 @@ class ReplyFiller:
     def _call(self, delta: dict[str, Any], number: int) -> None:
         given = delta.get("index")
         index = given if isinstance(given, int) else number
-        function: dict[str, Any] = delta.get("function") or {}
+        function = _mapping(delta.get("function"))
         call = self._calls.get(index)
         if call is None:
-            name = function.get("name") or "unknown"
-            call = self._calls[index] = self._reply.tool(name, call_id=delta.get("id") or f"call_{index}")
-        call.stream_input(function.get("arguments") or "")
+            call = self._calls[index] = self.reply.tool(
+                _text(function.get("name")) or "unknown", call_id=_text(delta.get("id")) or f"call_{index}"
+            )
+        call.stream_input(_text(function.get("arguments")))
 
     def end(self) -> str:
         """The stream is over."""
+        if self._whole and self._reason == UNKNOWN:
+            raise ConnectionError("the answer broke off: its stream ended without a finish reason")
         self._end_reasoning()
         if self._text is not None:
             self._text.end()
-        self._reply.end_step(self._reason, usage=self._usage)
+        self.reply.end_step(self._reason, usage=self._usage)
         if not self._calls:
-            self._reply.finish(self._reason)
+            self.reply.finish(self._reason)
         return self._reason
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return cast("list[dict[str, Any]]", chunk.get("choices") or [])
+    return _mappings(chunk.get("choices"))
 
 
 def _says(choice: dict[str, Any]) -> bool:
-    delta: dict[str, Any] = choice.get("delta") or {}
-    return bool(delta.get("content"))
+    return bool(_mapping(choice.get("delta")).get("content"))
+
+
+def _mapping(found: object) -> dict[str, Any]:
+    """A JSON object of a chunk; an empty one for what is none."""
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _mappings(found: object) -> list[dict[str, Any]]:
+    items = cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def _text(found: object) -> str:
+    return found if isinstance(found, str) else ""

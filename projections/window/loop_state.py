@@ -21,10 +21,10 @@ from projections.replay.loop import replay
 from projections.replay.projection import EventSource, apply_each
 from projections.tokens.calibration import Calibration
 from projections.window.limits import step_total
+from projections.window.task_calls import TASK
 
 __all__ = [
     "NOTHING",
-    "TASK",
     "UNCOUNTED",
     "LatestAnswer",
     "LoopState",
@@ -34,9 +34,6 @@ __all__ = [
     "UndoableChange",
     "newest_change",
 ]
-
-TASK = "task"
-"""Name of the tool that stands for a subtask in the conversation."""
 
 TRAIL = 32
 """Newest marks, and changes, that are kept."""
@@ -171,7 +168,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 2
+    version = 3
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -260,7 +257,7 @@ class LoopStateProjection:
         answer = state.answer
         if answer is not None and answer.message == message and not tool.provider_executed:
             answer.calls = True
-        if tool.tool == TASK:
+        if tool.tool == TASK and answer is not None and answer.reply_to == state.tasks_of:
             state.tasks_open.append(part)
             del state.tasks_open[:-OPEN]
 

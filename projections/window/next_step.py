@@ -28,6 +28,7 @@ from projections.window.steps import (
     Stop,
     Wait,
 )
+from projections.window.task_calls import is_task
 
 __all__ = ["next_step"]
 
@@ -48,6 +49,7 @@ def next_step(situation: Situation) -> Step:
         return Stop("interrupted")
     return (
         turn.open_message()
+        or turn.broken_tasks()
         or turn.subtask()
         or turn.compaction()
         or turn.overflow()
@@ -120,6 +122,15 @@ class _Turn:
         if not calls:
             return _Found(Wait("streaming", message.id))
         return self._repeats() or _Found(RunTools(message.id, calls))
+
+    def broken_tasks(self) -> _Found | None:
+        """Tasks of the newest answer that a crash broke off, and nothing was asked since."""
+        asked, answers = self._asked, self._outline.answers
+        if asked is None or not answers or answers[-1].place < asked.place or not is_crash(answers[-1].error):
+            return None
+        broken = [part for part in answers[-1].parts if isinstance(part, ToolPart) and _is_broken_task(part)]
+        calls = tuple(_pending(part, self._now.measure) for part in broken)
+        return _Found(RunTools(answers[-1].id, calls)) if calls else None
 
     def subtask(self) -> _Found | None:
         """The first subtask of the newest request that is not carried out yet."""
@@ -273,6 +284,12 @@ def _is_pending(part: ToolPart) -> bool:
     return not (part.removed or part.provider_executed) and part.status in {"pending", "running"}
 
 
+def _is_broken_task(part: ToolPart) -> bool:
+    is_there = not (part.removed or part.redacted or part.provider_executed)
+    return is_there and part.status == "failed" and part.interrupted and is_task(part.tool, part.details)
+
+
 def _pending(part: ToolPart, measure: Measure) -> PendingCall:
-    given = [part.input] if part.status == "running" else part.pieces
-    return PendingCall(part.id, part.call, part.tool, "".join(map(measure.text, given)), part.status == "running")
+    ran = part.status == "running" or part.input != ""
+    given = [part.input] if ran else part.pieces
+    return PendingCall(part.id, part.call, part.tool, "".join(map(measure.text, given)), ran)

@@ -2,7 +2,7 @@
 
 Made from a `ContextWindow`, for the command line and for programs that show a window.  The plans in
 it are those that the window would carry out now.  It holds ids, names and numbers, never the text
-of the conversation.
+of the conversation, unless the first words of messages and parts are asked for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from eventlog import events as ev
 from eventlog.validation import require, require_or_none
 from eventlog.values import Limits
 from projections.conversation.parts import ToolPart
+from projections.view.opening_words import arguments, opening
 from projections.view.selection import visible_messages
 from projections.window.next_step import next_step
 from projections.window.sizing.breakdown import MessageSize, PartSize, TokensByKind, ToolSize, break_down
@@ -23,6 +24,7 @@ from projections.window.steps import Blocked, Step, Stop
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
+    from projections.view.part_rendering import Resolver
     from projections.window.loop_state import LoopState, UndoableChange
     from projections.window.prune.planner import PrunePlan
     from projections.window.situation import Situation
@@ -172,12 +174,17 @@ class WindowReport(msgspec.Struct, frozen=True):
 
 
 def window_report(
-    window: ContextWindow, *, largest: int = 10, policy: str | None = None, inside: bool = False
+    window: ContextWindow,
+    *,
+    largest: int = 10,
+    policy: str | None = None,
+    inside: bool = False,
+    words: bool = False,
 ) -> WindowReport:
     """Report on a window as it is now.
 
     `largest`: how many messages, and parts, are listed. `policy` and `inside` are those of
-    `preview_prune`.
+    `preview_prune`. With `words` messages and parts come with their first words.
     """
     require(ContextWindow, window, _A_WINDOW)
     require(int, largest, "largest is how many are listed")
@@ -186,7 +193,7 @@ def window_report(
     situation = state.situation()
     view = window.view(situation.open_message)
     resolve = window.session.text
-    breakdown = break_down(situation.state, view, state.options, resolve, state.new_counter())
+    breakdown = break_down(situation.state, view, state.options, resolve, state.new_counter(), words=words)
     loop = situation.loop
     return WindowReport(
         session=window.session.id,
@@ -206,7 +213,7 @@ def window_report(
         largest_messages=breakdown.messages[:largest],
         largest_parts=breakdown.parts[:largest],
         next_step=_step_preview(next_step(situation)),
-        prune=preview_prune(window, policy=policy, inside=inside),
+        prune=preview_prune(window, policy=policy, inside=inside, words=words),
         compaction=preview_compaction(window),
         changes=tuple(_change_in_force(window, change) for change in loop.changes),
         failures=tuple(
@@ -216,8 +223,13 @@ def window_report(
     )
 
 
-def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: bool = False) -> PrunePreview:
-    """Preview `window.prune` with the same arguments; `NotFoundError` for an unknown planner."""
+def preview_prune(
+    window: ContextWindow, *, policy: str | None = None, inside: bool = False, words: bool = False
+) -> PrunePreview:
+    """Preview `window.prune` with the same arguments; `NotFoundError` for an unknown planner.
+
+    With `words` the parts come with the first words of their arguments.
+    """
     require(ContextWindow, window, _A_WINDOW)
     require_or_none(str, policy, "a policy is the name of a planner")
     window.state.catch_up()
@@ -226,7 +238,13 @@ def preview_prune(window: ContextWindow, *, policy: str | None = None, inside: b
     plan = now.prune_plan(inside=inside, planner=policy)
     if plan is None:
         return PrunePreview(chosen.enabled, chosen.policy, inside, 0, ())
-    return PrunePreview(chosen.enabled, plan.policy, inside, plan.freed, tuple(_results(now, plan)))
+    return PrunePreview(
+        chosen.enabled,
+        plan.policy,
+        inside,
+        plan.freed,
+        tuple(_results(now, plan, window.session.text if words else None)),
+    )
 
 
 def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
@@ -259,13 +277,21 @@ def preview_compaction(window: ContextWindow) -> CompactionPreview | None:
 # -- helpers -----------------------------------------------------------------------------------
 
 
-def _results(now: Situation, plan: PrunePlan) -> Iterator[PartSize]:
+def _results(now: Situation, plan: PrunePlan, resolve: Resolver | None) -> Iterator[PartSize]:
     for name in plan.parts:
         message, part = now.state.where[name]
         if isinstance(part, ToolPart):
             tokens = round(now.measure.ratio * now.measure.counted(part))
             yield PartSize(
-                part.id, message.id, "tool", tokens, part.tool, part.title, part.pruned, part.full is not None
+                part.id,
+                message.id,
+                "tool",
+                tokens,
+                part.tool,
+                part.title,
+                part.pruned,
+                part.full is not None,
+                "" if resolve is None else opening(arguments(resolve(part.input))),
             )
 
 

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any
 
 from eventlog.session.outcome import provider_error
 from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff, is_transient, seconds_asked
-from projections.window.fill_loop import ABORTED, fill
+from projections.window.fill_loop import ABORTED, ReplyFiller, fill_with
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Attempts", "fill_retrying"]
+__all__ = ["Attempts", "fill_retrying", "raise_if_garbled"]
 
 LOOK_EVERY = 1.0
 """Seconds of waiting between two looks for an interrupt."""
@@ -36,19 +37,20 @@ def fill_retrying(
 ) -> str:
     """Ask a model and fill the reply as `fill` does; returns the finish reason.
 
-    `ask` returns the chunks. It is called again, `attempts` times in all, after a
-    `ConnectionError`, a timeout, an error whose `status_code` is 429, 5xx and the like, and those
-    in `transient`. The wait doubles from `first_wait` seconds, half of it random, or is what
-    `Retry-After` asks for, and is never longer than `longest_wait`. Other errors, and the last one,
-    are raised. An interrupt ends it early.
+    `ask` returns the chunks. It is called again, `attempts` times in all, after a broken
+    connection, a timeout, an answer that is no JSON or has no end, an error whose `status_code` is
+    429, 5xx and the like, and those in `transient`. The wait doubles from `first_wait` seconds,
+    half of it random, or is what `Retry-After` asks for, and is never longer than `longest_wait`.
+    Other errors, and the last one, are raised. An interrupt ends it early.
     """
     require_function(sleep, "sleep is a function that is given seconds")
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
     while True:
         try:
-            return fill(reply, ask())
+            return fill_with(ReplyFiller(reply, whole=True), ask())
         except Exception as error:
             if not again.may_follow(error):
+                raise_if_garbled(error)
                 raise
             waits = again.retry(error)
         for seconds in waits:
@@ -89,6 +91,12 @@ class Attempts:
             return False
         self._reply.abort()
         return True
+
+
+def raise_if_garbled(error: Exception) -> None:
+    """Raise a `ConnectionError` for an answer that is no JSON: it was garbled on its way."""
+    if isinstance(error, JSONDecodeError):
+        raise ConnectionError(f"the answer broke off: it is no JSON ({error})") from error
 
 
 def _asked(error: Exception) -> float | None:

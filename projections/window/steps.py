@@ -5,7 +5,7 @@ A step that ends the loop is false, so that a loop is `while step := …`.
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, final
 
 import msgspec
 
@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 
+@final
 class PendingCall(msgspec.Struct, frozen=True):
     """A call that has no result yet."""
 
@@ -40,6 +41,7 @@ class PendingCall(msgspec.Struct, frozen=True):
     running: bool
 
 
+@final
 class RunTools(msgspec.Struct, frozen=True):
     """Run these calls of the open message, record their results, and finish the message."""
 
@@ -47,6 +49,7 @@ class RunTools(msgspec.Struct, frozen=True):
     calls: tuple[PendingCall, ...]
 
 
+@final
 class RunSubtask(msgspec.Struct, frozen=True):
     """Give this work to a sub-agent."""
 
@@ -55,6 +58,7 @@ class RunSubtask(msgspec.Struct, frozen=True):
     subtask: Subtask
 
 
+@final
 class Compact(msgspec.Struct, frozen=True):
     """Carry out the compaction that was requested."""
 
@@ -64,6 +68,7 @@ class Compact(msgspec.Struct, frozen=True):
     overflow: bool
 
 
+@final
 class RequestCompaction(msgspec.Struct, frozen=True):
     """The window is full: request a compaction.  `overflow`: a provider refused a request."""
 
@@ -71,12 +76,14 @@ class RequestCompaction(msgspec.Struct, frozen=True):
     tokens: int
 
 
+@final
 class Prune(msgspec.Struct, frozen=True):
     """Clear these old results."""
 
     plan: PrunePlan
 
 
+@final
 class CallModel(msgspec.Struct, frozen=True):
     """Call the model with the view.  `last`: no further step follows, and the view says so."""
 
@@ -85,19 +92,21 @@ class CallModel(msgspec.Struct, frozen=True):
     tokens: int
 
 
+@final
 class Promote(msgspec.Struct, frozen=True):
     """Let the oldest queued message take its place."""
 
     message: str
 
 
+@final
 class Wait(msgspec.Struct, frozen=True):
     """Another loop, or this loop's own reply, is at work on a message."""
 
     reason: Literal["streaming", "another-loop"]
     message: str
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
     @property
@@ -107,13 +116,14 @@ class Wait(msgspec.Struct, frozen=True):
         return f"{who} is open: {self.message}"
 
 
+@final
 class Blocked(msgspec.Struct, frozen=True):
     """The loop cannot go on by itself; `sentence` says why, and what would help."""
 
     reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small"]
     sentence: str
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
     def error(self) -> BlockedError:
@@ -122,6 +132,7 @@ class Blocked(msgspec.Struct, frozen=True):
         return kind(self.reason, self.sentence)
 
 
+@final
 class Stop(msgspec.Struct, frozen=True):
     """There is nothing to do, a stop was requested, or the answer failed."""
 
@@ -129,7 +140,7 @@ class Stop(msgspec.Struct, frozen=True):
     error: MessageError | None = None
     """The error that ended an aborted or failed answer."""
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
     @property

@@ -7,6 +7,7 @@ tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
@@ -16,15 +17,17 @@ from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
-from eventlog.validation import json_value, require, require_call, require_function, require_or_none
-from eventlog.values import Limits, Model
+from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
+from eventlog.values import Content, Json, Limits, Model
+from projections.view.neutral import Text
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.compaction.offline import summarize_offline
 from projections.window.hooks import Hooks
-from projections.window.loop_state import TASK, newest_change
+from projections.window.loop_state import newest_change
 from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy
-from projections.window.retrieval.recall_calls import RECALL, answer_recall, with_recall
+from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
+from projections.window.running_task import RunningTask, begin_task
 from projections.window.steps import (
     CallModel,
     Compact,
@@ -35,7 +38,8 @@ from projections.window.steps import (
     RunSubtask,
     Step,
 )
-from projections.window.truncation import bounds, truncate
+from projections.window.task_calls import TASK, breaks_off, subsession_id
+from projections.window.truncation import bounds
 from projections.window.window_state import ModelRequest, WindowState
 
 if TYPE_CHECKING:
@@ -81,21 +85,25 @@ class ContextWindow:
         hooks: Hooks | None = None,
         options: RenderOptions | None = None,
         environment: Mapping[str, str] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         recall: bool = False,
         checkpoint_every: int = 2_000,
     ) -> None:
         """Open a window on a session; nothing is written before `with`, or a command.
 
-        Raises `CallError` for arguments of other types.
+        Raises `CallError` for arguments of other types, and `UnknownModelError` for a `model`
+        without `limits` that the store's catalogue does not know.
 
         `policy` (or the name of one), `model` and `limits` win over what the session recorded;
-        `with` and `record` record them. `options` (provider constraints, reminders) win over the
+        `with` and `record` record them. Limits that are neither given nor recorded for the model
+        are those of the catalogue. `options` (provider constraints, reminders) win over the
         policy's preset; their model is the session's, and every step records them. `summary_model`
-        is recorded with summaries; its limits are taken to be those of the model. `recall` offers
-        the model a tool that reads truncated output: `with` adds it to the session's tools, and
-        `run` answers its calls. `environment` has the switches (`EVENTLOG_PRUNE` …), `os.environ`
-        by default. Checkpoints are stored after every compaction, and after `checkpoint_every`
-        events.
+        is recorded with summaries; its limits are taken to be those of the model. `tools` are the
+        schemas that are offered from here on, in the provider's form; without them those that the
+        session has recorded. `recall` offers the model a tool that reads truncated output: `with`
+        adds it to the session's tools, and `run` answers its calls. `environment` has the switches
+        (`EVENTLOG_PRUNE` …), `os.environ` by default. Checkpoints are stored after every
+        compaction, and after `checkpoint_every` events.
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")
@@ -107,9 +115,14 @@ class ContextWindow:
         """The session that this is the window of."""
         self._summarizer = summarizer
         self._summary_model = model_of(summary_model)
+        self._tools = None if tools is None else _json_of(tools)
         self._recall = recall
+        self._offered: Content | None = None
+        """The recorded tools when they were last found to be those that are wanted."""
         self._checkpoint_every = checkpoint_every
         self._saved = session.version
+        self._resumed = False
+        """Whether the calls of this step are those of a message that a crash closed."""
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -136,9 +149,9 @@ class ContextWindow:
                 self.session.executor.release(self.lease)
 
     def record(self) -> None:
-        """Record the given policy, model, limits and `recall` tool, unless the session has them."""
+        """Record policy, model, limits and tools, unless the session has them."""
         self.state.catch_up()
-        self._offer_recall()
+        self._offer_tools()
         model, limits, policy = self.state.unrecorded
         if (model, limits, policy) != (None, None, None):
             self.session.set_settings(model=model, limits=limits, policy=policy)
@@ -148,6 +161,7 @@ class ContextWindow:
 
         `allow_repeats`: identical calls in a row do not stop the loop.
         """
+        self.session.executor.pass_stop_on()
         self.state.catch_up()
         if self.session.version - self._saved >= self._checkpoint_every:
             self.save()
@@ -195,7 +209,7 @@ class ContextWindow:
             raise RefusedError("a reply is open", expected="its end")
         if not self.session.holds_lease:
             raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
-        self._offer_recall()
+        self._offer_tools()
         request = state.request(step)
         asked = self._message(step.reply_to)
         reply = self.session.assistant(
@@ -268,9 +282,7 @@ class ContextWindow:
         """Record the whole output of a tool; the view shows a preview of one that is too long."""
         require(ToolCall, call, _A_CALL)
         require(str, output, "an output is a str")
-        state = self.state
-        part = call.id if state.offers_recall else None
-        truncation = truncate(output, state.policy.truncation, state.usable, part=part)
+        truncation = self.state.truncation(output, call.id)
         call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
 
     def fail(self, call: ToolCall, error: Exception) -> None:
@@ -281,21 +293,61 @@ class ContextWindow:
 
     def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply, once all its calls have results."""
-        if self.state.open_reply is None:
+        reply, resumed, self._resumed = self.state.open_reply, self._resumed, False
+        if resumed and (reply is None or not reply.is_open):
+            return  # the message of tasks that a crash broke off was closed by then
+        if reply is None:
             raise RefusedError("no reply is open", expected="`begin`")
-        self.state.open_reply.finish(reason)
+        reply.finish(reason)
+
+    def run_task(self, call: PendingCall, run: Callable[[Session], str]) -> Session | None:
+        """Give the work that a `task` call asks for to a sub-session; returns the sub-session.
+
+        `run` works on the sub-session, whose question is the call's prompt, and returns the answer:
+        the call's result. After a crash the step names the call again, and `run` gets the same
+        sub-session to go on. An `Exception` that it raises is the call's failure, but a
+        `ConnectionError`, which leaves the call to go on; a stop of this session stops the
+        sub-session as well. None if the arguments are wrong, which is the call's failure.
+        """
+        require_function(run, "`run` is a function that is given the sub-session")
+        task = self.start_task(call)
+        if task is None:
+            return None
+        with task:
+            try:
+                with task.turn() as turn:
+                    if turn.state == "failed":
+                        turn.retry()
+                    answer = run(task.session) if turn.mine else task.answer(turn)
+            except Exception as error:  # noqa: BLE001  # any exception of a task is its result
+                task.fail(error)
+            else:
+                task.succeed(answer)
+        return task.session
+
+    def start_task(self, call: PendingCall) -> RunningTask | None:
+        """Record, durably, that a `task` call runs, and open its sub-session; see `run_task`.
+
+        None if it has its result already: a failure that says what is wrong with the arguments.
+        """
+        require(PendingCall, call, "a call that is to run is a PendingCall")
+        task = begin_task(self.session, self.state, call)
+        self._resumed = self._resumed or (task is not None and task.is_resumed)
+        return task
 
     def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
         """Give a subtask to a sub-session and record the answer as the result of a `task` call.
 
-        `run` works on the sub-session and returns the answer. After a crash it gets the same
-        sub-session again.
+        `run` works on the sub-session and returns the answer. After a crash, and after a
+        `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the result.
         """
         require_function(run, "`run` is a function that is given the sub-session")
         with self.subtask(step) as (child, call):
             try:
                 output = run(child)
-            except Exception as error:  # noqa: BLE001  # any exception of a subtask is its result
+            except Exception as error:
+                if breaks_off(error):
+                    raise
                 self.fail(call, error)
             else:
                 self.succeed(call, output)
@@ -308,7 +360,7 @@ class ContextWindow:
         The block must end the tool call.
         """
         require(RunSubtask, step, "the step of a subtask is a RunSubtask")
-        name = f"{self.session.id[:200]}-{step.part[-40:]}"
+        name = subsession_id(self.session.id, step.part)
         task = step.subtask
         try:
             child = self.session.store.session(name)
@@ -323,7 +375,11 @@ class ContextWindow:
                 "subagent_type": task.agent,
                 "session": child.id,
             }
-            yield child, reply.tool(TASK, call_id=step.part, input=arguments)
+            child.executor.stops_with = lambda: reply.interrupt_requested
+            try:
+                yield child, reply.tool(TASK, call_id=step.part, input=arguments)
+            finally:
+                child.executor.stops_with = None
             reply.finish("tool-calls")
 
     # -- reading -------------------------------------------------------------------------------
@@ -331,6 +387,16 @@ class ContextWindow:
     def view(self, excluding: str | None = None) -> ModelView:
         """Return the view as of the last step, without the message `excluding`."""
         return self.state.view(excluding)
+
+    @property
+    def answer(self) -> str:
+        """The newest text that the model said, as of the last step; "" if it said none."""
+        for message in reversed(self.view().messages):
+            if message.role == "assistant":
+                said = [part.text for part in message.parts if isinstance(part, Text) and part.text]
+                if said:
+                    return said[-1]
+        return ""
 
     @property
     def tokens(self) -> int:
@@ -394,12 +460,19 @@ class ContextWindow:
             raise NotFoundError("message", name, session=self.session.id)
         return message
 
-    def _offer_recall(self) -> None:
-        """Add `recall` to the session's recorded tools, if it is wanted and not among them."""
-        if self._recall and not self.state.offers_recall:
-            tools = self.state.conversation.tools
-            self.session.set_tools(with_recall(None if tools is None else self.session.text(tools)))
+    def _offer_tools(self) -> None:
+        """Record the tools that are wanted, `recall` among them, unless the session has them."""
+        recorded = self.state.conversation.tools
+        if recorded is not None and recorded == self._offered:
+            return
+        known = None if recorded is None else self.session.text(recorded)
+        wanted = known if self._tools is None else self._tools
+        if self._recall and not offers_recall(wanted):
+            wanted = with_recall(wanted)
+        if wanted is not None and wanted != known:
+            self.session.set_tools(wanted)
             self.state.catch_up()
+        self._offered = self.state.conversation.tools
 
     def _answer_recall(self, call: ToolCall, arguments: dict[str, Any]) -> None:
         state = self.state
@@ -438,6 +511,17 @@ class ContextWindow:
             state.evict_sizes()
             self.save()
         return result
+
+
+def _json_of(tools: Sequence[Mapping[str, Any]]) -> Json:
+    """The schemas of tools as they are recorded."""
+    rule = "tools are a list of schemas, each a mapping"
+    for tool in each(tools, rule):
+        require(Mapping, tool, rule)
+    try:
+        return json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise CallError(f"{rule} of JSON values: {type(error).__name__}") from error
 
 
 def _arguments(text: str) -> dict[str, Any] | None:

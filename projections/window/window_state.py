@@ -14,7 +14,7 @@ import msgspec
 from eventlog.session.inputs import model_of
 from eventlog.session.session import Session
 from eventlog.validation import require, require_limits, require_or_none
-from eventlog.values import Content, Limits, Model
+from eventlog.values import Content, Limits, Model, Truncation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.tokens import CharsCounter, LogCountCache, counter_named, encoding_for
@@ -32,6 +32,7 @@ from projections.window.retrieval.recall_calls import offers_recall
 from projections.window.situation import Situation
 from projections.window.sizing.sizes import TokenSizes, sizes_named
 from projections.window.steps import CallModel
+from projections.window.truncation import truncate
 
 if TYPE_CHECKING:
     from eventlog.session.reply import Reply
@@ -130,9 +131,7 @@ class WindowState:
         state = self._live.state
         recorded = _Settings(state.policy, state.model, state.limits)
         given = self._given
-        settings = _Settings(
-            given.policy or recorded.policy, given.model or recorded.model, given.limits or recorded.limits
-        )
+        settings = _Settings(given.policy or recorded.policy, given.model or recorded.model, self._limits(recorded))
         if settings != self._settings:
             self._configure(settings)
         self._sizes.update(state)
@@ -140,6 +139,21 @@ class WindowState:
             self._sizes.ratio = self.loop.calibration.ratio(self.model_name)
         self._outline.look(state)
         self._live.note()
+
+    def _limits(self, recorded: _Settings) -> Limits | None:
+        """The limits in force: given, recorded with this model, or those of the catalogue.
+
+        None if no model is named, or only the session has named one that the catalogue does not
+        know.
+        """
+        given = self._given
+        is_same = given.model is None or recorded.model in {None, given.model}
+        if given.limits is not None or (recorded.limits is not None and is_same):
+            return given.limits or recorded.limits
+        models = self._session.store.host.models
+        if given.model is not None:
+            return models.limits(given.model)
+        return models.limits(recorded.model) if recorded.model is not None and recorded.model in models else None
 
     def save(self) -> None:
         """Store checkpoints and counts; the caller must be allowed to write."""
@@ -193,12 +207,15 @@ class WindowState:
 
     @property
     def unrecorded(self) -> tuple[Model | None, Limits | None, str | None]:
-        """Model, limits and policy (JSON) that were given and are not recorded so."""
+        """Model, limits and policy (JSON) in force that are not recorded so.
+
+        Of model and policy only those that were given.
+        """
         state = self._live.state
-        policy, model, limits = self._given
+        policy, model, _ = self._given
         return (
             model if model != state.model else None,
-            limits if limits != state.limits else None,
+            self.limits if self.limits != state.limits else None,
             policy if policy is not None and policy != (state.policy or encode_policy(ContextPolicy())) else None,
         )
 
@@ -259,6 +276,10 @@ class WindowState:
     def sizes(self) -> Sizes:
         """Sizes of messages and tool results, for planners."""
         return self._sizes
+
+    def truncation(self, output: str, part: str) -> Truncation | None:
+        """How the view shows the output of a call; None if it shows all of it."""
+        return truncate(output, self.policy.truncation, self.usable, part=part if self.offers_recall else None)
 
     # -- the next step -------------------------------------------------------------------------
 

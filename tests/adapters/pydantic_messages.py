@@ -3,45 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import count, takewhile
 from typing import Any
 
 from hypothesis import strategies as st
 from pydantic_ai.messages import (
+    AudioUrl,
     BinaryContent,
     BinaryImage,
     CachePoint,
+    CapabilityLoadDeltaPart,
     CompactionPart,
+    DocumentUrl,
     FilePart,
+    FileUrl,
     ImageUrl,
+    InstructionBaselinePart,
+    InstructionDeltaPart,
+    InstructionPart,
+    LoadCapabilityCallPart,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    ModelSettingsDeltaPart,
     NativeToolCallPart,
     NativeToolReturnPart,
+    NativeToolSearchCallPart,
+    NativeToolSearchReturnPart,
     RetryFeedbackPart,
     RetryInfo,
     SpeechPart,
+    StructuredContent,
     SystemPromptPart,
     TextContent,
     TextPart,
     ThinkingPart,
+    ToolAvailabilityDeltaPart,
     ToolCallPart,
     ToolReturnPart,
+    ToolSearchCallPart,
+    UploadedFile,
     UserPromptPart,
+    VideoUrl,
 )
 
-from eventlog.importers.common.json_lines import dump
+from eventlog.importers.common.json_lines import dump, is_array
 from projections.view.neutral import Call, File, NeutralMessage, Result, Text
 
 __all__ = ["INTERRUPTED", "KINDS", "Talk", "listed", "viewed"]
 
 INTERRUPTED = "[Tool execution was interrupted]"
+OUTCOMES: list[Any] = ["success", "failed", "denied", "interrupted", "retried"]
 PNG = b"\x89PNG"
 Shown = tuple[str, ...]
 KINDS = st.lists(
-    st.sampled_from(["user", "files", "system", "speech", "answer", "thinks", "call", "call", "native", "file", "results", "feedback", "summary"]),
+    st.sampled_from(["user", "files", "media", "system", "speech", "spoken", "answer", "thinks", "call", "call", "native", "search", "file", "results", "results", "feedback", "summary", "deltas", "nothing"]),
     min_size=1,
     max_size=4,
 )  # fmt: skip
@@ -77,6 +94,38 @@ class Talk:
                     TextContent(content="more"),
                 ]
                 return ModelRequest([UserPromptPart([*content, CachePoint()])])
+            case "media":
+                media: list[Any] = [
+                    AudioUrl(f"http://x/{number}.mp3"),
+                    VideoUrl(f"http://x/{number}.mp4"),
+                    DocumentUrl(f"http://x/{number}.pdf"),
+                    BinaryContent(PNG, media_type="audio/wav"),
+                    UploadedFile(f"file_{number}", "openai", media_type="application/pdf"),
+                    StructuredContent({"n": number}),
+                ]
+                return ModelRequest([UserPromptPart([text, *media])])
+            case "spoken":
+                sound = BinaryContent(PNG, media_type="audio/wav")
+                return ModelResponse([SpeechPart(speaker="assistant", transcript=text, audio=sound)])
+            case "search":
+                found = NativeToolSearchReturnPart(tool_call_id=f"native_{number}", content={"discovered_tools": []})
+                searched = NativeToolSearchCallPart(args={"queries": [text]}, tool_call_id=f"native_{number}")
+                asked = ToolSearchCallPart(args={"queries": [text]}, tool_call_id=f"search_{number}")
+                loaded = LoadCapabilityCallPart(args={"id": text}, tool_call_id=f"load_{number}")
+                return ModelResponse([searched, found, asked, loaded])
+            case "deltas":
+                return ModelRequest(
+                    [
+                        InstructionBaselinePart(instructions=[InstructionPart(text)]),
+                        InstructionDeltaPart(id=None, content=text),
+                        ToolAvailabilityDeltaPart(tools_added=[text]),
+                        CapabilityLoadDeltaPart(loaded=[text]),
+                        ModelSettingsDeltaPart(settings={}),
+                        UserPromptPart(text),
+                    ]
+                )
+            case "nothing":
+                return ModelResponse([]) if number % 2 else ModelRequest([UserPromptPart([])])
             case "system":
                 return ModelRequest([SystemPromptPart(text), UserPromptPart("asked")], instructions="be brief")
             case "speech":
@@ -100,14 +149,14 @@ class Talk:
                 return ModelRequest([CompactionPart(text), UserPromptPart("go on")])
             case "results":
                 waiting = _waiting(before)[: 1 + number % 2]
-                outputs: list[Any] = [text, {"found": [number]}, None]
+                outputs: list[Any] = [
+                    text,
+                    {"found": [number]},
+                    None,
+                    [text, BinaryContent(PNG, media_type="image/png")],
+                ]
                 returns = [
-                    ToolReturnPart(
-                        call.tool_name,
-                        outputs[number % 3],
-                        call.tool_call_id,
-                        outcome="failed" if number % 4 == 0 else "success",
-                    )
+                    ToolReturnPart(call.tool_name, outputs[number % 4], call.tool_call_id, outcome=OUTCOMES[number % 5])
                     for call in waiting
                 ]
                 return ModelRequest([*returns, UserPromptPart(text)])
@@ -128,7 +177,23 @@ def _waiting(messages: Iterable[ModelMessage]) -> list[ToolCallPart]:
 
 
 def _text(content: Any) -> str:
+    if is_array(content):
+        content = next(one for one in content if isinstance(one, str))  # beside a file
     return content if isinstance(content, str) else "" if content is None else dump(content)
+
+
+BEGINNING = (UserPromptPart, SpeechPart, RetryFeedbackPart, CompactionPart)
+"""Parts of a request that are user messages."""
+
+
+def _begins(message: ModelMessage) -> bool:
+    return message.kind == "response" or any(isinstance(part, BEGINNING) for part in message.parts)
+
+
+def _before_prompt(messages: Sequence[ModelMessage]) -> set[int]:
+    """Return the parts of the first message that come before what begins the conversation."""
+    parts: Sequence[Any] = messages[0].parts if messages and messages[0].kind == "request" else ()
+    return {id(part) for part in takewhile(lambda part: not isinstance(part, BEGINNING), parts)}
 
 
 def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
@@ -143,18 +208,20 @@ def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
         if isinstance(part, (ToolReturnPart, NativeToolReturnPart))
     }
     shown: list[Shown] = []
+    first = next((number for number, one in enumerate(messages) if _begins(one)), len(messages))
+    leading = {id(part) for message in messages[:first] for part in message.parts} | _before_prompt(messages[first:])
     for kind, part in parts:
         match part:
             case SystemPromptPart(content=content):
-                shown += [("user", content)] if shown else []
+                shown += [] if id(part) in leading else [("user", content)]
             case UserPromptPart(content=content):
                 for one in [content] if isinstance(content, str) else content:
-                    if isinstance(one, (ImageUrl, BinaryContent)):
+                    if isinstance(one, (FileUrl, BinaryContent, UploadedFile)):
                         shown.append(("user", "file", one.media_type))
-                    elif isinstance(one, (str, TextContent)):
+                    elif isinstance(one, (str, TextContent, StructuredContent)):
                         shown.append(("user", one if isinstance(one, str) else one.content))
             case SpeechPart(transcript=transcript):
-                shown.append(("user", str(transcript)))
+                shown.append(("user" if kind == "request" else "assistant", str(transcript)))
             case RetryFeedbackPart(content=content) | CompactionPart(content=content) | TextPart(content=content):
                 shown.append(("user" if kind == "request" else "assistant", _text(content)))
             case FilePart():

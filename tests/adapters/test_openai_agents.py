@@ -127,11 +127,11 @@ class Pair:
         assert shown(self.ours) == listed(items)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
+@pytest.mark.parametrize("engine_name", MODES)
+def test_random_programs_agree_with_sqlite_session(engine_name: str) -> None:
     """After every command the items are those of `SQLiteSession`, and the view shows them."""
 
-    @settings(max_examples=30 if mode == "memory" else 6)
+    @settings(max_examples=30 if engine_name == "memory" else 6)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, Any]]) -> None:
         async def play() -> None:
@@ -143,7 +143,7 @@ def test_random_programs_agree_with_sqlite_session(mode: str) -> None:
             finally:
                 pair.theirs.close()
 
-        engine = Engine(mode)
+        engine = Engine(engine_name)
         try:
             asyncio.run(play())
         finally:
@@ -181,6 +181,7 @@ def test_reading_begins_no_session(store: Store) -> None:
     assert list(store.sessions()) == []
 
 
+@pytest.mark.promise(4)
 def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancelled add raises once it is stored, after any number of cancellations."""
     session = EverdeltaSession(store, "chat")
@@ -209,6 +210,7 @@ def test_cancelled_writes_are_settled(store: Store, monkeypatch: pytest.MonkeyPa
     asyncio.run(play())
 
 
+@pytest.mark.promise(4)
 def test_two_workers_lose_nothing(engine: Engine) -> None:
     """Items of two workers that write at once are all in, those of an add side by side."""
     handles = [EverdeltaSession(engine.open(), "chat") for _ in range(2)]
@@ -231,6 +233,7 @@ def test_two_workers_lose_nothing(engine: Engine) -> None:
     assert shown(handles[1]) == listed(items)
 
 
+@pytest.mark.promise(4)
 def test_superseded_worker_is_refused(engine: Engine) -> None:
     """An add under a lease that another worker took over is refused, and leaves nothing."""
     old, new = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
@@ -319,6 +322,27 @@ def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
     assert files_with(tmp_path, "secret-") == []
 
 
+@pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
+def test_a_fork_keeps_of_a_cleared_session_what_it_shares(mode: str, tmp_path: Path) -> None:
+    """After a clear and a scrub a fork has its items, and no file one of the same append."""
+    place = Engine(mode, tmp_path)
+    store = place.open()
+    session = EverdeltaSession(store, "chat")
+
+    async def play() -> None:
+        await session.add_items(texts("shared", "secret-beside", "secret-popped"))
+        await session.pop_item()
+
+    asyncio.run(play())
+    feed = session._begun()
+    fork = session.session.fork(at=feed.path()[0])
+    asyncio.run(session.clear_session())
+    store.scrub()
+    assert [files_with(place.path, said) for said in ("secret-beside", "secret-popped")] == [[], []]
+    assert viewed(ModelView.of(fork).messages) == [("user", "shared")]
+    place.close()
+
+
 class Scripted(Model):
     """A model that asks for a tool before each answer, and keeps what it was sent."""
 
@@ -405,6 +429,7 @@ class Compacts:
         return SimpleNamespace(output=[user, {"type": "compaction", "id": "cmp", "encrypted_content": "x"}], usage=None)
 
 
+@pytest.mark.promise(9)
 def test_the_sdk_compacts_and_it_can_be_undone(store: Store) -> None:
     """Compactions, automatic or by hand, agree with `SQLiteSession`, and can be undone."""
     session, oracle = EverdeltaSession(store, "chat"), SQLiteSession("chat")

@@ -21,9 +21,10 @@ if os.environ.get("CI") is None:
 from pydantic_ai import Agent, UserError
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, ConversationStore, InMemoryConversationStore
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.test import TestModel
 
+from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from tests.adapters.pydantic_messages import KINDS, Talk, listed, viewed
 
@@ -133,11 +134,11 @@ class Pair:
             assert viewed(ModelView.of(fresh.session(name)).messages) == listed(theirs.messages)
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_random_programs_agree_with_the_store_in_memory(mode: str) -> None:
+@pytest.mark.parametrize("engine_name", MODES)
+def test_random_programs_agree_with_the_store_in_memory(engine_name: str) -> None:
     """After every command both stores have the same conversations, and the views show them."""
 
-    @settings(max_examples=30 if mode == "memory" else 6)
+    @settings(max_examples=30 if engine_name == "memory" else 6)
     @given(PROGRAMS)
     def agree(program: list[tuple[str, str, list[str], int]]) -> None:
         async def play() -> None:
@@ -146,7 +147,7 @@ def test_random_programs_agree_with_the_store_in_memory(mode: str) -> None:
                 await pair.run(*command)
                 await pair.check()
 
-        engine = Engine(mode)
+        engine = Engine(engine_name)
         try:
             asyncio.run(play())
         finally:
@@ -190,6 +191,22 @@ def look(at: str) -> str:
     return f"seen {at}"
 
 
+def test_retries_of_earlier_versions_are_shown_as_what_they_were(engine: Engine) -> None:
+    """A retry prompt that names a call is its failed result; another one is a user message."""
+    parts: list[dict[str, Any]] = [
+        {"part_kind": "retry-prompt", "content": "wrong arguments", "tool_name": "look", "tool_call_id": "c1"},
+        {"part_kind": "retry-prompt", "content": "answer in JSON", "tool_name": None, "tool_call_id": "c2"},
+    ]
+    feed = EntryFeed(engine.open().create_session())
+    call = {"part_kind": "tool-call", "tool_name": "look", "args": "{}", "tool_call_id": "c1"}
+    messages: list[Any] = [{"kind": "response", "parts": [call]}, {"kind": "request", "parts": parts}]
+    feed.add([{"id": str(number), "message": message} for number, message in enumerate(messages)])
+    view = viewed(ModelView.of(feed.session).messages)
+    assert view == listed(ModelMessagesTypeAdapter.validate_python(messages))
+    assert view == [("call", "c1", "look", "{}", "wrong arguments"), ("user", "answer in JSON")]
+
+
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("begun", [False, True])
 def test_one_of_two_savers_wins(engine: Engine, begun: bool) -> None:
     """Of savers of one revision exactly one wins; the others are refused and leave nothing."""

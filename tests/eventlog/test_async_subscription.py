@@ -107,7 +107,7 @@ def test_a_cancelled_wait_loses_nothing(engine: Engine) -> None:
 
 
 def test_waiting_holds_no_thread(engine: Engine) -> None:
-    """Forty waiting followers hold no worker thread and leave none behind."""
+    """Forty waiting followers share one thread, and hold no worker thread."""
     store = engine.open()
     session = store.create_session(id="s")
     session.user("before")
@@ -125,7 +125,8 @@ def test_waiting_holds_no_thread(engine: Engine) -> None:
 
     for found in asyncio.run(follow()):
         assert [recorded.event for recorded in found] == [ev.SessionRenamed("Named")]
-    assert set(threading.enumerate()) <= before
+    left = {thread.name for thread in set(threading.enumerate()) - before}
+    assert left == {"eventlog-follow"}  # one for all of them, and one where the log is on a server
 
 
 @pytest.mark.promise(2)

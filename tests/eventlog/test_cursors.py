@@ -6,6 +6,7 @@ import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from threading import Event
 from typing import Any
 
 import msgspec
@@ -329,11 +330,12 @@ def test_an_idle_subscription_of_a_session_is_not_woken_to_find_nothing(store: S
     fill(store, 2)
     following = Subscription(store.log, None, session="s0", kinds=None)
     assert len(list(following.look())) == 9
+    rung = Event()
+    watch = following.watch(store.host.follower, rung.set)
     store.session("s1").user("of another one")
-    assert not following.may_find()
+    assert not rung.wait(0.1)
     assert list(following.look()) == []
-    assert not following.wait(0.01)
     store.session("s0").user("mine")
-    assert following.may_find()
-    assert following.wait(0.0)
+    assert rung.wait(30)
+    assert watch.stirred
     assert len(list(following.look())) == 2

@@ -25,7 +25,7 @@ WRONG = object()
 """A value of a type that no argument takes."""
 
 
-@pytest.mark.parametrize("address", ["postgresql://h/x", "postgresql+psycopg://h/x", "sqlite:///x", "s3://bucket/x"])
+@pytest.mark.parametrize("address", ["postgresql+psycopg://h/x", "mysql://h/x", "sqlite:///x", "s3://bucket/x"])
 def test_an_address_is_no_directory(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server address is refused wherever a directory would be made; a colon is no address."""
     monkeypatch.chdir(tmp_path)

@@ -134,6 +134,7 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "Feed": lambda store: eventlog.Feed(session(store), eventlog.OpenAIChatMapping()),
     "Reply": opened,
     "ToolCall": lambda store: opened(store).tool("bash", call_id="c"),
+    "ModelCatalogue": lambda _store: eventlog.shipped_models(),
     "Turn": lambda store: session(store).turn("hi", "r"),
     "Values": lambda store: session(store).values,
     "Names": lambda store: (session(store), store.names)[1],
@@ -155,6 +156,7 @@ KINDS: dict[str, type] = {
     "Feed": eventlog.Feed,
     "Reply": eventlog.Reply,
     "ToolCall": eventlog.ToolCall,
+    "ModelCatalogue": eventlog.ModelCatalogue,
     "Turn": eventlog.Turn,
     "Values": eventlog.Values,
     "Names": eventlog.Names,
@@ -177,6 +179,7 @@ MADE: dict[str, type] = {
     "ContextWindow": ContextWindow,
     "HttpSummarizer": windows.HttpSummarizer,
     "LiveView": LiveView,
+    "ModelCatalogue": eventlog.ModelCatalogue,
     "Transcript": projections.Transcript,
 }
 """Classes that a program makes itself."""

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer.main
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import eventlog
-from projections.cli.app import application, run
+from projections.cli.app import run
 from projections.cli.exits import Exit
+from projections.cli.registry import COMMANDS, Command
 from tests.faults.tally import SLOW, tally
 
 EXAMPLES = 800 if SLOW else 70
@@ -26,14 +25,11 @@ NOT_RUN = {"demo"}
 
 def grammar() -> dict[str, list[str]]:
     """The options of every command."""
-    group: Any = typer.main.get_command(application())
-    found: dict[str, list[str]] = {}
-    for name, command in group.commands.items():
-        if name not in NOT_RUN:
-            found[name] = sorted(
-                {option for parameter in command.params for option in parameter.opts if option[0] == "-"}
-            )
-    return found
+    return {
+        name: sorted(option for each in Command(name).parameters if each.is_option for option in (*each.on, *each.off))
+        for name in COMMANDS
+        if name not in NOT_RUN
+    }
 
 
 GRAMMAR = grammar()

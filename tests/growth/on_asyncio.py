@@ -9,7 +9,7 @@ from eventlog import TextStream, ToolCall
 from eventlog import events as ev
 from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
 from projections.window import AsyncContextWindow, RequestCompaction
-from tests.growth.on_window import a_call, a_step, a_subtask, a_window
+from tests.growth.on_window import a_call, a_step, a_subtask, a_task, a_window
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
@@ -110,6 +110,10 @@ ASYNCIO: Table = {
     ),
     "AsyncContextWindow.run": constant(
         lambda at, held: at.awaited(AsyncContextWindow(held[0]).run(held[1], _ran)), a_call
+    ),
+    "AsyncContextWindow.answer": constant(lambda _, window: AsyncContextWindow(window).answer, a_window),
+    "AsyncContextWindow.run_task": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).run_task(held[1], _worked)), a_task
     ),
     "AsyncContextWindow.run_subtask": constant(
         lambda at, held: at.awaited(AsyncContextWindow(held[0]).run_subtask(held[1], _worked)), a_subtask

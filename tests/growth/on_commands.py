@@ -66,6 +66,13 @@ def _new(at: Place) -> Generator[str]:
 
 
 @contextmanager
+def _searched(at: Place) -> Generator[None]:
+    """Make the index, as the first search has to."""
+    _run(at.closed, "search", "answer", "--limit", "1")
+    yield
+
+
+@contextmanager
 def _said(at: Place) -> Generator[None]:
     """Add turns to the session with the small view."""
     with eventlog.open(at.closed.path) as store:
@@ -122,10 +129,12 @@ COMMANDS: Table = {
     "eventlog compact": constant(lambda at, _: _run(at.closed, "compact", "long"), _said),
     "eventlog compact, a long one": _all(_VIEW, "compact", "wide", copied=True),
     "eventlog demo": constant(lambda at, _: _run(at.closed, "demo")),
+    "eventlog completion": constant(lambda at, _: _run(at.closed, "completion", "bash")),
     "eventlog diff": _all(_VIEW, "diff", "wide", "100", "200"),
     "eventlog erase": history(
-        lambda at, name: _run(at.closed, "erase", name), f"for forks and sub-sessions it {_EACH}", _new
+        lambda at, name: _run(at.closed, "erase", name, "--yes"), f"for forks and sub-sessions it {_EACH}", _new
     ),
+    "eventlog explain": history(lambda at, part: _run(at.closed, "explain", "long", part), _EVERY, _part),
     "eventlog events, 50 of them": _read("events", "long", "--from", "100", "--to", "150"),
     "eventlog events": _all(_ALL, "events", "long"),
     "eventlog export, jsonl": _all(_ALL, "export", "long", "--format", "jsonl"),
@@ -138,7 +147,7 @@ COMMANDS: Table = {
     "eventlog prune": constant(lambda at, _: _run(at.closed, "prune", "long", "--dry-run")),
     "eventlog recall": constant(lambda at, part: _run(at.closed, "recall", "long", part), _part),
     "eventlog redact": history(
-        lambda at, part: _run(at.closed, "redact", "long", part), "looks for the same text everywhere", _part
+        lambda at, part: _run(at.closed, "redact", "long", part, "--yes"), "looks for the same text everywhere", _part
     ),
     "eventlog repair": history(
         lambda at, _: _run(at, "repair", "--into", at.directory / "repaired"), _TOUCHED, copied=True
@@ -152,13 +161,14 @@ COMMANDS: Table = {
     "eventlog expire": _all(_EACH, "expire", "--count", "1000000"),
     "eventlog rollback": constant(lambda at, version: _run(at.closed, "rollback", "long", "--to", version), _version),
     "eventlog scrub": _all(_TOUCHED, "scrub", copied=True),
-    "eventlog sessions": output(lambda at, _: _run(at.closed, "sessions", "--json")),
-    "eventlog sessions, the newest": _read("sessions", "--newest"),
-    "eventlog sessions, a page": _read("sessions", "--limit", "20", "--after", "m"),
+    "eventlog search": constant(lambda at, _: _run(at.closed, "search", "answer", "should", "--json"), _searched),
+    "eventlog sessions": _read("sessions"),
+    "eventlog sessions, all": output(lambda at, _: _run(at.closed, "sessions", "--limit", "0", "--json")),
     "eventlog show, a page": _read("show", "long", "--limit", "20"),
     "eventlog show": _all(_ALL, "show", "long"),
     "eventlog stats": _all(_EVERY, "stats", "long"),
     "eventlog stats, of the store": _all(_EACH, "stats"),
+    "eventlog tail": _read("tail", "long"),
     "eventlog timeline": _all(_EVERY, "timeline", "long"),
     "eventlog undo": constant(lambda at, _: _run(at.closed, "undo", "long"), _undoable),
     "eventlog upgrade": _read("upgrade"),

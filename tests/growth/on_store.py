@@ -66,6 +66,21 @@ def _looked(at: Place) -> Generator[None]:
 
 
 @contextmanager
+def _indexed(at: Place) -> Generator[None]:
+    """Bring the index up to date, as the first search has to."""
+    at.store.search("answer", limit=1, wait=None)
+    yield
+
+
+@contextmanager
+def _said(at: Place) -> Generator[None]:
+    """Say something that the index does not have yet."""
+    at.store.search("answer", limit=1, wait=None)
+    at.store.session("small000002").user("a fresh question")
+    yield
+
+
+@contextmanager
 def _changed(at: Place) -> Generator[None]:
     """Append to a long session, whose state the list then looks at."""
     at.long.record_custom("test", "1")
@@ -123,6 +138,16 @@ STORE: Table = {
     "Store.open_session": constant(lambda at, _: at.store.open_session(("growth", "000007"))),
     "Store.open_session, a new one": constant(lambda at, _: at.store.open_session(("growth", at.name("named")))),
     "Store.scrub": history(lambda at, _: at.store.scrub(), _TOUCHED, copied=True),
+    "Store.search": constant(lambda at, _: at.store.search("answer should", limit=20), _indexed),
+    "Store.search, a rare word": constant(lambda at, _: at.store.search("question 7", limit=20), _indexed),
+    "Store.search, in a session": constant(lambda at, _: at.store.search("hello", session="small000003"), _indexed),
+    "Store.search, after an event": constant(lambda at, _: at.store.search("fresh", limit=20), _said),
+    "Store.search, ranked": history(
+        lambda at, _: at.store.search("answer", ranked=True), "weighs every text with the words", _indexed
+    ),
+    "Store.search, the first": history(
+        lambda at, _: at.store.search("answer"), "takes in all that was said", copied=True
+    ),
     "Store.session": constant(lambda at, _: at.store.session("long")),
     "Store.sessions": output(lambda at, _: sum(1 for _ in at.store.sessions())),
     "Store.sessions, a page by name": constant(

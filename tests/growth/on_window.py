@@ -13,6 +13,7 @@ from typing import Any
 
 from eventlog import Reply, ToolCall
 from eventlog.values import Subtask
+from projections import Transcript
 from projections.window import (
     CallModel,
     ContextWindow,
@@ -24,6 +25,7 @@ from projections.window import (
     SummaryRequest,
     afill,
     afill_retrying,
+    answer_text,
     apply_patch,
     covered_by,
     fill,
@@ -32,8 +34,10 @@ from projections.window import (
     policy_named,
     recall,
     recall_tool,
+    refusal,
     register_planner,
     summarize_offline,
+    task_tool,
     window_report,
 )
 from projections.window.prune.planner import PLANNERS
@@ -41,7 +45,7 @@ from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
 
-__all__ = ["WINDOW", "a_call", "a_step", "a_subtask", "a_window"]
+__all__ = ["WINDOW", "a_call", "a_step", "a_subtask", "a_task", "a_window"]
 
 _VIEW = "the view of this session is its history"
 _COVERED = "the messages that are asked for are the history"
@@ -114,6 +118,23 @@ def a_subtask(at: Place) -> Generator[tuple[ContextWindow, RunSubtask]]:
         step = window.next_step()
         assert isinstance(step, RunSubtask), step
         yield window, step
+
+
+@contextmanager
+def a_task(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
+    """Prepare a step in which a called task is to run."""
+    with a_step(at) as (window, step):
+        reply, _ = window.begin(step)
+        call = reply.tool("task", call_id=at.name("c"))
+        call.stream_input('{"prompt": "do it"}')
+        reply.end_step("tool-calls")
+        window.state.catch_up()
+        yield window, PendingCall(call.id, call.call_id, "task", '{"prompt": "do it"}', running=False)
+
+
+@contextmanager
+def _reply(at: Place) -> Generator[str]:
+    yield next(message.id for message in Transcript(at.long).newest_first() if message.role == "assistant")
 
 
 @contextmanager
@@ -225,6 +246,9 @@ WINDOW: Table = {
     "ContextWindow.prune": constant(lambda _, window: window.prune(), a_window),
     "ContextWindow.record": constant(lambda _, window: window.record(), a_window),
     "ContextWindow.run": constant(lambda _, held: held[0].run(held[1], _done), a_call),
+    "ContextWindow.answer": constant(lambda _, window: window.answer, a_window),
+    "ContextWindow.run_task": constant(lambda _, held: held[0].run_task(held[1], _done), a_task),
+    "ContextWindow.start_task": constant(lambda _, held: held[0].start_task(held[1]), a_task),
     "ContextWindow.run_subtask": constant(lambda _, held: held[0].run_subtask(held[1], _done), a_subtask),
     "ContextWindow.save": constant(lambda _, window: window.save(), a_window),
     "ContextWindow.save, wide": history(lambda _, window: window.save(), _VIEW, _wide_question),
@@ -249,6 +273,7 @@ WINDOW: Table = {
     "PruneCase.size": constant(lambda _, case: sum(map(case.size, islice(case.results(), 1))), _case),
     "afill": constant(lambda at, reply: at.awaited(afill(reply, _chunks())), _begun),
     "afill_retrying": constant(lambda at, reply: at.awaited(afill_retrying(reply, _chunks)), _begun),
+    "answer_text": constant(lambda at, reply: answer_text(at.long, [reply]), _reply),
     "apply_patch": constant(lambda _at, _: apply_patch([], (), '{"start":0,"stop":0}')),
     "covered_by": history(lambda at, _: covered_by(at.long, at.compaction), _COVERED),
     "fill": constant(lambda _, reply: fill(reply, CHUNKS), _begun),
@@ -259,6 +284,8 @@ WINDOW: Table = {
     "recall, a message": constant(lambda at, message: recall(at.long, message), _message),
     "recall, an old one": constant(lambda at, _: recall(at.long, "u000100p")),
     "recall_tool": constant(lambda _at, _: recall_tool()),
+    "refusal": constant(lambda _at, _: refusal(ValueError("no"))),
+    "task_tool": constant(lambda _at, _: task_tool()),
     "register_planner": constant(lambda _, name: register_planner(name, PLANNERS["recency"]), _planner),
     "summarize_offline": constant(lambda _at, _: summarize_offline(REQUEST)),
     "window_report": constant(lambda at, _: window_report(at.window)),

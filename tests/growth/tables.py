@@ -38,11 +38,16 @@ TABLES: dict[str, Table] = {
 }
 """The tables by what they are operations of."""
 WITHOUT: dict[str, str] = {
+    **{
+        f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
+        for name in ("extended", "get", "limits", "near", "price")
+    },
     "HttpSummarizer": "asks an endpoint, and costs what that says",
     "AnthropicMapping.read": _TOLD,
     "OpenAIChatMapping.read": _TOLD,
     "OpenAIResponsesMapping.read": _TOLD,
     "RecordMapping.format": "a text",
+    "eventlog serve": "serves until it is ended; `tests/projections/inspector/test_growth.py` has its answers",
     "RecordMapping.read": _TOLD,
     **{f"RecordBuilder.{name}": _TOLD for name in dir(RecordBuilder) if not name.startswith("_")},
 }

@@ -23,6 +23,7 @@ COMMANDS = [
     "import",
     "export",
     "sessions",
+    "search",
     "show",
     "view",
     "events",
@@ -50,6 +51,10 @@ COMMANDS = [
     "scrub",
     "upgrade",
     "demo",
+    "completion",
+    "explain",
+    "tail",
+    "serve",
 ]
 
 STREAM = """\
@@ -100,13 +105,18 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=60, **options)
 
 
-def on_terminal(*arguments: object, columns: int = 120) -> tuple[int, str]:
-    """Run the command line on a pseudo-terminal of this width; return output and errors."""
+def on_terminal(*arguments: object, columns: int = 120, typed: str = "", **variables: str) -> tuple[int, str]:
+    """Run the command line on a pseudo-terminal of this width; return output and errors.
+
+    `typed` is what the user types; `variables` are more of the environment. There is no pager
+    unless they name one.
+    """
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns)}
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat", **variables}
     with subprocess.Popen(command, cwd=ROOT, stdin=child, stdout=child, stderr=child, env=environment) as process:
         os.close(child)
+        os.write(parent, typed.encode())
         pieces: list[bytes] = []
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Acting inside a commit of the embedded engine, where it decides on an append."""
+"""Acting inside a commit of an engine with a queue, where it decides on an append."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from eventlog.log.embedded import batch
+from eventlog.log.postgres import batch as postgres_batch
 from eventlog.log.rules import accept
 
 if TYPE_CHECKING:
@@ -29,3 +30,4 @@ def at_decision(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
         return accept(past, append, head)
 
     patch.setattr(batch, "accept", acting)
+    patch.setattr(postgres_batch, "accept", acting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,7 +22,10 @@ class Interrupter:
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         """Throw at this place, if it is the one in the engine."""
-        if event not in {"call", "c_return"} or not frame.f_code.co_filename.startswith(ENGINE):
+        code = frame.f_code
+        if event not in {"call", "c_return"} or not code.co_filename.startswith(ENGINE):
+            return
+        if event == "call" and code.co_flags & CO_GENERATOR:  # perhaps its finalizer, where errors are not visible
             return
         self.left -= 1
         if not self.left:

@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server on 127.0.0.1 with scripted answers.
+"""A small OpenAI-compatible server on 127.0.0.1 with scripted answers: chat and Responses.
 
     with OpenAIServer(Answer("Hello")) as server:
         HttpSummarizer(server.url, "m")
@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self, cast
+
+from tests.support.openai_responses import events_of, response_of
 
 __all__ = ["Answer", "Asked", "OpenAIServer", "ToolCall"]
 
@@ -73,8 +75,8 @@ class Asked:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The request's messages."""
-        return cast("list[dict[str, Any]]", self.body["messages"])
+        """The request's messages, or its items."""
+        return cast("list[dict[str, Any]]", self.body.get("messages") or self.body["input"])
 
 
 class _QuietServer(ThreadingHTTPServer):
@@ -128,7 +130,11 @@ class OpenAIServer:
             protocol_version = "HTTP/1.1"
 
             def do_POST(self) -> None:
-                body: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                sent = self.rfile.read(int(self.headers["content-length"]))
+                if len(sent) < int(self.headers["content-length"]):
+                    self.close_connection = True  # the client died
+                    return
+                body: dict[str, Any] = json.loads(sent)
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 answer = server.answer(Asked(self.path, headers, body))
                 try:
@@ -143,7 +149,9 @@ class OpenAIServer:
 
 
 def _reply(handler: BaseHTTPRequestHandler, answer: Answer, body: dict[str, Any]) -> None:
-    if handler.path != "/v1/chat/completions":
+    if handler.path == "/v1/responses":
+        _send_response(handler, answer, body)
+    elif handler.path != "/v1/chat/completions":
         _send_whole(handler, 404, {"error": {"message": "not found"}}, {})
     elif answer.raw is not None:
         _send_raw(handler, answer, answer.raw())
@@ -153,6 +161,16 @@ def _reply(handler: BaseHTTPRequestHandler, answer: Answer, body: dict[str, Any]
         _send_stream(handler, answer, body)
     else:
         _send_whole(handler, 200, _completion(answer, body), answer.headers)
+
+
+def _send_response(handler: BaseHTTPRequestHandler, answer: Answer, body: dict[str, Any]) -> None:
+    number, pieces = len(body["input"]), answer.pieces
+    response = response_of(body.get("model"), number, pieces, list(answer.calls), answer.usage)
+    if not body.get("stream"):
+        _send_whole(handler, 200, response, answer.headers)
+        return
+    events = events_of(response, pieces)
+    _send_raw(handler, answer, (f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in events))
 
 
 def _send_whole(

@@ -115,7 +115,7 @@ def _execute(program: str) -> None:
 def result(directory: Path) -> dict[str, Any]:
     """Result of a run that came to its end."""
     with eventlog.open(directory / "chats", read_only=True) as store:
-        session = store.session("notes")
+        session = store.open_session(("loop", "notes"), create=False)
         events = [recorded.event for recorded in session.events()]
         view = ModelView.of(session)
         return {

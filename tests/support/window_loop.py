@@ -84,9 +84,13 @@ class Loop:
     on_step: Callable[[Step], None] | None = None
 
     def window(self) -> ContextWindow:
-        """Open a window for this loop; environment switches reach it only if given."""
+        """Open a window for this loop; environment switches reach it only if given.
+
+        Without limits, given or recorded, the model has none.
+        """
         options: dict[str, Any] = {"environment": {}, **self.options}
-        return ContextWindow(self.session, self.policy, model=MODEL, limits=self.limits, **options)
+        limits = self.limits or ContextWindow(self.session, environment={}).state.limits or Limits()
+        return ContextWindow(self.session, self.policy, model=MODEL, limits=limits, **options)
 
     def run(self, most: int = 200) -> Step:
         """Run until there is nothing to do; returns the step that ended it."""

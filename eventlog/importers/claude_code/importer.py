@@ -1,13 +1,15 @@
 """Importer of Claude Code sessions (JSONL, or one `{"loglines": […]}` document).
 
-This module decides which session a record belongs to; `thread.py` turns it into events.
+This module decides which session a record belongs to, and where branches begin; `mapping.py` says
+what it means.
 
 * The file's session is its first `sessionId`; without one, the path.  Sub-agents' records
   (`isSidechain`) are sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their
   first record, with the main session as parent.
 * Events are in the order of lines.  A record belongs to its parent's node (`thread.py`); a record
-  whose parent is unknown or null continues the file.  Branches become forks `SESSION:TIP`; the
-  session itself follows the newest branch.
+  whose parent is unknown continues the file. So does one without a parent, unless it is a prompt of
+  a file whose second message has one: it begins the conversation anew.  Branches become forks
+  `SESSION:TIP`; the session itself follows the newest branch.
 * Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
   damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
   does not list records of known types that are no part of a conversation.
@@ -18,18 +20,25 @@ This module decides which session a record belongs to; `thread.py` turns it into
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.anthropic import blocks
-from eventlog.importers.claude_code.records import ASIDE, CONVERSATION, ClaudeRecord, entries, is_claude_code, prompt_of
-from eventlog.importers.claude_code.thread import INTERRUPT, Thread, input_of
-from eventlog.importers.common.conversation_parts import ABORTED, OpenAnswer
-from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
-from eventlog.importers.common.json_lines import is_array, is_object, text_or_empty
+from eventlog.importers.claude_code.mapping import ClaudeCodeMapping, input_of
+from eventlog.importers.claude_code.records import (
+    CONVERSATION,
+    ClaudeRecord,
+    content_of,
+    entries,
+    is_claude_code,
+    is_root,
+)
+from eventlog.importers.claude_code.thread import Thread
+from eventlog.importers.common.builder import RecordBuilder
+from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id, path_identity
+from eventlog.importers.common.json_lines import is_object, text_or_empty
 from eventlog.importers.common.record_index import RecordIndex
-from eventlog.values import MessageError, Origin
+from eventlog.values import Origin
 
 __all__ = ["ClaudeCode"]
 
@@ -38,8 +47,6 @@ PREAMBLE = 64
 
 AGENT_TOOLS = frozenset({"Task", "Agent"})
 """Tools that start a sub-agent."""
-TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})
-"""System records that come when a turn is over."""
 
 
 class ClaudeCode:
@@ -76,7 +83,7 @@ class _Reader:
         self.version = ""
         self.time = 0
         self.forks: list[ImportBatch] = []
-        self.titled = False
+        self.mapping = _FileMapping(self)
 
     def read(self, found: Iterator[ClaudeRecord]) -> Iterator[ImportBatch]:
         for entry in found:
@@ -136,7 +143,7 @@ class _Reader:
         if isinstance(agent, str) and agent:
             name = agent
         else:
-            place = self._place(parent)
+            place = self.place(parent)
             if place is not None and place[0] is not self.main:
                 self.sidechain = place[0]
                 return place[0]
@@ -155,7 +162,7 @@ class _Reader:
         self.sidechain = thread
         return thread
 
-    def _place(self, key: object) -> tuple[Thread, int] | None:
+    def place(self, key: object) -> tuple[Thread, int] | None:
         """Return the thread and node of an earlier record."""
         found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
         return None if found is None else (self.threads[found >> 40], found & ((1 << 40) - 1))
@@ -199,10 +206,11 @@ class _Reader:
             self.report.skip(entry.line, "a record with this uuid came before")
             return thread
         thread.on_branch(self.time, record.get("gitBranch"))
-        if entry.kind in CONVERSATION:
-            self._conversation(entry, record, thread)
-        else:
-            self._aside(entry, record, thread)
+        node = thread.node
+        self.mapping.read(record, _ThreadBuilder(thread, entry, self))
+        if node < 2 <= thread.node:
+            thread.linked = isinstance(record.get("parentUuid"), str)
+        self._place_record(entry, record, thread)
         return thread
 
     def _sidechain_first(self) -> tuple[ClaudeRecord, dict[str, Any]] | None:
@@ -213,74 +221,27 @@ class _Reader:
         record = first.record
         return (first, record) if record.get("isSidechain") is True else None
 
-    def _aside(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
-        kind, time = entry.kind, self.time
-        if kind == "system":
-            subtype = text_or_empty(record.get("subtype"))
-            if subtype == "compact_boundary":
-                self._compact(entry, record, thread)
+    def _place_record(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
+        """Note where a record is that others may name as their parent."""
+        at = thread.node
+        if entry.kind in CONVERSATION:
+            for early in thread.arrived:  # records that follow an early result belong after its call
+                self.positions.move(early, thread.number << 40 | at)
+            thread.arrived.clear()
+            if content_of(record) is None:
                 return
-            if subtype in TURN_ENDS and thread.open is not None:
-                thread.supersede()
-        elif kind == "summary":
-            title = record.get("summary")
-            if isinstance(title, str) and self._place(record.get("leafUuid")) is not None and not self.titled:
-                thread.rename(time, title)
-        elif kind == "custom-title":
-            title = record.get("customTitle")
-            if isinstance(title, str) and title:
-                self.titled = True
-                thread.rename(time, title)
-        elif kind == "ai-title":
-            title = record.get("aiTitle")
-            if isinstance(title, str) and not self.titled:
-                thread.rename(time, title)
-        elif kind == "attachment":
-            found = record.get("attachment")
-            if is_object(found) and found.get("type") == "queued_command":
-                self.report.skip(
-                    entry.line, "a queued prompt that was sent as an attachment: kept, but not as a message"
-                )
-        elif kind not in ASIDE:
-            self.report.skip(
-                entry.line, f"a record of unknown type {kind[:40]!r}" if kind else "a record without a type"
-            )
-        if "uuid" in record:
-            place = self._place(record.get("parentUuid"))
-            at = place if place is not None and place[0] is thread else (thread, thread.node)
-            self._set_place(entry.key, *at)
+        elif entry.kind != "system" or record.get("subtype") != "compact_boundary":
+            if "uuid" not in record:
+                return
+            place = self.place(record.get("parentUuid"))
+            at = place[1] if place is not None and place[0] is thread else at
+        self._set_place(entry.key, thread, at)
 
-    def _conversation(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
-        message = record.get("message")
-        if not is_object(message):
-            self.report.skip(entry.line, "its message is not an object")
-            return
-        fields = message
-        content = fields.get("content")
-        if isinstance(content, str):
-            content = [content]
-        if not is_array(content):
-            self.report.skip(entry.line, "its message has no content")
-            return
-        found = content
-        if entry.kind == "assistant":
-            self._assistant(entry, record, fields, found, thread)
-        elif record.get("isCompactSummary") is True:
-            self._summary(entry, record, found, thread)
-        else:
-            self._user(entry, record, found, thread)
-
-    def _fresh(self, wanted: str) -> str:
-        """Return an unused message id: the wanted one, or one made from it."""
-        name, number = wanted, 1
-        while not self.positions.put(f"m:{name}", 0):
-            number += 1
-            name = bounded_id(f"{wanted}#{number}")
-        return name
-
-    def _advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
+    def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
         """Begin a new message: on a branch if its parent is not in the newest node."""
-        place = self._place(record.get("parentUuid"))
+        place = self.place(record.get("parentUuid"))
+        if thread.linked and is_root(record):
+            place = thread, 0
         if place is None or place[0] is not thread or place[1] == thread.node:
             thread.supersede()
             thread.begin_node(entry.key)
@@ -293,59 +254,50 @@ class _Reader:
         self.forks.append(fork)
         self.report.sessions.append(fork.session)
 
-    def _user(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
-        said: list[Any] = []
-        for block in content:
-            if is_object(block) and block.get("type") == "tool_result":
-                thread.tool_result(self.time, entry.line, entry.key, block, record.get("toolUseResult"))
-            else:
-                said.append(block)
-        if not said and content:
-            self._set_place(entry.key, thread, thread.node)
-            return
-        self._advance(entry, record, thread)
-        texts = [block.get("text") if is_object(block) else block for block in said]
-        if any(isinstance(text, str) and text.startswith(INTERRUPT) for text in texts):
-            thread.interrupt_all(ABORTED)
-        if not thread.title:
-            thread.rename(self.time, prompt_of(record))
-        thread.prompt(self.time, entry.line, self._fresh(entry.key), record, said)
-        self._set_place(entry.key, thread, thread.node)
 
-    def _assistant(
-        self, entry: ClaudeRecord, record: dict[str, Any], message: dict[str, Any], content: list[Any], thread: Thread
-    ) -> None:
-        foreign = message.get("id")
-        same = isinstance(foreign, str) and foreign and thread.open is not None and thread.open.foreign == foreign
-        opened: OpenAnswer | None = thread.open if same else None
-        if opened is None:
-            self._advance(entry, record, thread)
-            wanted = bounded_id(foreign) if isinstance(foreign, str) and foreign else entry.key
-            opened = thread.start(self.time, self._fresh(wanted), foreign, message.get("model"), record.get("cwd"))
-        thread.assistant(self.time, entry.line, entry.key, opened, content)
-        for early in thread.arrived:  # records that follow an early result belong after its call
-            self.positions.move(early, thread.number << 40 | thread.node)
-        thread.arrived.clear()
-        opened.reason = blocks.finish_reason(message.get("stop_reason")) or opened.reason
-        thread.record_usage(self.time, opened, message.get("usage"), record.get("costUSD"))
-        self._set_place(entry.key, thread, thread.node)
-        if record.get("isApiErrorMessage") is True:
-            texts = [block.get("text") for block in content if is_object(block)]
-            words = " ".join(text for text in texts if isinstance(text, str))
-            thread.interrupt_all(MessageError("api", words))
+class _ThreadBuilder(RecordBuilder):
+    """Takes what one record of a thread means."""
 
-    def _compact(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
-        found = record.get("compactMetadata")
-        metadata = found if is_object(found) else {}
-        auto = metadata.get("trigger") == "auto"
-        thread.compact(self.time, self._fresh(entry.key), auto=auto, before=metadata.get("preTokens"))
-        self._set_place(entry.key, thread, thread.node)
+    conversation: Thread
 
-    def _summary(self, entry: ClaudeRecord, record: dict[str, Any], content: list[Any], thread: Thread) -> None:
-        if thread.compaction is None:
-            thread.compact(self.time, self._fresh(bounded_id(f"{entry.key}:marker")), auto=False, before=None)
-        texts = [block.get("text") if is_object(block) else block for block in content]
-        text = "\n\n".join(part for part in texts if isinstance(part, str))
+    def __init__(self, thread: Thread, entry: ClaudeRecord, reader: _Reader) -> None:
+        super().__init__(thread, reader.time)
+        self.number = entry.line
+        self.entry = entry
+        self._reader = reader
+
+    def fresh(self, wanted: Sequence[str]) -> str:
+        """Return an unused message id: the first that is wanted, or one made from it."""
+        name, number = wanted[0], 1
+        while not self._reader.positions.put(f"m:{name}", 0):
+            number += 1
+            name = bounded_id(f"{wanted[0]}#{number}")
+        return name
+
+
+class _FileMapping(ClaudeCodeMapping):
+    """The mapping of the records of a file, which have lines and branches."""
+
+    def __init__(self, reader: _Reader) -> None:
+        super().__init__(sidechain=True)  # the records of each are told apart already
+        self._reader = reader
+
+    def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
         del record
-        thread.summarize(self.time, self._fresh(entry.key), text)
-        self._set_place(entry.key, thread, thread.node)
+        assert isinstance(to, _ThreadBuilder)
+        return to.entry.key
+
+    def part(self, key: str, place: int, to: RecordBuilder) -> str:
+        del to
+        return own_id(key, str(place))
+
+    def knows(self, uuid: object) -> bool:
+        return self._reader.place(uuid) is not None
+
+    def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
+        assert isinstance(to, _ThreadBuilder)
+        self._reader.advance(to.entry, record, to.conversation)
+
+    def begin_node(self, message: str, to: RecordBuilder) -> None:
+        assert isinstance(to, _ThreadBuilder)
+        to.conversation.begin_node(message)

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from eventlog.importers.claude_code.thread import INTERRUPT
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import (
     DamagedLineError,
@@ -23,7 +22,20 @@ from eventlog.importers.common.json_lines import (
     title_of,
 )
 
-__all__ = ["ASIDE", "CONVERSATION", "ClaudeRecord", "entries", "is_claude_code", "prompt_of"]
+__all__ = [
+    "ASIDE",
+    "CONVERSATION",
+    "INTERRUPT",
+    "ClaudeRecord",
+    "content_of",
+    "entries",
+    "is_claude_code",
+    "is_custom_title",
+    "is_prompt",
+    "is_root",
+    "prompt_of",
+    "texts_of",
+]
 
 DOCUMENT = 64 * 1024 * 1024
 """Longest document of loglines, in bytes: it is read whole."""
@@ -37,6 +49,8 @@ ASIDE = frozenset(
     }
 )  # fmt: skip
 """Known types of records that are no messages."""
+INTERRUPT = "[Request interrupted by user"
+"""How the text begins that says a user stopped the answer."""
 
 
 class ClaudeRecord(NamedTuple):
@@ -114,6 +128,36 @@ def _entry(line: int, value: Any, *, plain: bool) -> ClaudeRecord:
         bounded_id(key) if isinstance(key, str) and key else f"line-{line}",
         milliseconds(record.get("timestamp")),
     )
+
+
+def content_of(record: dict[str, Any]) -> list[Any] | None:
+    """Return the content blocks of a record's message, None if it has none."""
+    message = record.get("message")
+    content = message.get("content") if is_object(message) else None
+    if isinstance(content, str):
+        return [content]
+    return content if is_array(content) else None
+
+
+def is_custom_title(record: object) -> bool:
+    """Whether a record gives the session the title that a person wrote."""
+    return is_object(record) and record.get("type") == "custom-title" and bool(text_or_empty(record.get("customTitle")))
+
+
+def is_prompt(content: list[Any]) -> bool:
+    """Whether a user record says something besides the results of tools."""
+    return not content or any(not is_object(block) or block.get("type") != "tool_result" for block in content)
+
+
+def is_root(record: dict[str, Any]) -> bool:
+    """Whether a message says that nothing comes before it: a first prompt that was edited."""
+    return record.get("type") == "user" and record.get("parentUuid", "") is None
+
+
+def texts_of(content: list[Any], *, bare: bool = True) -> list[str]:
+    """Return the texts of content blocks; those that are no object only if `bare`."""
+    found = [block.get("text") if is_object(block) else block for block in content if bare or is_object(block)]
+    return [text for text in found if isinstance(text, str)]
 
 
 def prompt_of(record: dict[str, Any]) -> str:

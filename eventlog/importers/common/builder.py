@@ -108,17 +108,17 @@ class RecordBuilder:
 
     def text(self, text: str, *, part: str = "", metadata: Json | None = None) -> None:
         """Add a text to the open answer."""
-        self.conversation.text(self.time, part or self._next(), text, metadata)
+        self.conversation.text(self.time, part or self.next_part(), text, metadata)
 
     def reasoning(self, text: str, *, part: str = "", metadata: Json | None = None, secret: str = "") -> None:
         """Add reasoning to the open answer; `secret` is a text of the record in `metadata`."""
-        self.conversation.reasoning(self.time, part or self._next(), text, metadata, secret)
+        self.conversation.reasoning(self.time, part or self.next_part(), text, metadata, secret)
 
     def file(self, file: File, held: str = "", field: str = "", *, part: str = "") -> None:
         """Add a file to the open answer; it holds the text `held` of the record, as `field`."""
         if held:
             self.conversation.remainder.move(held, field)
-        self.conversation.complete(self.time, part or self._next(), file)
+        self.conversation.complete(self.time, part or self.next_part(), file)
 
     def call(
         self,
@@ -140,7 +140,9 @@ class RecordBuilder:
             else:
                 input = CallInput(dump(input), input, "input")
         require(str, call, "the id of a call is a str")
-        self.conversation.call(self.time, part or self._next(), Tool(call, tool, provider_executed, metadata), input)
+        self.conversation.call(
+            self.time, part or self.next_part(), Tool(call, tool, provider_executed, metadata), input
+        )
 
     def result(
         self,
@@ -187,7 +189,8 @@ class RecordBuilder:
         kinds: list[tuple[Text | Reasoning, str, str]] = [(Text(self.batch.content(summary)), summary, "text")]
         self.conversation.summary(self.time, part, asked, message, kinds)
 
-    def _next(self) -> str:
+    def next_part(self) -> str:
+        """Return the id of the open answer's next part."""
         answer = self.conversation.open
         if answer is None:
             raise RefusedError("a part without an answer", expected="`answer()` before its parts")

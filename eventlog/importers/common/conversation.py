@@ -73,6 +73,8 @@ class Conversation:
         self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
+        self.compaction: tuple[str, str] | None = None
+        """Part and message of a compaction whose summary comes with a later record."""
         if started is not None:
             self.add(time, started)
 
@@ -95,9 +97,13 @@ class Conversation:
 
     def rename(self, time: int, title: str) -> None:
         """Set the session's title, if it is a new one."""
-        if title and title != self.title:
+        if title and title != self.title_now():
             self.title = title
             self.add(time, ev.SessionRenamed(title))
+
+    def title_now(self) -> str:
+        """Return the session's title."""
+        return self.title
 
     # -- closing -------------------------------------------------------------------------------
 
@@ -317,6 +323,14 @@ class Conversation:
         if not answer.calls and answer in self.waiting:
             self.waiting.remove(answer)
             self._finish(answer, None)
+
+    def tool_of(self, call: OpenCall) -> str:
+        """Return the tool of a call."""
+        return call.tool
+
+    def spent(self, answer: OpenAnswer) -> Usage:
+        """Return the usage that was recorded for an open answer, by a mapping that sets it."""
+        return answer.usage
 
     # -- compaction ----------------------------------------------------------------------------
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from eventlog.log.contract import Append, Committed, LeaseState, Ticket
+from eventlog.log.contract import Append, Committed, Ticket
 from eventlog.log.embedded.journal.frames import CommitRecord, LeaseRecord, Record
 from eventlog.log.embedded.memtable import MemtablePart
-from eventlog.log.rules import RequestResult, accept, commit_of, may_replace_lease, was_committed
+from eventlog.log.rules import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.ticket import QueuedTicket
 
 if TYPE_CHECKING:
@@ -20,18 +20,10 @@ if TYPE_CHECKING:
 
     from eventlog.log.embedded.tail import Tail
 
-__all__ = ["AnyTicket", "Batch", "LeaseChange"]
+__all__ = ["AnyTicket", "Batch"]
 
 AnyTicket: TypeAlias = QueuedTicket[Any, Any]
 Outcome: TypeAlias = Committed | bool | BaseException | None
-
-
-class LeaseChange(msgspec.Struct, frozen=True):
-    """A lease record to write if the session's one still equals `replaces`."""
-
-    session: str
-    state: LeaseState
-    replaces: LeaseState
 
 
 class Batch:

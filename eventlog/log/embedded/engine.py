@@ -6,6 +6,7 @@
     mark        how far the journal is durable (`watermark.py`)
     journal/    the append-only files (`journal/journal.py`, `journal/frames.py`)
     lmdb/       what is folded (`segments/segments.py`)
+    derived/    what layers above make of it, such as a search index; may be deleted
 
 `EmbeddedLog` is a handle. All handles of a process on the same directory share one `Partition`; the
 last one to be closed closes it. A handle that is forgotten is closed when it is collected, and all
@@ -29,10 +30,11 @@ from eventlog.errors import (
     ReadOnlyError,
 )
 from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
-from eventlog.log.embedded.batch import LeaseChange
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
 from eventlog.log.embedded.salvage.probe import probe
+from eventlog.log.embedded.swap import DERIVED
+from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 
@@ -225,6 +227,11 @@ class EmbeddedLog(Log):
     def path(self) -> Path:
         """The directory."""
         return self._partition.path
+
+    @property
+    def derived_directory(self) -> Path | None:
+        """Where layers above may keep files that are made from the log; see `contract.Log`."""
+        return self._partition.path / DERIVED
 
     @property
     def options(self) -> Options:

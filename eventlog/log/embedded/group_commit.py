@@ -55,9 +55,10 @@ from eventlog.errors import (
     UnknownOutcomeError,
 )
 from eventlog.log.contract import Append
-from eventlog.log.embedded.batch import AnyTicket, Batch, LeaseChange
-from eventlog.log.embedded.worker import Worker
+from eventlog.log.embedded.batch import AnyTicket, Batch
+from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import wake
+from eventlog.log.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

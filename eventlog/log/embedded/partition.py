@@ -29,8 +29,8 @@ from eventlog.log.embedded.segments.fold import fold, make_index, write_address,
 from eventlog.log.embedded.segments.segments import Segments
 from eventlog.log.embedded.tail import Tail
 from eventlog.log.embedded.watermark import Watermark, is_marked
-from eventlog.log.embedded.worker import Worker
 from eventlog.log.lists import newest_of, require_lists
+from eventlog.log.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

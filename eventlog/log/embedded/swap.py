@@ -4,6 +4,8 @@ The new `lmdb/`, `journal/` and `edition` are made in the directory `next`. Then
 renamed into place: from that moment the store is the new one, and the process that opens it first,
 alone, moves the rest (`finish`). Every step can be repeated. Without that file `next` is discarded.
 
+What is in `derived` belongs to the old store and goes with it.
+
 `edition` is a random word, new with every rewriting: a copy of another edition cannot be continued.
 `unfinished` in a directory says that a copy is being written there, or was when the program died.
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.filesystem import JournalIO
 
 __all__ = [
+    "DERIVED",
     "NEXT",
     "begin_anew",
     "commit",
@@ -43,6 +46,8 @@ __all__ = [
 NEXT = "next"
 _SWAP = "swap"
 _PARTS = ("lmdb", "journal", "edition")
+DERIVED = "derived"
+"""Directory of what layers above the log made of it: made again after a rewriting."""
 _UNFINISHED = "unfinished"
 _SHRED = "overwrite what was"
 _PIECE = 1 << 20
@@ -145,6 +150,12 @@ def finish(path: Path, io: JournalIO, *, read_only: bool = False) -> None:
         raise ReadOnlyError(f"{path} was being rewritten: it is finished when the store is opened to be written")
     (path / "mark").unlink(missing_ok=True)
     following = path / NEXT
+    derived = path / DERIVED
+    if derived.is_dir():
+        io.reach("swap: derived")
+        if shred:
+            _shred(derived.iterdir())
+        shutil.rmtree(derived)
     for name in _PARTS:
         if not (following / name).exists():
             continue

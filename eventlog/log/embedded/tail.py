@@ -21,6 +21,7 @@ from eventlog.errors import BusyError, ClosedError, DamagedError, EventlogError
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.locks import WriterLock, try_shared
 from eventlog.log.embedded.lookup import Lookup
+from eventlog.log.embedded.mark_watch import MarkWatch
 from eventlog.log.embedded.memtable import Memtable, MemtablePart
 from eventlog.log.embedded.watermark import Watermark, is_marked
 from eventlog.log.merkle import SALT_BYTES
@@ -40,8 +41,12 @@ __all__ = ["Tail"]
 _LIMIT = 16
 """Times `fold_bytes`."""
 _GENERATIONS = 4
+_LONGEST_WAIT = 1.0
+"""Seconds after which a thread looks at the mark, although nothing said that it moved."""
 _SHORTEST_POLL = 1e-3
 _LONGEST_POLL = 50e-3
+_LONGER = 1.5
+"""Pauses between looks where the system does not say that the mark moved."""
 _SALTS = 64
 """How many are drawn at a time: drawing hands the interpreter to another thread."""
 
@@ -82,6 +87,9 @@ class Tail:
         self._changing = False
         """Whether one is going on right now."""
         self._watchers: list[Any] = []
+        self._watch: MarkWatch | None = None
+        """What says that another process has moved the mark; one thread at a time waits for it."""
+        self._watching = Lock()
 
     # --- recovery
 
@@ -211,6 +219,7 @@ class Tail:
             self.segments.close()
             if self.mark is not None:
                 self.mark.close()
+        self._forget_watch()
 
     def refuse(self) -> NoReturn:
         """Refuse a write: the log is closed or poisoned, or the thread itself is reading it."""
@@ -302,15 +311,50 @@ class Tail:
             if self.position > position:
                 return True
             remaining = deadline - time.monotonic()
-            if remaining <= 0 or not watcher.acquire(timeout=min(pause, remaining)):
-                with suppress(ValueError):
-                    self._watchers.remove(watcher)
+            if remaining > 0:
+                if self._watching.acquire(blocking=False):
+                    self._watch_mark(remaining, pause)
+                    pause = min(pause * _LONGER, _LONGEST_POLL)
+                else:
+                    watcher.acquire(timeout=remaining)
+            with suppress(ValueError):
+                self._watchers.remove(watcher)
             if remaining <= 0:
                 return False
-            pause = min(pause * 1.5, _LONGEST_POLL)
+
+    def _watch_mark(self, remaining: float, pause: float) -> None:
+        """Wait until the mark may have moved; `_watching` is held, and is released."""
+        try:
+            watch = self._watch
+            if watch is not None:
+                said = watch.wait(min(remaining, pause if watch.deaf else _LONGEST_WAIT))
+                if not said and not watch.deaf and self.is_behind():
+                    watch.deaf = not watch.drain()
+            elif self.mark is None or self.mark.short:  # nothing was written yet
+                time.sleep(min(remaining, pause))
+            elif not self.closed:  # the caller looks again: it may have moved before it was watched
+                self._watch = MarkWatch(self.mark.path)
+        finally:
+            self._watching.release()
+            if self.closed:
+                self._forget_watch()
+            self.wake_watchers()  # another thread has to watch the mark now
+
+    def _forget_watch(self) -> None:
+        """Release the watch of a closed tail, unless a thread waits in it, which then does."""
+        if self._watching.acquire(blocking=False):
+            try:
+                watch, self._watch = self._watch, None
+                if watch is not None:
+                    watch.close()
+            finally:
+                self._watching.release()
 
     def wake_watchers(self) -> None:
         """Wake all threads that wait in `wait_after`."""
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             watcher.release()
+        watch = self._watch
+        if watch is not None and self._watching.locked():
+            watch.wake()

@@ -2,7 +2,8 @@
 
 A frame that is written and not flushed must not be visible, and a reader takes no lock. So after
 each flush the writer stores here the address up to which every frame is on disk; readers compare it
-(no system call), and read the journal up to there. `FORMAT.md` describes the bytes.
+(no system call), and read the journal up to there. `FORMAT.md` describes the bytes. The bytes are
+written to the file once more, as that wakes the processes that wait for it (`mark_watch.py`).
 
 The file itself is never flushed: after a power failure it may be older than the journal (then the
 journal is read to its end, as without a watermark), but never newer. A journal that ends before the
@@ -36,7 +37,9 @@ class Watermark:
     """The mapped watermark.  `last` is the raw value that this process has acted upon."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        self._path = str(path)
+        self.path = str(path)
+        self._file = -1
+        """The file of a mark that is moved here."""
         self.words: mmap.mmap | bytes = self._mapped(read_only=read_only)
         self.short = not isinstance(self.words, mmap.mmap)
         self.last = b""
@@ -49,7 +52,7 @@ class Watermark:
         """
         flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         try:
-            fd = os.open(self._path, flags | os.O_CLOEXEC, 0o600)
+            fd = os.open(self.path, flags | os.O_CLOEXEC, 0o600)
         except FileNotFoundError:
             if not read_only:
                 raise
@@ -60,13 +63,17 @@ class Watermark:
                     return bytes(MARK_BYTES)
                 allocate(fd, MARK_BYTES)
             access = mmap.ACCESS_READ if read_only else mmap.ACCESS_WRITE
-            return mmap.mmap(fd, MARK_BYTES, access=access)
+            words = mmap.mmap(fd, MARK_BYTES, access=access)
+            if not read_only:
+                self._file, fd = fd, -1
+            return words
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     def changed(self) -> bool:
         """Return whether another process has moved the watermark since `acknowledge`."""
-        if self.short and os.access(self._path, os.R_OK):  # a writer may have made it since
+        if self.short and os.access(self.path, os.R_OK):  # a writer may have made it since
             with suppress(OSError):  # no descriptor is free now: the next call tries again
                 self.words = self._mapped(read_only=True)
                 self.short = not isinstance(self.words, mmap.mmap)
@@ -101,6 +108,8 @@ class Watermark:
         self.last = raw = _WORDS.pack(address, address ^ _ONES)
         assert isinstance(self.words, mmap.mmap)
         self.words[:16] = raw
+        with suppress(OSError):  # the mark is moved; those who wait for it look again before long
+            os.pwrite(self._file, raw, 0)
 
     def closed_at(self) -> int:
         """Return how far the store was folded at its last orderly close; 0 if it is unknown."""
@@ -118,6 +127,9 @@ class Watermark:
         mapped, self.words = self.words, self.last
         if isinstance(mapped, mmap.mmap):
             mapped.close()
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
 
 
 def is_marked(directory: Path) -> bool:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from projections.cli import output
+from projections.cli import output, times
 from projections.cli.exits import Exit
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.reports.wording import counted, moment
@@ -20,14 +19,14 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     step: Annotated[
-        int | None, typer.Option("--step", min=1, metavar="N", help="Only step N, with its exact request.")
+        int | None, Option("--step", min=1, metavar="N", help="Only step N, with its exact request.")
     ] = None,
     json: JSON = False,
-) -> None:
+) -> Exit:
     """Rebuild the request of each model step and check its digest.
 
     A step without a recorded digest is unknown, and one whose view had a part that was redacted
@@ -51,8 +50,7 @@ def run(
             _print_steps(steps)
             if request is not None:
                 output.document(_request(request), indent=2)
-    if any(audited.verdict == "mismatch" for audited in steps):
-        raise typer.Exit(Exit.FAULTS)
+    return Exit.FAULTS if any(audited.verdict == "mismatch" for audited in steps) else Exit.OK
 
 
 def _steps(steps: list[AuditedStep]) -> dict[str, Any]:
@@ -81,7 +79,7 @@ def _print_steps(steps: list[AuditedStep]) -> None:
     rows = [
         [
             step.number,
-            moment(step.time),
+            output.Cell(moment(step.time), times.minute(step.time)),
             step.purpose,
             step.model,
             step.view_version,
@@ -91,7 +89,7 @@ def _print_steps(steps: list[AuditedStep]) -> None:
         for step in steps
     ]
     output.table(
-        ["step", "time", "purpose", "model", "view", "verdict", "why"], rows, numbers=["step", "view"], folded=["why"]
+        ["step", "time", "purpose", "model", "view", "verdict", "why"], rows, numbers=["step", "view"], flexible=["why"]
     )
     verdicts = Counter(step.verdict for step in steps)
     output.line(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from projections.cli import output
 from projections.cli.copy_report import print_copy
+from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
 
@@ -16,12 +15,10 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
-    to: Annotated[Path, typer.Argument(metavar="TO", help="Directory of the backup; made if it does not exist.")],
+    context: Context,
+    to: Annotated[Path, Argument("TO", help="Directory of the backup; made if it does not exist.")],
     *,
-    keys: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Encrypt the copy, with its keys in this file.")
-    ] = None,
+    keys: Annotated[Path | None, Option(metavar="FILE", help="Encrypt the copy, with its keys in this file.")] = None,
     json: JSON = False,
 ) -> None:
     """Copy the store to a directory while programs write to it.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import CompactionFault, UsageFault
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
 from projections.cli.summarizers import DIGEST, choose_summarizer, with_progress
-from projections.cli.window_options import WindowOptions, window_of, with_window_options
+from projections.cli.window_options import WindowOptions, window_of
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -23,14 +22,13 @@ __all__ = ["run"]
 NOTHING = "there is nothing to compact: no message is older than those that always stay"
 
 
-@with_window_options
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     summarizer: Annotated[
         str,
-        typer.Option(
+        Option(
             "--summarizer",
             metavar="digest|URL",
             help="Who writes the summary: digest, which works offline, or the base address of an OpenAI-compatible "
@@ -39,11 +37,11 @@ def run(
     ] = DIGEST,
     summary_model: Annotated[
         str | None,
-        typer.Option("--summary-model", metavar="NAME", help="The endpoint's model [default: the session's]."),
+        Option("--summary-model", metavar="NAME", help="The endpoint's model [default: the session's]."),
     ] = None,
     api_key_env: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--api-key-env",
             metavar="NAME",
             help="Environment variable with the endpoint's API key [default: OPENAI_API_KEY, if it is set].",

@@ -10,9 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.import_report import report_lines
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import key_file, named_store
@@ -30,7 +29,7 @@ LONGEST = 300
 """Characters that are printed of a part."""
 
 
-def run(context: typer.Context) -> None:
+def run(context: Context) -> None:
     """Show the engine at work on a small recorded session.
 
     Imports the recording, streams it delta by delta into a second session, and prints the view of
@@ -50,13 +49,12 @@ def run(context: typer.Context) -> None:
             output.line(f"Both sessions are in {path}: eventlog --store {path}{locked} sessions")
 
 
-def _keys(context: typer.Context) -> Path | None:
+def _keys(context: Context) -> Path | None:
     """Return the key file.
 
     For a temporary store EVENTLOG_KEY_FILE is ignored: its keys would stay in that file.
     """
-    named: Path | None = context.find_root().params.get("key_file")
-    return key_file(context) if named is not None or named_store(context) is not None else None
+    return key_file(context) if context.key_file is not None or named_store(context) is not None else None
 
 
 @contextmanager

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from projections.cli import output
+from projections.cli.amounts import number
+from projections.cli.grammar import Argument, Context
 from projections.cli.options import JSON, SESSION
+from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
 
 __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
-    first: Annotated[int, typer.Argument(metavar="A", min=1, help="Version of the first view.")],
-    second: Annotated[int, typer.Argument(metavar="B", min=1, help="Version of the second view.")],
+    first: Annotated[int, Argument("A", min=1, help="Version of the first view.")],
+    second: Annotated[int, Argument("B", min=1, help="Version of the second view.")],
     *,
     json: JSON = False,
 ) -> None:
     """Show what changed between two views of a session.
 
     Lists the parts that were added, pruned, compacted, rolled back or otherwise changed, with their
-    tokens.
+    first words and their tokens.
     """
     import msgspec
 
@@ -36,11 +37,27 @@ def run(
         document: dict[str, Any] = msgspec.to_builtins(difference)
         output.document({**document, "summary": difference.sentences()})
         return
+    short = ShortIds(name for change in difference.changes for name in (change.message, change.part))
     rows = [
-        [change.kind, change.message, change.part, change.what, change.before, change.after]
+        [
+            change.kind,
+            output.Cell(change.message, short.of(change.message)),
+            output.Cell(change.part, short.of(change.part)),
+            change.what,
+            change.words,
+            number(change.before),
+            number(change.after),
+        ]
         for change in difference.changes
     ]
-    output.table(["change", "message", "part", "what", "before", "after"], rows, numbers=["before", "after"])
+    output.table(
+        ["change", "message", "part", "what", "words", "before", "after"],
+        rows,
+        numbers=["before", "after"],
+        flexible=["words", "what"],
+        optional=["message"],
+        styles={"change": "cyan", "part": "yellow", "message": "dim"},
+    )
     for sentence in difference.sentences():
         output.line(sentence)
     output.line(f"{difference.tokens_first:,} tokens at {first}, {difference.tokens_second:,} at {second}")

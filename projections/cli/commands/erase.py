@@ -2,47 +2,83 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated
-
-import typer
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from projections.cli import output
-from projections.cli.options import JSON, REASON, SESSION
-from projections.cli.store_option import session_of, writing
+from projections.cli.confirm import confirm
+from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
+from projections.cli.options import JSON, REASON, SESSION, YES
+from projections.cli.short_ids import session_of
+from projections.cli.store_option import writing
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from eventlog import Store
+    from eventlog.maintenance.erase import ErasurePlan
 
 __all__ = ["run"]
 
-
-class _Choice(StrEnum):
-    """Treatment of the sessions that depend on the erased one."""
-
-    REFUSE = "refuse"
-    KEEP = "keep"
-    CASCADE = "cascade"
+_Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
+"""Treatment of the sessions that depend on the erased one."""
+_LISTED = 5
+"""How many ids an obstacle names."""
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     forks: Annotated[
         _Choice,
-        typer.Option("--forks", help="If it has forks: refuse, keep them with their history, or erase them, too."),
-    ] = _Choice.REFUSE,
+        Option("--forks", help="If it has forks: refuse, keep them with their history, or erase them, too."),
+    ] = "refuse",
     subsessions: Annotated[
-        _Choice, typer.Option("--subsessions", help="If it has sub-sessions: refuse, keep or erase them.")
-    ] = _Choice.REFUSE,
+        _Choice, Option("--subsessions", help="If it has sub-sessions: refuse, keep or erase them.")
+    ] = "refuse",
     reason: REASON = "",
+    yes: YES = False,
     json: JSON = False,
 ) -> None:
     """Erase a session, so that it can no longer be read.
 
-    The store keeps its id, the root of its hash tree, the time and the reason, so that `eventlog
-    verify --against` can tell an erasure from a loss. `eventlog vacuum` then removes the content
-    from the files.
+    All that stands in the way is named at once, with the option that removes it; then it asks. The
+    store keeps the session's id, the root of its hash tree, the time and the reason, so that
+    `eventlog verify --against` can tell an erasure from a loss. `eventlog vacuum` then removes the
+    content from the files.
     """
+    from eventlog.maintenance.erase import plan_erasure
+
     with writing(context) as store:
         name = session_of(store, session).id
-        erased = store.erase(name, forks=forks.value, subsessions=subsessions.value, reason=reason)
+        plan = plan_erasure(store, name, forks=forks, subsessions=subsessions)
+        obstacles = list(_obstacles(plan))
+        if obstacles:
+            raise UsageFault(f"session {name} is not erased: {'; '.join(obstacles)}")
+        confirm(f"{counted(len(plan.erased), 'session')} will be erased", *_described(store, plan), yes=yes)
+        erased = store.erase(name, forks=forks, subsessions=subsessions, reason=reason)
     output.answer({"session": name, "erased": list(erased)}, *(f"{each} is erased" for each in erased), json=json)
+
+
+def _obstacles(plan: ErasurePlan) -> Iterator[str]:
+    """Yield what stands in the way, with what removes it."""
+    if plan.forks:
+        yield f"it has {counted(len(plan.forks), 'fork')} ({_listed(plan.forks)}): give --forks keep or cascade"
+    if plan.subsessions:
+        which = _listed(plan.subsessions)
+        yield (f"it has {counted(len(plan.subsessions), 'sub-session')} ({which}): give --subsessions keep or cascade")
+    if plan.running and (plan.forks or plan.subsessions):  # alone it is an error that names who runs it
+        yield f"{_listed(plan.running)} is being run: stop that program"
+
+
+def _described(store: Store, plan: ErasurePlan) -> Iterator[str]:
+    for name in plan.erased[:_LISTED]:
+        info = store.info(name)
+        yield f"  {name}  {info.title or 'without a title'}, {counted(info.messages, 'message')}"
+    if len(plan.erased) > _LISTED:
+        yield f"  and {len(plan.erased) - _LISTED} more"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:_LISTED]) + (", …" if len(names) > _LISTED else "")

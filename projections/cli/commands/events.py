@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
+from projections.cli.screen import cut
 from projections.cli.store_option import reading_session
 from projections.reports.wording import moment
 
@@ -23,13 +23,11 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
-    first: Annotated[int, typer.Option("--from", min=1, metavar="V", help="First version.")] = 1,
-    last: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="V", help="Last version [default: the newest].")
-    ] = None,
+    first: Annotated[int, Option("--from", min=1, metavar="V", help="First version.")] = 1,
+    last: Annotated[int | None, Option("--to", min=1, metavar="V", help="Last version [default: the newest].")] = None,
     json: JSON = False,
 ) -> None:
     """Print every event of a session in order.
@@ -51,7 +49,8 @@ def run(
                 continue
             event, time = recorded.event, moment(recorded.time)
             summary = f"{event_kind(event):<25} {event_summary(event)}"
-            output.line(f"{recorded.version:>7}  {time}  {summary}".rstrip())
+            line = output.safe(f"{recorded.version:>7}  {time}  {summary}".rstrip(), one_line=True)
+            output.line(cut(line, output.columns()) if output.terminal() else line)
 
 
 def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Recorded]:
@@ -63,4 +62,4 @@ def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Re
     if first <= base:
         yield from session.events(after=first - 1, upto=min(base, newest))
     own = Subscription(session.store.log, max(first - 1, base), session=session.id, kinds=None)
-    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, 0))
+    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, session.store.host.follower, 0))

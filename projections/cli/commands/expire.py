@@ -5,49 +5,56 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-import typer
-
 from projections.cli import output, times
+from projections.cli.confirm import confirm
 from projections.cli.exits import UsageFault
-from projections.cli.options import DRY_RUN, JSON
+from projections.cli.grammar import Context, Option
+from projections.cli.options import DRY_RUN, JSON, YES
 from projections.cli.store_option import reading, writing
 from projections.reports.wording import counted
 
 __all__ = ["run"]
 
+_LISTED = 20
+"""How many sessions the question lists."""
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     *,
     age: Annotated[
         str | None,
-        typer.Option("--age", metavar="TIME", help=f"Keep sessions with an event in this time: {times.DURATION}."),
+        Option("--age", metavar="TIME", help=f"Keep sessions with an event in this time: {times.DURATION}."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--count", min=0, metavar="N", help="Keep N sessions; sub-sessions do not count.")
+        int | None, Option("--count", min=0, metavar="N", help="Keep N sessions; sub-sessions do not count.")
     ] = None,
     size: Annotated[
         str | None,
-        typer.Option("--size", metavar="BYTES", help="Keep so many bytes of events and texts, as in 500M (or K, G)."),
+        Option("--size", metavar="BYTES", help="Keep so many bytes of events and texts, as in 500M (or K, G)."),
     ] = None,
     scope: Annotated[
-        str | None, typer.Option("--scope", metavar="SCOPE", help="Consider only the sessions of this scope.")
+        str | None, Option("--scope", metavar="SCOPE", help="Consider only the sessions of this scope.")
     ] = None,
     dry_run: DRY_RUN = False,
+    yes: YES = False,
     json: JSON = False,
 ) -> None:
     """Erase the least recently used sessions, down to given limits.
 
     Whole sessions are erased until the store is within all limits given. Sub-sessions are erased
     with their session; forks are kept with their history; a session that a program is running
-    stays.
+    stays. Lists them and asks, before it erases any.
     """
+    oldest, largest = times.milliseconds("--age", age), _bytes(size)
     with reading(context) if dry_run else writing(context) as store:
-        result = store.expire(
-            age=times.milliseconds("--age", age), count=count, size=_bytes(size), scope=scope, dry_run=dry_run
-        )
+        result = store.expire(age=oldest, count=count, size=largest, scope=scope, dry_run=True)
+        if result.erased and not dry_run:
+            listed = [f"  {name}  {store.info(name).title}" for name in result.erased[:_LISTED]]
+            more = [f"  and {len(result.erased) - _LISTED} more"] if len(result.erased) > _LISTED else []
+            confirm(f"{counted(len(result.erased), 'session')} will be erased", *listed, *more, yes=yes)
+            result = store.expire(age=oldest, count=count, size=largest, scope=scope)
     output.answer(
         {"erased": list(result.erased), "running": list(result.running), "dry_run": dry_run},
         *(f"{name} would be erased" if dry_run else f"{name} is erased" for name in result.erased),

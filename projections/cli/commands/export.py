@@ -1,4 +1,4 @@
-"""`export`: write a session as event JSONL, Markdown, or OpenCode's export JSON."""
+"""`export`: write sessions as event JSONL, Markdown, HTML, SQLite or for OpenCode."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.options import SESSION
-from projections.cli.store_option import reading_session
-from projections.reports.wording import counted
+from projections.cli.grammar import Context, Option
+from projections.cli.options import OPTIONAL_SESSION
+from projections.cli.part_file import part_file, write_file
+from projections.cli.short_ids import session_of
+from projections.cli.store_option import reading, reading_session
 
 if TYPE_CHECKING:
     from eventlog import Session
 
 __all__ = ["run"]
 
-Format: TypeAlias = Literal["opencode", "jsonl", "markdown"]
+Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
 
 
 def run(
-    context: typer.Context,
-    session: SESSION,
+    context: Context,
+    session: OPTIONAL_SESSION = None,
     *,
     format: Annotated[
         Format,
-        typer.Option(
-            "--format", help="jsonl is lossless and can be imported again; opencode is for `opencode import`."
+        Option(
+            "--format",
+            help="jsonl is lossless and can be imported again; opencode is for `opencode import`; html is a page that "
+            "needs nothing else; sqlite is a file to query, of one session or of all.",
         ),
     ],
-    tree: Annotated[bool, typer.Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
+    tree: Annotated[bool, Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
     to: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="PATH",
-            help="File to write; with --format opencode --tree a directory, which gets a file for each session "
-            "[default: standard output].",
+            help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
+            "session [default: standard output; sqlite needs a file].",
         ),
     ] = None,
 ) -> None:
@@ -51,15 +53,20 @@ def run(
     An existing file is replaced once the new one is complete. jsonl includes the history that the
     session inherited from the sessions it was forked from.
     """
+    if format == "sqlite":
+        _write_sqlite(context, session, to, tree=tree)
+        return
+    if session is None:
+        raise UsageFault(f"--format {format} writes one session: name it; --format sqlite can write all")
     with reading_session(context, session) as handle:
-        if format == "opencode" and tree:
+        if format in {"opencode", "html"} and tree:
             if to is None:
-                raise UsageFault("--format opencode --tree writes several files: name a directory with --output")
-            _write_tree(handle, to)
+                raise UsageFault(f"--format {format} --tree writes several files: name a directory with --output")
+            _write_tree(handle, to, format)
         elif to is None:
             _print(_pieces(handle, format, tree=tree))
         else:
-            _write(to, _pieces(handle, format, tree=tree))
+            write_file(to, _pieces(handle, format, tree=tree))
 
 
 def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
@@ -67,6 +74,10 @@ def _pieces(session: Session, format: Format, *, tree: bool) -> Iterator[bytes]:
         from projections.exports.jsonl import jsonl_lines
 
         yield from jsonl_lines(session, tree=tree)
+    elif format == "html":
+        from projections.exports.html import html_pieces
+
+        yield from (text.encode() for text in html_pieces(session))
     elif format == "markdown":
         from projections.exports.markdown import markdown_blocks
 
@@ -88,9 +99,24 @@ def _print(pieces: Iterable[bytes]) -> None:
     sys.stdout.buffer.flush()
 
 
-def _write_tree(session: Session, directory: Path) -> None:
+def _write_sqlite(context: Context, session: str | None, to: Path | None, *, tree: bool) -> None:
+    """Write a session, its tree, or all sessions into an SQLite file."""
+    from projections.exports.sqlite import write_sqlite
+    from projections.reports.session_tree import descendants
+
+    if to is None:
+        raise UsageFault("--format sqlite writes a file: name it with --output")
+    with reading(context) as store, part_file(to) as part:
+        if session is None:
+            chosen = [info for info in store.sessions() if not info.locked]
+        else:
+            root = session_of(store, session)
+            chosen = descendants(store, root.id) if tree else [root.info]
+        write_sqlite((store.session(info.id) for info in chosen), part, inherited=session is not None and not tree)
+
+
+def _write_tree(session: Session, directory: Path, format: Format) -> None:
     """Write a file for each session of the tree, named by its id."""
-    from projections.exports.opencode import opencode_pieces
     from projections.reports.session_tree import descendants
 
     directory.mkdir(parents=True, exist_ok=True)
@@ -102,40 +128,5 @@ def _write_tree(session: Session, directory: Path) -> None:
             number += 1
             name = f"{base}-{number}"
         taken.add(name.lower())
-        _write(directory / f"{name}.json", opencode_pieces(session.store.session(info.id)))
-
-
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write a file under a temporary name, then rename it, so that it is never incomplete.
-
-    Raises `UsageFault` for a file of a store or a key file. A pipe or device is written to
-    directly.
-    """
-    path = path.resolve()  # a link's target is replaced, not the link
-    _refuse_store_and_keys(path)
-    if path.exists() and not path.is_file() and not path.is_dir():
-        with path.open("wb") as pipe:
-            pipe.writelines(pieces)
-        return
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            file.writelines(pieces)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    output.note(f"{path}: {counted(path.stat().st_size, 'byte')}")
-
-
-def _refuse_store_and_keys(path: Path) -> None:
-    from eventlog.encryption.key_file import is_key_file
-    from eventlog.errors import CallError
-    from eventlog.log.embedded.directory import refuse_inside_store
-
-    try:
-        refuse_inside_store(path)
-    except CallError as error:
-        raise UsageFault(str(error)) from None
-    if is_key_file(path):
-        raise UsageFault(f"{path} is a key file: name another place")
+        ending = "html" if format == "html" else "json"
+        write_file(directory / f"{name}.{ending}", _pieces(session.store.session(info.id), format, tree=False))

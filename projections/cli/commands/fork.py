@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
 
@@ -14,11 +13,11 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     at: Annotated[
-        int | None, typer.Option("--at", min=1, metavar="V", help="The version to continue from [default: the newest].")
+        int | None, Option("--at", min=1, metavar="V", help="The version to continue from [default: the newest].")
     ] = None,
     json: JSON = False,
 ) -> None:

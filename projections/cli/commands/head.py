@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
 
 __all__ = ["run"]
 
 
-def run(context: typer.Context, *, json: JSON = False) -> None:
+def run(context: Context, *, json: JSON = False) -> None:
     """Print the digest of the store's history, to keep elsewhere.
 
     Keep it where those who can write the store cannot write: later it shows whether the history was

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from projections.cli import output
 from projections.cli.exits import Exit, FileFault, classify
-from projections.cli.import_report import report_lines
+from projections.cli.grammar import Argument, Context, Option
+from projections.cli.import_report import refusal_lines, report_lines
+from projections.cli.import_sources import Source, sources
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
+from projections.reports.wording import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventlog import Store
     from eventlog.importers import Report
 
@@ -21,12 +23,15 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files to import.")],
+    context: Context,
+    files: Annotated[
+        list[str],
+        Argument("FILE", help="Files, directories, patterns in quotes, or - for standard input."),
+    ],
     *,
     format: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             metavar="NAME",
             help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, "
@@ -34,48 +39,85 @@ def run(
         ),
     ] = None,
     json: JSON = False,
-) -> None:
+) -> Exit:
     """Import recorded sessions and streams into the store.
 
-    The store is made if it does not exist. Importing a file again adds only what is new in it.
-    Skipped records are listed with the reason. If a file cannot be imported, the others still are,
-    and the exit code is that of the first failure.
+    The store is made if it does not exist. Importing a file again adds only what is new in it. Of a
+    directory all files below it are tried, hidden ones left out. Skipped records are listed with
+    the reason, and refused files by reason. If a file cannot be imported, the others still are, and
+    the exit code is that of the first failure; a file of no known format that was only found in a
+    directory or by a pattern is no failure.
     """
-    results: list[dict[str, Any]] = []
-    first_failure = Exit.OK
-    missing = [path for path in files if not path.exists()]
-    if len(missing) == len(files):
-        raise FileNotFoundError(2, "", str(missing[0]))
-    with writing(context, make=True) as store:
-        for path in files:
-            try:
-                report = _import(store, path, format)
-            except Exception as error:  # the other files are still imported
-                code, text = classify(error)
-                if code in {Exit.DEFECT, Exit.STORAGE, Exit.PIPE} or len(files) == 1:
-                    raise
-                first_failure = first_failure or code
-                output.note(f"eventlog: {text}")
-                results.append(_failure(path, text))
-                continue
-            results.append(_success(report))
-            if not json:
-                for line in report_lines(report):
-                    output.line(line)
-    if json:
-        output.document({"files": results})
-    if first_failure:
-        raise typer.Exit(first_failure)
+    with sources(files) as found:
+        if not found:
+            raise FileNotFoundError(2, "", files[0])
+        missing = [source.path for source in found if not source.path.exists()]
+        if len(missing) == len(found):
+            raise FileNotFoundError(2, "", str(missing[0]))
+        job = _Import(format, alone=len(found) == 1, json=json)
+        with writing(context, make=True) as store, output.progress("import", unit=job.unit) as on_progress:
+            for number, source in enumerate(found):
+                job.take(store, source, on_progress)
+                if not job.alone:
+                    on_progress(number + 1, len(found))
+    return job.end()
 
 
-def _import(store: Store, path: Path, format: str | None) -> Report:
-    from eventlog.importers import import_file
+class _Import:
+    """The outcome of an import, file by file."""
 
-    with output.progress(path.name, unit="bytes") as on_progress:
+    def __init__(self, format: str | None, *, alone: bool, json: bool) -> None:
+        self.alone = alone
+        self.unit = "bytes" if alone else "files"
+        self._format = format
+        self._json = json
+        self._files: list[dict[str, Any]] = []
+        self._refused: dict[str, list[str]] = {}
+        self._counts = {"imported": 0, "unchanged": 0, "refused": 0}
+        self._failure = Exit.OK
+
+    def take(self, store: Store, source: Source, on_progress: Callable[[int, int | None], None]) -> None:
+        """Import a file; one that is refused is noted, unless it is the only one."""
         try:
-            return import_file(store, path, format=format, on_progress=on_progress)
+            report = self._report(store, source, on_progress if self.alone else None)
+        except Exception as error:  # the other files are still imported
+            code, text = classify(error)
+            if code in {Exit.DEFECT, Exit.STORAGE, Exit.PIPE} or self.alone:
+                raise
+            if source.is_named or code is not Exit.USAGE:
+                self._failure = self._failure or code
+            self._counts["refused"] += 1
+            self._refused.setdefault(text.removeprefix(f"{source.name}: "), []).append(source.name)
+            self._files.append(_failure(source.name, text))
+            return
+        self._counts["imported" if report.events else "unchanged"] += 1
+        self._files.append(_success(report))
+        if not self._json and (report.events or report.skipped or self.alone):
+            for line in report_lines(report):
+                output.line(line)
+
+    def _report(self, store: Store, source: Source, on_progress: Callable[[int, int | None], None] | None) -> Report:
+        from msgspec.structs import replace
+
+        from eventlog.importers import import_file
+
+        try:
+            report = import_file(store, source.path, format=self._format, on_progress=on_progress)
         except Exception as error:
-            raise FileFault(str(path), error) from error
+            raise FileFault(str(source.path), error, source.name) from error
+        return replace(report, path=source.name)
+
+    def end(self) -> Exit:
+        """Print what is to be said at the end, and return the exit code."""
+        if self._json:
+            output.document({"files": self._files, **self._counts})
+        for line in refusal_lines(self._refused):
+            output.note(f"eventlog: {line}")
+        if not self.alone:
+            output.note(", ".join(f"{counted(number, 'file')} {what}" for what, number in self._counts.items()))
+        if not self._failure and self._refused and not self._counts["imported"] + self._counts["unchanged"]:
+            return Exit.USAGE
+        return self._failure
 
 
 def _success(report: Report) -> dict[str, Any]:
@@ -90,9 +132,9 @@ def _success(report: Report) -> dict[str, Any]:
     }
 
 
-def _failure(path: Path, text: str) -> dict[str, Any]:
+def _failure(path: str, text: str) -> dict[str, Any]:
     return {
-        "path": str(path),
+        "path": path,
         "format": None,
         "sessions": [],
         "events": 0,

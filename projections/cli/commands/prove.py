@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context, Option
 from projections.cli.options import AGAINST, JSON, SESSION
 from projections.cli.saved_head import saved_head
-from projections.cli.store_option import reading, session_of
+from projections.cli.short_ids import session_of
+from projections.cli.store_option import reading
 
 __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
-    version: Annotated[int, typer.Option(min=1, metavar="V", help="The version to prove.")],
+    version: Annotated[int, Option(min=1, metavar="V", help="The version to prove.")],
     against: AGAINST = None,
     json: JSON = False,
 ) -> None:

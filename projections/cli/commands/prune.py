@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.options import DRY_RUN, JSON, SESSION
 from projections.cli.part_table import print_parts
 from projections.cli.store_option import reading_session, writing_session
@@ -17,7 +16,6 @@ from projections.cli.window_options import (
     UNKNOWN,
     WindowOptions,
     window_of,
-    with_window_options,
 )
 from projections.reports.wording import counted
 
@@ -28,9 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@with_window_options
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     policy: POLICY = None,
@@ -50,11 +47,11 @@ def run(
         handle = stack.enter_context((reading_session if dry_run else writing_session)(context, session))
         pruning = window_of(handle, window)
         before = pruning.tokens
-        plan = preview_prune(pruning, policy=policy, inside=inside)
+        plan = preview_prune(pruning, policy=policy, inside=inside, words=True)
         if plan.parts and not dry_run:
             stack.enter_context(handle.lease())
             pruning.state.catch_up()  # the lease has settled what a dead owner left open
-            plan = preview_prune(pruning, policy=policy, inside=inside)
+            plan = preview_prune(pruning, policy=policy, inside=inside, words=True)
             pruning.prune(inside=inside, policy=policy)
             pruning.state.catch_up()
         if json:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON, SESSION
+from projections.cli.short_ids import part_named
 from projections.cli.store_option import reading_session
 from projections.reports.wording import counted, moment
 
@@ -25,32 +25,28 @@ RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Id of a part or message; the view's marker says it.")
+        str | None, Argument("NAME", help="Id of a part or message, or its unique beginning or end.")
     ] = None,
     *,
     lines: Annotated[
-        str | None, typer.Option("--lines", metavar="A-B", help="Only lines A to B, or line A; the first is 1.")
+        str | None, Option("--lines", metavar="A-B", help="Only lines A to B, or line A; the first is 1.")
     ] = None,
     bytes: Annotated[
         str | None,
-        typer.Option("--bytes", metavar="A-B", help="Only bytes from A up to, not including, B; the first is 0."),
+        Option("--bytes", metavar="A-B", help="Only bytes from A up to, not including, B; the first is 0."),
     ] = None,
-    search: Annotated[
-        str | None, typer.Option("--search", metavar="TEXT", help="Only the lines with this text.")
-    ] = None,
-    regex: Annotated[bool, typer.Option("--regex", help="Take TEXT as a regular expression.")] = False,
-    ignore_case: Annotated[bool, typer.Option("--ignore-case", help="Ignore case in the search.")] = False,
-    around: Annotated[
-        int, typer.Option("--around", min=0, metavar="N", help="Also print N lines around each match.")
-    ] = 0,
-    most: Annotated[int, typer.Option("--most", min=1, metavar="N", help="Print at most N matches.")] = MOST,
-    call: Annotated[bool, typer.Option("--input", help="Print the arguments of a tool call, not its result.")] = False,
+    search: Annotated[str | None, Option("--search", metavar="TEXT", help="Only the lines with this text.")] = None,
+    regex: Annotated[bool, Option("--regex", help="Take TEXT as a regular expression.")] = False,
+    ignore_case: Annotated[bool, Option("--ignore-case", help="Ignore case in the search.")] = False,
+    around: Annotated[int, Option("--around", min=0, metavar="N", help="Also print N lines around each match.")] = 0,
+    most: Annotated[int, Option("--most", min=1, metavar="N", help="Print at most N matches.")] = MOST,
+    call: Annotated[bool, Option("--input", help="Print the arguments of a tool call, not its result.")] = False,
     covered: Annotated[
         str | None,
-        typer.Option("--covered", metavar="COMPACTION", help="List what this compaction, or its summary, covers."),
+        Option("--covered", metavar="COMPACTION", help="List what this compaction, or its summary, covers."),
     ] = None,
     json: JSON = False,
 ) -> None:
@@ -67,11 +63,11 @@ def run(
     _check(name, covered, excerpt=(lines, bytes, search), call=call, refined=refined)
     with reading_session(context, session) as handle:
         if covered is not None:
-            _print_covered(handle.id, covered_by(handle, covered), json=json)
+            _print_covered(handle.id, covered_by(handle, part_named(handle, covered)), json=json)
             return
         result = recall(
             handle,
-            name or "",
+            part_named(handle, name or ""),
             lines=None if lines is None else _range("--lines", lines, alone=0),
             bytes=None if bytes is None else _range("--bytes", bytes, alone=1),
             search=search,
@@ -188,7 +184,7 @@ def _print_covered(session: str, covered: CoveredRange, *, json: bool) -> None:
         for part in message.parts
         for described in ((part.kind, part.tool, part.title, "pruned" if part.pruned else ""),)
     ]
-    output.table(["message", "role", "created", "part", "kind", "tool", "title", "state"], rows, folded=["title"])
+    output.table(["message", "role", "created", "part", "kind", "tool", "title", "state"], rows, flexible=["title"])
     verb = "covers" if covered.status == "completed" else f"is {covered.status} and covers"
     summary = f"; its summary is {covered.summary}" if covered.summary else ""
     output.heading(f"compaction {covered.compaction} {verb} {counted(len(covered.messages), 'message')}{summary}")

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 from projections.cli import output
-from projections.cli.options import JSON, REASON, SESSION
+from projections.cli.confirm import confirm
+from projections.cli.grammar import Argument, Context, Option
+from projections.cli.options import JSON, REASON, SESSION, YES
+from projections.cli.short_ids import part_named
 from projections.cli.store_option import writing_session
+
+if TYPE_CHECKING:
+    from eventlog import Session
 
 __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
-    part: Annotated[str, typer.Argument(metavar="PART", help="Id of the part; `eventlog show --json` lists them.")],
+    part: Annotated[str, Argument("PART", help="Id of the part; `eventlog show --json` lists them.")],
     *,
     reason: REASON = "",
-    search: Annotated[bool, typer.Option(help="List other places with the same text.")] = True,
+    search: Annotated[bool, Option(help="List other places with the same text.")] = True,
+    yes: YES = False,
     json: JSON = False,
 ) -> None:
     """Hide a part in every view of its session and its forks.
 
     The part is hidden at every version, earlier ones included. Other places with the same text are
     listed, so that they can be redacted, too. `eventlog scrub` then removes the content from the
-    files.
+    files. Asks first: a redaction cannot be undone.
     """
     from msgspec.structs import asdict
 
     from projections.reports.event_json import kind_named
 
     with writing_session(context, session) as handle:
-        result = handle.redact(part, reason, search=search)
+        name = part_named(handle, part)
+        confirm(f"part {name} of {handle.id} will be hidden for good", *_content(handle, name), yes=yes)
+        result = handle.redact(name, reason, search=search)
     if json:
         occurrences = [{**asdict(place), "kind": kind_named(place.kind)} for place in result.occurrences]
         output.document({"part": result.part, "session": result.session, "occurrences": occurrences})
@@ -43,3 +52,13 @@ def run(
         output.line("The same text, or a line of it, is also in:")
         rows = [(place.session, place.version, kind_named(place.kind), place.part) for place in result.occurrences]
         output.table(["session", "version", "event", "part"], rows, numbers=["version"])
+
+
+def _content(session: Session, part: str) -> Iterator[str]:
+    """Yield the first words of what will be hidden, if there are any."""
+    from eventlog.errors import EventlogError
+    from projections.view.opening_words import opening
+    from projections.window import recall
+
+    with suppress(EventlogError):  # what can be redacted need not be a text
+        yield f"  {opening(recall(session, part).text)}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import Exit
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON
 from projections.cli.store_option import store_path
 from projections.reports.wording import counted
@@ -17,11 +16,11 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     *,
-    into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Directory of the new store.")],
+    into: Annotated[Path, Option("--into", metavar="NEW", help="Directory of the new store.")],
     json: JSON = False,
-) -> None:
+) -> Exit:
     """Save what is sound of a damaged store into a new store.
 
     Every loss is listed with its session and versions. The damaged store is only read. Exit code 1
@@ -41,5 +40,4 @@ def run(
         lines.append(f"lost: {loss.session or 'store'}{versions}: {loss.problem}")
     document = {"to": str(into), **asdict(result), "losses": [asdict(loss) for loss in result.losses]}
     output.answer(document, *lines, json=json)
-    if result.losses:
-        raise typer.Exit(Exit.FAULTS)
+    return Exit.FAULTS if result.losses else Exit.OK

@@ -5,22 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from projections.cli import output
 from projections.cli.copy_report import print_copy
+from projections.cli.grammar import Argument, Option
 from projections.cli.options import JSON
 
 __all__ = ["run"]
 
 
 def run(
-    source: Annotated[Path, typer.Argument(metavar="FROM", help="Directory of a backup, or of a store.")],
+    source: Annotated[Path, Argument("FROM", help="Directory of a backup, or of a store.")],
     *,
-    into: Annotated[Path, typer.Option("--into", metavar="NEW", help="Directory of the new store.")],
+    into: Annotated[Path, Option("--into", metavar="NEW", help="Directory of the new store.")],
     cursor: Annotated[
         str | None,
-        typer.Option("--cursor", metavar="C", help="Cursor of the newest event to restore [default: all events]."),
+        Option("--cursor", metavar="C", help="Cursor of the newest event to restore [default: all events]."),
     ] = None,
     json: JSON = False,
 ) -> None:

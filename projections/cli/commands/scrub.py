@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
 from projections.reports.wording import counted
@@ -12,7 +11,7 @@ from projections.reports.wording import counted
 __all__ = ["run"]
 
 
-def run(context: typer.Context, *, json: JSON = False) -> None:
+def run(context: Context, *, json: JSON = False) -> None:
     """Remove redacted and erased content from every file.
 
     The store is rewritten; no other program may have it open. `eventlog verify` still passes. The

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from projections.cli import output, times
-from projections.cli.exits import UsageFault
+from projections.cli.amounts import dollars, number
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON
-from projections.cli.store_option import reading
+from projections.cli.short_ids import ShortIds, session_of
+from projections.cli.store_option import reading, session_candidates
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
-    from eventlog import SessionInfo
+    from collections.abc import Iterator
+
+    from eventlog import SessionInfo, Store
 
 __all__ = ["run"]
 
@@ -35,64 +36,103 @@ KEYS = (
     "note",
     "state",
 )
-_PAGE = 20
-"""Sessions on a page of --newest where there is no --limit."""
+_PAGE = 50
+"""Sessions that are listed where no limit is given, and read at a time."""
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     *,
-    scope: Annotated[str | None, typer.Option(metavar="SCOPE", help="Only sessions of this scope.")] = None,
-    parent: Annotated[str | None, typer.Option(metavar="SESSION", help="Only sub-sessions of this session.")] = None,
-    archived: Annotated[
-        bool | None, typer.Option("--archived/--active", help="Only archived sessions, or only the others.")
-    ] = None,
-    text: Annotated[str | None, typer.Option(metavar="TEXT", help="Only sessions with this text in the title.")] = None,
+    limit: Annotated[int, Option("--limit", "-n", min=0, metavar="N", help="The newest N; 0 for all.")] = _PAGE,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME", help=f"Only sessions with an event since: {times.TIME}.")
+        str | None, Option("--since", metavar="TIME", help=f"Only sessions with an activity since: {times.TIME}.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, metavar="N", help="A page of N sessions, in order of id.")] = None,
-    after: Annotated[str | None, typer.Option(metavar="ID", help="The page after this id.")] = None,
-    newest: Annotated[
-        bool, typer.Option("--newest", help="A page in order of activity, of a scope or of all.")
-    ] = False,
+    scope: Annotated[str | None, Option("--scope", metavar="SCOPE", help="Only sessions of this scope.")] = None,
+    parent: Annotated[
+        str | None,
+        Option(
+            "--parent",
+            metavar="SESSION",
+            help="Only sub-sessions of this session.",
+            candidates=session_candidates,
+        ),
+    ] = None,
+    archived: Annotated[
+        bool | None, Option("--archived/--active", help="Only archived sessions, or only the others.")
+    ] = None,
+    text: Annotated[
+        str | None, Option("--text", metavar="TEXT", help="Only sessions with this text in the title.")
+    ] = None,
     cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="The page after that one of --newest, with the same options.")
+        str | None, Option("--cursor", metavar="CURSOR", help="The page after that one, with the same options.")
     ] = None,
     json: JSON = False,
 ) -> None:
     """List the sessions of the store, the latest activity first.
 
-    With --limit or --after a page is listed, in order of id; with --newest one in order of
-    activity, which is quick among any number of sessions.
+    A page of --limit costs what it has, among any number of sessions. What --cursor goes on from is
+    printed after it, and in JSON is `next`.
     """
-    if newest or cursor is not None:
-        others = {"--parent": parent, "--text": text, "--since": since, "--after": after}
-        given = [name for name, value in others.items() if value is not None]
-        if given:
-            raise UsageFault(f"--newest lists a scope or all sessions: leave out {', '.join(given)}")
-        with reading(context) as store:
-            page = store.newest_sessions(scope, archived=archived, cursor=cursor, limit=limit or _PAGE)
-        _show(page.sessions, page.next, "--newest --cursor", json=json)
-        return
     active_since = times.since("--since", since)
     with reading(context) as store:
-        sessions = list(
-            store.sessions(
-                after or "",
-                scope=scope,
-                parent=parent,
-                archived=archived,
-                text=text,
-                active_since=active_since,
-                limit=None if limit is None else limit + 1,
-            )
+        of = None if parent is None else session_of(store, parent).id
+        matching = _Matching(of, None if text is None else text.casefold(), active_since)
+        found, following = _newest(store, matching, scope, archived=archived, cursor=cursor, limit=limit)
+        if json:
+            rows = [
+                {key: getattr(info, key) for key in KEYS} | {"cost": None if info.spent is None else str(info.spent)}
+                for info in found
+            ]
+            output.document({"sessions": rows, "next": following})
+        else:
+            short = ShortIds(head.session for head in store.log.heads()) if output.terminal() else ShortIds(())
+            _print(found, short)
+            if following is not None:
+                output.note(f"more: --cursor {following}, or --limit 0 for all")
+
+
+class _Matching:
+    """The filters that the list of sessions does not have itself."""
+
+    def __init__(self, parent: str | None, text: str | None, since: int | None) -> None:
+        self._parent = parent
+        self._text = text
+        self._since = since
+
+    def takes(self, info: SessionInfo) -> bool:
+        """Return whether a session is one that is asked for."""
+        return (self._parent is None or info.parent == self._parent) and (
+            self._text is None or self._text in info.title.casefold()
         )
-    more = limit is not None and len(sessions) > limit
-    if limit is None and after is None:
-        sessions.sort(key=lambda info: (-info.updated, info.id))
-    sessions = sessions[:limit]
-    _show(sessions, sessions[-1].id if more else None, "--after", json=json)
+
+    def ends_at(self, info: SessionInfo) -> bool:
+        """Return whether this session, and all older ones, are too old."""
+        return self._since is not None and info.updated < self._since
+
+
+def _newest(
+    store: Store,
+    matching: _Matching,
+    scope: str | None,
+    *,
+    archived: bool | None,
+    cursor: str | None,
+    limit: int,
+) -> tuple[list[SessionInfo], str | None]:
+    """Return the newest sessions that match, and the cursor behind the last of them."""
+    found: list[SessionInfo] = []
+    while True:
+        # No more than are wanted at a time: then the cursor of a page is behind its last one.
+        piece = min(limit - len(found), _PAGE) if limit else _PAGE
+        page = store.newest_sessions(scope, archived=archived, cursor=cursor, limit=piece)
+        for info in page.sessions:
+            if matching.ends_at(info):
+                return found, None
+            if matching.takes(info):
+                found.append(info)
+        cursor = page.next
+        if cursor is None or len(found) == limit > 0:
+            return found, cursor
 
 
 def _states(info: SessionInfo) -> Iterator[str]:
@@ -105,35 +145,28 @@ def _states(info: SessionInfo) -> Iterator[str]:
         yield info.state
 
 
-def _show(sessions: Sequence[SessionInfo], following: str | None, option: str, *, json: bool) -> None:
-    """Print a page, and where the next one begins with an option."""
-    if json:
-        rows = [
-            {key: getattr(info, key) for key in KEYS} | {"cost": None if info.spent is None else str(info.spent)}
-            for info in sessions
-        ]
-        output.document({"sessions": rows, "next": following})
-        return
+def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
+    columns = ["session", "updated", "title", "scope", "messages", "tokens", "cost", "state", "name", "note", "version"]
     output.table(
-        ["session", "title", "scope", "updated", "version", "messages", "tokens", "cost", "state", "name", "note"],
+        columns,
         (
             (
-                info.id,
+                output.Cell(info.id, short.of(info.id)),
+                output.Cell(moment(info.updated), times.minute(info.updated)),
                 info.title,
                 info.scope,
-                moment(info.updated),
-                info.version,
                 info.messages,
-                info.tokens,
-                info.spent,
+                number(info.tokens),
+                output.Cell(info.spent, dollars(info.spent)),
                 ", ".join(_states(info)),
                 "" if info.name is None else ":".join(info.name),
                 info.note,
+                info.version,
             )
             for info in sessions
         ),
         numbers=["version", "messages", "tokens", "cost"],
-        folded=["title", "scope", "name", "note"],
+        flexible=["title", "scope", "name", "note", "session"],
+        optional=["scope", "note", "name", "version"],
+        styles={"session": "yellow", "updated": "dim", "cost": "green", "state": "magenta"},
     )
-    if following is not None:
-        output.line(f"more: {option} {following}")

@@ -4,39 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from projections.cli import output
+from projections.cli.grammar import Context, Option
+from projections.cli.message_text import MessagePrinter, short_ids_of
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
-from projections.reports.wording import moment
 
 if TYPE_CHECKING:
-    from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+    from projections.transcript.transcript import TranscriptMessage
 
 __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
-    newest_first: Annotated[bool, typer.Option("--newest-first", help="Print the newest message first.")] = False,
+    newest_first: Annotated[bool, Option("--newest-first", help="Print the newest message first.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Only the newest N messages [default: all].")
+        int | None, Option("--limit", "-n", min=1, metavar="N", help="Only the newest N messages [default: all].")
     ] = None,
     before: Annotated[
         int | None,
-        typer.Option("--before", min=1, metavar="V", help="Only messages that began before version V."),
+        Option("--before", min=1, metavar="V", help="Only messages that began before version V."),
     ] = None,
+    full: Annotated[bool, Option("--full", help="Print all lines of a result on a terminal, too.")] = False,
     json: JSON = False,
 ) -> None:
     """Print the transcript of a session.
 
     --limit and --before print a page, which is read from the end of the history, however long that
-    is. The last line (in JSON: `next`) says the --before of the next older page.
+    is. A note after it (in JSON: `next`) has the --before of the next older page.
     """
     from projections.transcript.transcript import Transcript
 
@@ -53,60 +53,14 @@ def run(
         if not newest_first:
             messages = list(messages)[::-1]
         if json:
-            output.document(
-                {
-                    "session": handle.id,
-                    "version": transcript.version,
-                    "messages": [_document(message) for message in messages],
-                    "next": more,
-                }
-            )
+            from projections.transcript.message_json import message_json, page_json
+
+            output.document(page_json(handle.id, transcript.version, map(message_json, messages), more))
             return
+        if output.terminal():
+            messages = list(messages)
+        printer = MessagePrinter(short_ids_of(messages if output.terminal() else ()), whole=full)
         for message in messages:
-            _print(message)
+            printer.message(message)
         if more is not None:
-            output.line(f"older messages: --before {more}")
-
-
-def _document(message: TranscriptMessage) -> dict[str, Any]:
-    import msgspec
-    from msgspec.structs import asdict
-
-    fields = asdict(message)
-    fields["parts"] = [asdict(part) for part in message.parts]
-    fields["model"] = None if message.model is None else str(message.model)
-    if message.error is not None:
-        fields["error"] = asdict(message.error)
-    return {name: msgspec.to_builtins(value) for name, value in fields.items()}
-
-
-def _print(message: TranscriptMessage) -> None:
-    marks = [
-        *([str(message.model)] if message.model is not None else []),
-        *(name for name in ("synthetic", "summary", "removed") if getattr(message, name)),
-        *(["compacted"] if message.covered is not None else []),
-        *([f"failed: {message.error.name}"] if message.error is not None else []),
-        *(["unfinished"] if message.role == "assistant" and message.finished is None else []),
-    ]
-    suffix = f"  [{', '.join(marks)}]" if marks else ""
-    output.heading(f"{message.role}  version {message.version}  {moment(message.created)}{suffix}")
-    for part in message.parts:
-        _print_part(part)
-
-
-def _print_part(part: TranscriptPart) -> None:
-    suffix = f" [{', '.join(part.marks)}]" if part.marks else ""
-    if part.kind == "text":
-        output.block(part.text + suffix if suffix else part.text)
-    elif part.kind == "reasoning":
-        output.block(part.text.removesuffix("\n") + suffix if suffix else part.text, "~ ")
-    elif part.kind == "tool":
-        output.line(f"-> {part.tool}({part.input}) {part.status}{suffix}")
-        if part.error:
-            output.block(part.error, "<! ")
-        if part.text:
-            output.block(part.text, "<- ")
-    else:
-        named = " ".join(word for word in (part.title, part.mime, part.filename or "") if word)
-        description = " ".join(word for word in (output.safe(named, one_line=True), part.text) if word)
-        output.block(f"({part.kind}{': ' if description else ''}{description}){suffix}")
+            output.note(f"older messages: --before {more}")

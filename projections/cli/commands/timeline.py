@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import typer
-
-from projections.cli import output
-from projections.cli.options import JSON, SESSION
+from projections.cli import output, times
+from projections.cli.amounts import dollars
+from projections.cli.grammar import Context
+from projections.cli.options import JSON, SESSION, SVG
+from projections.cli.part_file import write_file
 from projections.cli.store_option import reading_session
 from projections.reports.wording import moment
 
@@ -16,15 +17,17 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-BAR = 20
+_WIDE = 120
+"""Columns of a terminal that has room for bars."""
+BAR = 10
 """Characters of the bar of a full window."""
 
 
-def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None:
+def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = False) -> None:
     """Print what happened in a session, and when.
 
-    Lists messages, steps with the fill of the window, prunes, compactions, rollbacks, forks and
-    cost.
+    Lists messages with their first words, steps with the fill of the window, numbered prunes,
+    compactions and rollbacks, forks, and the cost so far.
     """
     import msgspec
 
@@ -32,6 +35,11 @@ def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None
 
     with reading_session(context, session) as handle:
         history = timeline(handle)
+    if svg is not None:
+        from projections.exports.plots import timeline_svg
+
+        write_file(svg, [timeline_svg(history)])
+        return
     if json:
         entries = [{**msgspec.to_builtins(entry), "cost": _cost(entry)} for entry in history.entries]
         output.document(
@@ -47,29 +55,54 @@ def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None
     rows = [
         [
             entry.version,
-            moment(entry.time),
-            entry.kind + (" (hidden)" if entry.hidden else ""),
-            entry.what,
-            entry.tokens,
-            _bar(entry.fill),
-            _cost(entry),
+            output.Cell(moment(entry.time), times.minute(entry.time)),
+            _kind(entry),
+            output.Cell(entry.what, ""),
+            output.Cell(entry.words, _words(entry)),
+            output.Cell(entry.tokens, f"{entry.tokens:,}" if entry.tokens and entry.kind not in _TOLD else ""),
+            output.Cell(_bar(entry.fill), _bar(entry.fill, drawn=output.columns() >= _WIDE) or ""),
+            output.Cell(_cost(entry), dollars(entry.cost)),
         ]
         for entry in history.entries
     ]
     output.table(
-        ["version", "time", "what", "", "tokens", "window", "cost"],
+        ["version", "time", "kind", "what", "words", "tokens", "window", "cost"],
         rows,
         numbers=["version", "tokens", "cost"],
-        folded=[""],
+        flexible=["words"],
+        optional=["window", "time"],
+        styles={"version": "yellow", "time": "dim", "kind": "cyan", "cost": "green"},
     )
     for fork in history.forks:
         output.line(f"forked as {fork}")
-    output.line(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
+    if not output.terminal():
+        output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
 
 
-def _bar(fill: float | None) -> str | None:
-    if fill is None:
-        return None
+_TOLD = {"pruned": "tokens freed", "compacted": "tokens left"}
+"""Entries whose tokens are in their words, because they are not those of a request."""
+
+
+def _words(entry: TimelineEntry) -> str:
+    """Return what a terminal is told of an entry."""
+    if entry.kind in _TOLD:
+        told = f"{entry.tokens or 0:,} {_TOLD[entry.kind]}"
+        return f"{told}: {entry.what}" if entry.kind == "pruned" else told
+    if entry.kind.startswith("tool-"):
+        return f"{entry.what}: {entry.words}"
+    if entry.kind in {"user", "assistant", "summary"}:  # its id says less than its words
+        return entry.words or entry.what.partition(" ")[2] or "(no text)"
+    return entry.what
+
+
+def _kind(entry: TimelineEntry) -> str:
+    number = "" if entry.number is None else f" {entry.number}"
+    return f"{entry.kind}{number}{' (hidden)' if entry.hidden else ''}"
+
+
+def _bar(fill: float | None, *, drawn: bool = True) -> str | None:
+    if fill is None or not drawn:
+        return None if fill is None else f"{fill:.0%}"
     full = min(round(fill * BAR), BAR)
     return f"{'#' * full}{'.' * (BAR - full)} {fill:.0%}"
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
 from projections.cli.window_options import window_of
@@ -13,7 +12,7 @@ from projections.reports.wording import counted
 __all__ = ["run"]
 
 
-def run(context: typer.Context, session: SESSION, *, json: JSON = False) -> None:
+def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
     """Undo the newest prune, compaction or rollback in force.
 
     A loop that finds the window full may prune or compact again, unless EVENTLOG_PRUNE=0 and

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import store_path
 
 __all__ = ["run"]
 
 
-def run(context: typer.Context, *, json: JSON = False) -> None:
+def run(context: Context, *, json: JSON = False) -> None:
     """Bring the store to the format of this program.
 
     No other command changes the format of a store; opening a store of another format is refused.

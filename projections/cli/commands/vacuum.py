@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import typer
-
 from projections.cli import output
+from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
 from projections.reports.wording import counted
@@ -12,7 +11,7 @@ from projections.reports.wording import counted
 __all__ = ["run"]
 
 
-def run(context: typer.Context, *, json: JSON = False) -> None:
+def run(context: Context, *, json: JSON = False) -> None:
     """Rewrite the store without erased sessions, to free space.
 
     No other program may have the store open.

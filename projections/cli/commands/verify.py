@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import Exit
+from projections.cli.grammar import Context, Option
 from projections.cli.options import AGAINST, JSON, OPTIONAL_SESSION
 from projections.cli.saved_head import saved_head
-from projections.cli.store_option import reading, session_of
+from projections.cli.short_ids import session_of
+from projections.cli.store_option import reading
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -24,15 +24,13 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: OPTIONAL_SESSION = None,
     *,
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Also compare live views and every checkpoint with a replay.")
-    ] = False,
+    deep: Annotated[bool, Option("--deep", help="Also compare live views and every checkpoint with a replay.")] = False,
     against: AGAINST = None,
     json: JSON = False,
-) -> None:
+) -> Exit:
     """Check that every event is readable and as it was committed.
 
     Without SESSION the whole store is checked, data that belongs to no session included. With
@@ -57,8 +55,7 @@ def run(
         report = StoreReport([str(error)])
     sessions = [_session_report(each) for each in report.sessions]
     output.answer({"sound": report.sound, "store": report.problems, "sessions": sessions}, *_lines(report), json=json)
-    if not report.sound:
-        raise typer.Exit(Exit.FAULTS)
+    return Exit.FAULTS if not report.sound else Exit.OK
 
 
 def _id_of(store: Store, session: str) -> str:

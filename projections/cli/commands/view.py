@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import typer
-
 from projections.cli import output
 from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.cli.view_text import print_view
@@ -21,27 +20,27 @@ __all__ = ["run"]
 
 
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     at: Annotated[
         int | None,
-        typer.Option("--at", min=1, metavar="V", help="The view right after this version [default: the newest]."),
+        Option("--at", min=1, metavar="V", help="The view right after this version [default: the newest]."),
     ] = None,
     format: Annotated[
         Literal["neutral", "openai", "responses", "anthropic", "ai-sdk"],
-        typer.Option(
+        Option(
             "--format",
             help="Form of the messages: openai is OpenAI's Chat Completions, responses its Responses API, ai-sdk the "
             "ModelMessages of the AI SDK.",
         ),
     ] = "neutral",
     preset: Annotated[
-        Literal["default", "opencode-1.18"], typer.Option("--preset", help="How the history is rendered.")
+        Literal["default", "opencode-1.18"], Option("--preset", help="How the history is rendered.")
     ] = "default",
     model: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--model",
             metavar="ID",
             help="Model of the request, as provider/name, or the name of a model that the session has; reasoning of other "
@@ -50,7 +49,7 @@ def run(
     ] = None,
     capabilities: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--capabilities",
             metavar="LIST",
             help="What the model accepts, of text,image,pdf,audio,video; other files become text [default: all].",

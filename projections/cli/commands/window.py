@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from projections.cli import output
-from projections.cli.options import JSON, SESSION
+from projections.cli.amounts import number
+from projections.cli.grammar import Context, Option
+from projections.cli.options import JSON, SESSION, SVG
+from projections.cli.part_file import write_file
 from projections.cli.part_table import print_parts
+from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
 from projections.cli.window_options import (
     INSIDE,
@@ -16,7 +18,6 @@ from projections.cli.window_options import (
     UNKNOWN,
     WindowOptions,
     window_of,
-    with_window_options,
 )
 from projections.reports.wording import counted
 
@@ -41,15 +42,15 @@ NAMES = {
 """The name of each kind."""
 
 
-@with_window_options
 def run(
-    context: typer.Context,
+    context: Context,
     session: SESSION,
     *,
     window: WindowOptions,
     policy: POLICY = None,
     inside: INSIDE = False,
-    top: Annotated[int, typer.Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
+    top: Annotated[int, Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
+    svg: SVG = None,
     json: JSON = False,
 ) -> None:
     """Show what fills the context window and what would leave it next.
@@ -61,8 +62,12 @@ def run(
     from projections.window.report import window_report
 
     with reading_session(context, session) as handle:
-        report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside)
-    if json:
+        report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside, words=True)
+    if svg is not None:
+        from projections.exports.plots import window_svg
+
+        write_file(svg, [window_svg(report)])
+    elif json:
         output.document(report.as_json())
     else:
         _print(report)
@@ -71,14 +76,28 @@ def run(
 def _print(report: WindowReport) -> None:
     _print_size(report)
     _print_kinds(report)
+    output.gap()
     if report.tools:
         columns = ["tool", "calls", "pruned", "input", "results", "attachments", "tokens"]
-        rows = [[getattr(tool, name) for name in columns] for tool in report.tools]
+        rows = [[tool.tool, *(number(getattr(tool, name)) for name in columns[1:])] for tool in report.tools]
         output.table(columns, rows, numbers=columns[1:])
     if report.largest_messages:
-        largest = [(message.id, message.role, message.tokens) for message in report.largest_messages]
-        output.table(["message", "role", "tokens"], largest, numbers=["tokens"])
+        output.gap()
+        short = ShortIds(message.id for message in report.largest_messages)
+        largest = [
+            (output.Cell(message.id, short.of(message.id)), message.role, message.words, number(message.tokens))
+            for message in report.largest_messages
+        ]
+        output.table(
+            ["message", "role", "words", "tokens"],
+            largest,
+            numbers=["tokens"],
+            flexible=["words"],
+            styles={"message": "yellow", "role": "cyan"},
+        )
+        output.gap()
         print_parts(report.largest_parts)
+        output.gap()
     for line in (*_next(report), *_past(report), *_calibrations(report)):
         output.line(line)
 
@@ -89,8 +108,8 @@ def _print_size(report: WindowReport) -> None:
         of = "of an unlimited window" if limits is not None else f"({UNKNOWN})"
     else:
         share = f", {100 * report.tokens / report.usable:.1f} %" if report.usable else ""
-        of = f"of {report.usable} usable{share}"
-    output.heading(f"{report.session}: {counted(report.tokens, 'token')} {of}")
+        of = f"of {report.usable:,} usable{share}"
+    output.heading(f"{report.session}: {report.tokens:,} tokens {of}")
     model = report.model or "no model"
     output.line(
         f"{counted(report.messages, 'message')}, version {report.version}, {model}, {report.preset}, {report.counter}"
@@ -125,43 +144,41 @@ def _next(report: WindowReport) -> list[str]:
 def _next_prune(report: WindowReport) -> str:
     plan = report.prune
     if not plan.enabled:
-        return "prune: switched off"
+        return "next prune: switched off"
     if not plan.parts:
-        return f"prune ({plan.policy}): nothing that is worth it"
+        return f"next prune ({plan.policy}): nothing that is worth it"
     tools = sorted({part.tool for part in plan.parts})
-    return f"prune ({plan.policy}): {counted(len(plan.parts), 'result')} of {', '.join(tools)}, {counted(plan.freed, 'token')}"
+    return f"next prune ({plan.policy}): {counted(len(plan.parts), 'result')} of {', '.join(tools)}, frees {plan.freed:,} tokens"
 
 
 def _next_compaction(report: WindowReport) -> str:
     plan = report.compaction
     auto = "" if report.auto else " (automatic compaction is switched off)"
     if plan is None:
-        return f"compaction: nothing to compact{auto}"
+        return f"next compaction: nothing to compact{auto}"
     requested = "requested: " if plan.pending is not None else ""
     tail = (
-        f"{counted(plan.tail_messages, 'message')}, {counted(plan.tail_tokens, 'token')}"
-        if plan.tail is not None
-        else "none"
+        f"{counted(plan.tail_messages, 'message')} of {plan.tail_tokens:,} tokens" if plan.tail is not None else "none"
     )
     pinned = f", kept before it {', '.join(plan.kept)}" if plan.kept else ""
     update = ", its earlier summary brought up to date" if plan.updates else ""
-    return f"compaction: {requested}{counted(plan.messages, 'message')}, {counted(plan.tokens, 'token')}{update}; tail {tail}{pinned}{auto}"
+    covers = f"{counted(plan.messages, 'message')} of {plan.tokens:,} tokens"
+    return f"next compaction: {requested}summary of {covers}{update}; {tail} stay{pinned}{auto}"
 
 
 def _past(report: WindowReport) -> list[str]:
     lines: list[str] = []
     for change in report.changes:
         if change.kind == "prune":
-            freed = f", {counted(change.freed, 'token')}" if change.freed else ""
-            lines.append(
-                f"version {change.version}: pruned {counted(len(change.parts), 'result')}{freed}, {change.policy}"
-            )
+            freed = f", {change.freed:,} tokens freed" if change.freed else ""
+            results = counted(len(change.parts), "result")
+            lines.append(f"pruned at version {change.version}: {results}{freed}, by {change.policy}")
         else:
-            after = f", {counted(change.tokens_after, 'token')} after it" if change.tokens_after is not None else ""
-            lines.append(f"version {change.version}: compaction {change.parts[0]}{after}")
+            after = f", {change.tokens_after:,} tokens after it" if change.tokens_after is not None else ""
+            lines.append(f"compacted at version {change.version}: {change.parts[0]}{after}")
     for failure in report.failures:
         kind = "automatic compaction" if failure.auto else "compaction"
-        lines.append(f"version {failure.version}: {kind} failed ({failure.reason})")
+        lines.append(f"{kind} failed at version {failure.version} ({failure.reason})")
     return lines
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "is_too_large",
     "pieces_of_answer",
     "pieces_of_stream",
-    "refusal",
+    "refused",
     "unpacked",
 ]
 
@@ -135,7 +135,7 @@ def pieces_of_answer(data: bytes) -> Iterator[Piece]:
     _end(ended, done=bool(record.get("choices")))
 
 
-def refusal(status: int, body: bytes) -> SummarizerRefusedError:
+def refused(status: int, body: bytes) -> SummarizerRefusedError:
     """The error for an answer with a status that is no use to try again."""
     code = error_code(body)
     if is_too_large(status, body):

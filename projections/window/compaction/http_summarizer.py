@@ -26,7 +26,7 @@ from projections.window.compaction.chat_stream import (
     LARGEST_WHOLE,
     pieces_of_answer,
     pieces_of_stream,
-    refusal,
+    refused,
     unpacked,
 )
 from projections.window.compaction.request import SummaryRequest
@@ -201,7 +201,7 @@ class HttpSummarizer:
         """The error for an answer that is none."""
         status = response.status_code
         if status not in AGAIN:
-            return refusal(status, _beginning(response))
+            return refused(status, _beginning(response))
         return _WaitError(status, seconds_asked(response.headers.get("retry-after"), self._now))
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, cast
 
-from eventlog.errors import CallError, brief
+from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.values import Json
 from projections.tokens.streaming import utf8_length
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of
 from projections.window.retrieval.recall import recall
+from projections.window.tool_schemas import ToolForm, function_of, schema_of, schemas_in
 from projections.window.truncation import Bounds, beginning
 
 __all__ = ["RECALL", "answer_recall", "offers_recall", "recall_tool", "with_recall"]
@@ -46,21 +47,14 @@ NOTES = 300
 """Bytes of a bound that are kept for what is said around the text."""
 
 
-def recall_tool(form: Literal["chat", "responses", "anthropic"] = "chat") -> dict[str, Any]:
+def recall_tool(form: ToolForm = "chat") -> dict[str, Any]:
     """The schema for OpenAI Chat Completions, OpenAI Responses or Anthropic Messages."""
-    if form == "anthropic":
-        return {"name": RECALL, "description": DESCRIPTION, "input_schema": PARAMETERS}
-    function = {"name": RECALL, "description": DESCRIPTION, "parameters": PARAMETERS}
-    if form == "chat":
-        return {"type": "function", "function": function}
-    if form == "responses":
-        return {"type": "function", **function}
-    raise CallError(f"there is no form {brief(form)} of tool schemas; there are chat, responses and anthropic")
+    return schema_of(form, RECALL, DESCRIPTION, PARAMETERS)
 
 
 def offers_recall(tools: Json | None) -> bool:
     """Whether `recall` is among these schemas (a JSON array); not another tool of that name."""
-    return any(map(_is_ours, _schemas(tools)))
+    return any(map(_is_ours, schemas_in(tools)))
 
 
 def with_recall(tools: Json | None) -> Json:
@@ -68,9 +62,9 @@ def with_recall(tools: Json | None) -> Json:
 
     The form of Chat Completions if `tools` is empty.  `CallError` if another tool has its name.
     """
-    form: Literal["chat", "responses", "anthropic"] = "chat"
-    for tool in _schemas(tools):
-        if _function(tool).get("name") == RECALL:
+    form: ToolForm = "chat"
+    for tool in schemas_in(tools):
+        if function_of(tool).get("name") == RECALL:
             raise CallError(
                 f"the session's tools have another tool named {RECALL!r}; give it another name, or do without recall"
             )
@@ -118,19 +112,8 @@ def answer_recall(session: Session, given: Mapping[str, Any], bounds: Bounds) ->
 # -- helpers -----------------------------------------------------------------------------------
 
 
-def _schemas(tools: Json | None) -> list[dict[str, Any]]:
-    found: Any = json.loads(tools or "[]")
-    return [cast("dict[str, Any]", tool) for tool in found if isinstance(tool, dict)]
-
-
-def _function(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return the object with a tool's name and parameters, in any form."""
-    found: Any = tool.get("function", tool)
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
 def _is_ours(tool: dict[str, Any]) -> bool:
-    function = _function(tool)
+    function = function_of(tool)
     takes: Any = function.get("parameters", function.get("input_schema"))
     return (
         function.get("name") == RECALL and isinstance(takes, dict) and "part" in str(cast("Any", takes).get("required"))

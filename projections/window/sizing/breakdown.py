@@ -1,12 +1,14 @@
 """Break a request down into tokens by kind, by tool, by message and by part.
 
 Counted from the view part by part, so the kinds sum to the count of the whole request.  The result
-holds no text of the conversation.
+holds no text of the conversation, unless the first words of messages and parts are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import repeat
+from operator import add
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +17,9 @@ from projections.conversation.parts import ToolPart
 from projections.tokens import frame_tokens
 from projections.view.carryover_text import carried_text
 from projections.view.message_rendering import MessageRenderer
+from projections.view.messages import Messages
 from projections.view.neutral import NeutralMessage, NeutralPart
+from projections.view.opening_words import words_of
 from projections.view.part_rendering import QUESTION
 from projections.view.selection import carryover_of, compaction_of, shows_question, visible_messages
 from projections.view.token_count import wire_messages
@@ -28,7 +32,16 @@ if TYPE_CHECKING:
     from projections.view.part_rendering import Resolver
     from projections.view.token_count import ViewCounter
 
-__all__ = ["Breakdown", "MessageSize", "PartSize", "TokensByKind", "ToolSize", "break_down", "kind_of_part"]
+__all__ = [
+    "Breakdown",
+    "MessageSize",
+    "PartSize",
+    "RunningKinds",
+    "TokensByKind",
+    "ToolSize",
+    "break_down",
+    "kind_of_part",
+]
 
 
 class TokensByKind(msgspec.Struct, frozen=True):
@@ -87,6 +100,8 @@ class MessageSize(msgspec.Struct, frozen=True):
     role: str
     """"user", "assistant" or "summary" (a summary, or the question that it answers)."""
     tokens: int
+    words: str = ""
+    """The first words of it, if they are asked for."""
 
 
 class PartSize(msgspec.Struct, frozen=True):
@@ -103,6 +118,8 @@ class PartSize(msgspec.Struct, frozen=True):
     pruned: bool = False
     truncated: bool = False
     """Whether a preview stands for the output."""
+    words: str = ""
+    """The first words of a text, or of the arguments of a call, if they are asked for."""
 
 
 class Breakdown(msgspec.Struct, frozen=True):
@@ -115,10 +132,19 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 
 def break_down(
-    state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
+    state: Conversation,
+    view: ModelView,
+    options: RenderOptions,
+    resolve: Resolver,
+    counter: ViewCounter,
+    *,
+    words: bool = False,
 ) -> Breakdown:
-    """Break down a view; `state` and `options` are those that it was rendered from."""
-    sizer = _Sizer(state, options, resolve, counter)
+    """Break down a view; `state` and `options` are those that it was rendered from.
+
+    With `words` messages and parts come with their first words.
+    """
+    sizer = _Sizer(state, options, resolve, counter, words_of if words else _no_words)
     sources = {sent.source for sent in view.messages}
     shown = [message for message in visible_messages(state, options) if message.id in sources]
     parts = [
@@ -136,10 +162,49 @@ def break_down(
     )
 
 
+def _no_words(_parts: Iterable[NeutralPart]) -> str:
+    return ""
+
+
+class RunningKinds:
+    """Tokens by kind of views that follow each other; their common beginning is counted once."""
+
+    def __init__(self) -> None:
+        self._messages = Messages([])
+        """The messages of the view counted last."""
+        self._sums: list[tuple[int, ...]] = [(0,) * len(_KINDS)]
+        """Running sums over `_messages`: by kind, with messages on the wire in place of frames."""
+
+    def of(
+        self, state: Conversation, view: ModelView, options: RenderOptions, resolve: Resolver, counter: ViewCounter
+    ) -> TokensByKind:
+        """The tokens of a view, as `break_down` has them."""
+        sizer = _Sizer(state, options, resolve, counter, _no_words)
+        messages = view.messages
+        del self._sums[messages.common(self._messages) + 1 :]
+        for message in messages.since(len(self._sums) - 1):
+            found = sizer.kinds_of(message)
+            found["frames"] = wire_messages(message)
+            self._sums.append(tuple(map(add, self._sums[-1], map(found.get, _KINDS, repeat(0)))))
+        self._messages = messages
+        return sizer.whole(dict(zip(_KINDS, self._sums[-1], strict=True)), view)
+
+
+_KINDS = TokensByKind.__struct_fields__
+
+
 class _Sizer:
     """Counts pieces of one view."""
 
-    def __init__(self, state: Conversation, options: RenderOptions, resolve: Resolver, counter: ViewCounter) -> None:
+    def __init__(
+        self,
+        state: Conversation,
+        options: RenderOptions,
+        resolve: Resolver,
+        counter: ViewCounter,
+        words: Callable[[Iterable[NeutralPart]], str],
+    ) -> None:
+        self._words = words
         self._state = state
         self._options = options
         self._resolve = resolve
@@ -150,18 +215,35 @@ class _Sizer:
 
     def kinds(self, view: ModelView) -> TokensByKind:
         """The tokens by kind."""
-        sums = dict.fromkeys(TokensByKind.__struct_fields__, 0)
-        sums["system"] = sum(map(self._counter.text, view.system))
-        sums["tools"] = self._counter.text(view.tools) if view.tools else 0
-        others = len(view.system) + bool(view.tools)
-        sums["frames"] = frame_tokens(sum(map(wire_messages, view.messages)) + others)
+        sums = dict.fromkeys(_KINDS, 0)
         for message in view.messages:
-            source = self._state.messages.get(message.source)
-            carried = self._carried(source)
-            for part in message.parts:
-                for kind, tokens in self._counter.by_kind(part):
-                    sums[self._kind_of_text(message, source, part, carried) if kind == "text" else kind] += tokens
-        return TokensByKind(**sums)
+            for kind, tokens in self.kinds_of(message).items():
+                sums[kind] += tokens
+        sums["frames"] = sum(map(wire_messages, view.messages))
+        return self.whole(sums, view)
+
+    def kinds_of(self, message: NeutralMessage) -> dict[str, int]:
+        """The tokens of one message by kind, without frames."""
+        sums: dict[str, int] = {}
+        source = self._state.messages.get(message.source)
+        carried = self._carried(source)
+        for part in message.parts:
+            for content, tokens in self._counter.by_kind(part):
+                kind = self._kind_of_text(message, source, part, carried) if content == "text" else content
+                sums[kind] = sums.get(kind, 0) + tokens
+        return sums
+
+    def whole(self, sums: dict[str, int], view: ModelView) -> TokensByKind:
+        """The tokens of a request: sums over its messages, with their number as its frames."""
+        others = len(view.system) + bool(view.tools)
+        return TokensByKind(
+            **sums
+            | {
+                "system": sum(map(self._counter.text, view.system)),
+                "tools": self._counter.text(view.tools) if view.tools else 0,
+                "frames": frame_tokens(sums["frames"] + others),
+            }
+        )
 
     def _kind_of_text(
         self, message: NeutralMessage, source: Message | None, part: NeutralPart, carried: str | None
@@ -188,9 +270,11 @@ class _Sizer:
     def messages(self, sent: Iterable[NeutralMessage]) -> list[MessageSize]:
         """The sizes of the messages, in the order of the view."""
         sizes: dict[str, int] = {}
+        words: dict[str, str] = {}
         for message in sent:
             sizes[message.source] = sizes.get(message.source, 0) + self._counter.message(message)
-        return [MessageSize(name, self._role(name), size) for name, size in sizes.items()]
+            words[message.source] = words.get(message.source) or self._words(message.parts)
+        return [MessageSize(name, self._role(name), size, words[name]) for name, size in sizes.items()]
 
     def _role(self, name: str) -> str:
         message = self._state.messages.get(name)
@@ -216,9 +300,10 @@ class _Sizer:
             sums[content] = sums.get(content, 0) + tokens
         kind, tokens = kind_of_part(part), sum(sums.values())
         if not isinstance(part, ToolPart):
-            return PartSize(part.id, message.id, kind, tokens)
+            return PartSize(part.id, message.id, kind, tokens, words=self._words(said))
         self._add(part, sums)
-        return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, part.pruned, part.full is not None)
+        cleared = (part.pruned, part.full is not None)
+        return PartSize(part.id, message.id, kind, tokens, part.tool, part.title, *cleared, words=self._words(said))
 
     def _add(self, part: ToolPart, sums: dict[str, int]) -> None:
         """Add a call to the sums of its tool."""

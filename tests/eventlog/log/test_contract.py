@@ -29,7 +29,9 @@ from eventlog.errors import (
 from eventlog.log.contract import GROWING, Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
+from eventlog.log.postgres.engine import PostgresLog
 from tests.support.decisions import MARKED, at_decision
+from tests.support.postgres_server import give_back, new_place, running
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log, Ticket
@@ -42,7 +44,10 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected")
 
 def engines() -> list[str]:
     """Every engine: memory, embedded, embedded folded before each read, encrypted over each."""
-    return ["memory", "partitioned", "embedded", "folded", "encrypted memory", "encrypted embedded"]
+    return [
+        "memory", "partitioned", "embedded", "folded", "postgres", "encrypted memory", "encrypted embedded",
+        "encrypted postgres",
+    ]  # fmt: skip
 
 
 @pytest.fixture(params=engines())
@@ -54,6 +59,10 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = MemoryLog(partitions=4)
     elif request.param == "embedded":
         made = open_log(tmp_path / "store")
+    elif request.param == "postgres":
+        made = open_log_module.open_log(new_place())
+    elif request.param == "encrypted postgres":
+        made = open_log_module.open_log(running().new_schema(), keys=tmp_path / "keys", partitions=4, lanes=2)
     elif request.param == "encrypted memory":
         made = open_log_module.open_log("memory:", keys=tmp_path / "keys")
     elif request.param == "encrypted embedded":
@@ -62,6 +71,8 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = FoldingLog(tmp_path / "store")
     yield made
     made.close()
+    if isinstance(made, PostgresLog):
+        give_back(made.address)
 
 
 class FoldingLog(EmbeddedLog):

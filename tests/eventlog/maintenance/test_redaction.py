@@ -207,7 +207,8 @@ def test_what_an_heir_redacts_of_an_erased_parent_goes(tmp_path: Path) -> None:
 
 def test_an_append_that_was_emptied_without_a_redaction_is_a_fault(tmp_path: Path) -> None:
     """An append rewritten as scrubbed without a redaction is a fault."""
-    from eventlog.maintenance.vacuum import emptied, rewrite
+    from eventlog.maintenance.emptied import emptied
+    from eventlog.maintenance.vacuum import rewrite
 
     with eventlog.open(tmp_path / "s") as store:
         talk(store)

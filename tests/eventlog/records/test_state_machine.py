@@ -23,7 +23,7 @@ from eventlog import events as ev
 from eventlog.history.checkpoint_store import PREFIX
 from projections import Transcript
 from projections.verify.verify import verify
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, POSTGRES, Engine
 from tests.support.file_search import files_with
 from tests.support.toy_records import ToyMapping, shown
 
@@ -415,7 +415,7 @@ def test_feeds_agree_with_plain_lists(engine: str) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=8 if engine in {"embedded", ENCRYPTED} else 25,
+            max_examples=8 if engine in {"embedded", ENCRYPTED, POSTGRES} else 25,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=SLOW,

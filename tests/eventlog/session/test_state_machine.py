@@ -34,7 +34,8 @@ from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.store import Store
 from eventlog.values import MessageError, Reasoning, Text, Tool
-from tests.support.engines import ENGINES, Engine
+from tests.faults.tally import SLOW as LONG
+from tests.support.engines import ENGINES, POSTGRES, Engine
 
 pytestmark = pytest.mark.promise(7)
 
@@ -578,7 +579,7 @@ def test_random_commands_do_what_the_lists_say(engine_name: str) -> None:
     run_state_machine_as_test(
         OnEngine,
         settings=settings(
-            max_examples=150 if engine_name == "memory" else 40,
+            max_examples={"memory": 150, POSTGRES: 200 if LONG else 8}.get(engine_name, 40),
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=SLOW,

@@ -53,7 +53,7 @@ def test_accepted_deltas_are_committed_within_the_interval(engine: Engine) -> No
         for word in ("one", "two"):
             text.append(word)
             reached = other.log.last_positions()
-            assert other.log.wait_after(reached, 60.0) or said(other.session(session.id))
+            assert other.log.wait_after(reached, 1.0) or said(other.session(session.id))
         deadline = 3000
         while said(other.session(session.id)).get(text.id) != "onetwo" and deadline:
             other.log.wait_after(other.log.last_positions(), 0.02)

@@ -511,3 +511,65 @@ def test_attempts_are_counted_over_replies(store: Store) -> None:
             reply.finish()
     kinds = [event.kind for event in events(session, ev.PartStarted) if isinstance(event, ev.PartStarted)]
     assert [kind.attempt for kind in kinds if isinstance(kind, Retry)] == [1, 2]
+
+
+# -- without a text --------------------------------------------------------------------------------
+
+
+def test_a_turn_without_a_text_is_the_question_that_waits(engine: Engine) -> None:
+    """A program that did not ask goes on with the newest question, and the half answer goes."""
+    session = engine.open().create_session(id="s")
+    half = broken(session, KeyboardInterrupt)
+    session = engine.open().session("s")
+    with session.turn() as turn:
+        assert (turn.state, turn.mine, turn.answer) == ("resumed", True, ())
+        whole = answer(session)
+    assert seen(turn) == ("done", False, (whole,))
+    assert [event.message for event in events(session, ev.MessageRemoved)] == [half]  # type: ignore[attr-defined]
+    assert asked(session).answer == (whole,)
+    with session.turn() as again:
+        assert seen(again) == ("done", False, (whole,))
+
+
+def test_a_turn_without_a_text_may_be_one_that_is_queued(store: Store) -> None:
+    """Once the newest question is answered, the oldest queued one is what waits."""
+    session = store.create_session()
+    first = session.user("first")
+    queued = [session.user(f"later {number}", delivery="queue") for number in range(2)]
+    with session.turn() as turn:
+        assert turn.message == first
+        answer(session)
+    with session.turn() as turn:
+        assert (turn.message, turn.mine) == (queued[0], True)
+        session.context.promote(turn.message)
+        answer(session)
+    assert turn.state == "done"
+
+
+def test_of_tasks_without_a_text_one_answers(engine: Engine) -> None:
+    """A second task learns that the question is being answered."""
+    session = engine.open().create_session(id="s")
+    session.user("hi")
+    other = engine.open().session("s")
+    with session.turn() as turn:
+        assert turn.mine
+        with other.turn() as second:
+            assert (second.state, second.mine) == ("running", False)
+        answer(session)
+
+
+def test_a_turn_without_a_text_needs_a_question(store: Store) -> None:
+    """A session in which nothing was asked, and half of the arguments, are refused."""
+    session = store.create_session()
+    with pytest.raises(RefusedError, match="nothing was asked"), session.turn():
+        pass
+    for text, request in (("hi", None), (None, "r")):
+        with pytest.raises(CallError, match="or neither"), session.turn(text, request):
+            pass
+
+    async def ask() -> None:
+        session.user("hi")
+        async with AsyncSession(session).turn() as turn:
+            assert turn.mine
+
+    asyncio.run(ask())

@@ -21,7 +21,12 @@ from tests.faults.tally import SLOW, tally
 from tests.support.engines import Engine
 
 ROOT = Path(__file__).resolve().parents[3]
-RACES = {"memory": 10_000 if SLOW else 2_000, "partitioned": 1_000, "embedded": 10_000 if SLOW else 500}
+RACES = {
+    "memory": 10_000 if SLOW else 2_000,
+    "partitioned": 1_000,
+    "embedded": 10_000 if SLOW else 500,
+    "postgres": 5_000 if SLOW else 40,
+}
 """Request ids that two threads send at once, on each engine, on one handle and on two."""
 TASKS = 5_000 if SLOW else 40
 """Request ids that tasks send at once; as many again under one lease."""

@@ -246,9 +246,10 @@ class TotalsMachine(RuleBasedStateMachine):
         """Every handle lists the number of visible messages."""
         if not hasattr(self, "stores"):
             return
-        for store in self.stores:
-            if self.open is not None:
+        if self.open is not None:  # by both handles, before either looks
+            for store in self.stores:
                 store.session(self.open[2]).flush()
+        for store in self.stores:
             listed = {info.id: info.messages for info in store.sessions()}
             wanted = {name: len(shown(store, name)) for name in self.names}
             assert {**listed, **{name: wanted[name] for name in self.late}} == wanted

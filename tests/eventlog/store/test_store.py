@@ -95,7 +95,7 @@ def test_a_read_only_store_reads_and_refuses_to_write(engine: Engine) -> None:
         session = store.create_session(title="t")
         exchange(session)
         expected = said(session)
-    with open_store(engine.path, read_only=True) as reader:
+    with open_store(engine.place, read_only=True) as reader:
         found = reader.session(session.id)
         assert said(found) == expected
         for command in (

@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from eventlog.importers import FORMATS
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
-from projections.cli.registry import GROUPS, CommandGroup
+from projections.cli.grammar.parameters import Parameter
+from projections.cli.registry import GROUPS, Command
 from tests.support.cli_runner import ROOT, SCHEMAS
 
 __all__ = ["PAGE", "with_generated_parts"]
@@ -31,34 +31,29 @@ def with_generated_parts(page: str) -> str:
 
 def _commands() -> Iterator[str]:
     """Yield a row for each group, and one for each command: usage, sentence, optional options."""
-    commands: Any = CommandGroup(name="eventlog").commands
     yield "| command | what it does | options |"
     yield "|---|---|---|"
     for title, names in GROUPS.items():
         yield f"| **{title}** | | |"
         for name, sentence in names.items():
-            parameters: list[Any] = commands[name].params
-            arguments = [each for each in parameters if each.param_type_name == "argument"]
-            options = [each for each in parameters if each.param_type_name == "option"]
+            parameters = Command(name).parameters
+            arguments = [each for each in parameters if not each.is_option]
+            options = [each for each in parameters if each.is_option]
             usage = [name, *map(_argument, arguments)]
-            usage += [_required(option) for option in options if option.required]
-            optional = [_option(option) for option in options if not option.required]
+            usage += [f"{option.label} {option.placeholder}" for option in options if option.is_required]
+            optional = [_option(option) for option in options if not option.is_required]
             shown = " ".join(f"`{option}`" for option in optional if option not in _COMMON)
             yield f"| `{' '.join(usage)}` | {sentence} | {shown} |"
 
 
-def _argument(parameter: Any) -> str:
-    name = str(parameter.metavar) + ("…" if parameter.nargs != 1 else "")
-    return name if parameter.required else f"[{name}]"
+def _argument(parameter: Parameter) -> str:
+    name = parameter.label + ("…" if parameter.many else "")
+    return name if parameter.is_required else f"[{name}]"
 
 
-def _required(option: Any) -> str:
-    return f"{_option(option)} {option.metavar or option.name.upper()}"
-
-
-def _option(option: Any) -> str:
+def _option(option: Parameter) -> str:
     """Return the long name of an option; of a flag that is on, the name that turns it off."""
-    return str(max(option.secondary_opts if option.default is True else option.opts, key=len))
+    return max(option.off if option.default is True else option.on, key=len)
 
 
 def _exit_codes() -> Iterator[str]:

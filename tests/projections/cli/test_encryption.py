@@ -99,7 +99,7 @@ def test_erasing_ends_the_key_in_every_backup(cli: Cli, store: Path, tmp_path: P
         opened.create_session(id="p").user("the secret")
     where = ["--store", path, "--key-file", keys]
     assert cli(*where, "backup", backup).code == 0
-    assert cli(*where, "erase", "p").code == 0
+    assert cli(*where, "erase", "p", "--yes").code == 0
     assert cli("--store", backup, "--key-file", keys, "show", "p").code == Exit.MISSING
     assert "no key" in cli("--store", backup, "--key-file", keys, "sessions").out
 

@@ -33,7 +33,7 @@ from tests.support.cli_runner import ROOT, Cli
         (["fork", "ses_a1", "--at", "9999"], Exit.MISSING, "version"),
         (["show", "unknown"], Exit.MISSING, "eventlog sessions"),
         (["import", "/nonexistent"], Exit.MISSING, "no such file"),
-        (["import", "/"], Exit.USAGE, "/: it is a directory; name a file"),
+        (["import", "/no*thing"], Exit.MISSING, "/no*thing: there is no such file"),
         (["events", "ses_a1", "--from", "5", "--to", "3"], Exit.USAGE, "--to 3 is before --from 5"),
         (["events", "ses_a1", "--from", "99999"], Exit.MISSING, "no version '99999' in session ses_a1"),
         (
@@ -71,7 +71,9 @@ def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
         assert other.stdout.readline() == "held\n"
         answer = cli("rollback", "ses_a1", "--to", 1)
         assert answer.code == Exit.BUSY
-        assert "try again" in answer.err
+        assert f"run by process {other.pid} (" in answer.err
+        assert f" on host {os.uname().nodename} until " in answer.err
+        assert "run the command again" in answer.err
         assert cli("view", "ses_a1", "--json").code == Exit.OK
 
 

@@ -60,7 +60,7 @@ def test_pages_that_kill_the_reader_are_an_error_of_the_command(store: Path) -> 
         for _ in range(40):
             session.user(os.urandom(3_000).hex())
     swell(store)
-    assert program("--store", store, "sessions").returncode == Exit.OK, "the damage is not on its way"
+    assert program("--store", store, "stats").returncode == Exit.OK, "the damage is not on its way"
     for command in (["show", "ses_c3"], ["fork", "ses_c3", "--at", "5"]):
         done = program("--store", store, *command)
         assert done.returncode == Exit.DAMAGED, done

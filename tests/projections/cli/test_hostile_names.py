@@ -59,6 +59,11 @@ READING = [
     "audit a/NAME --step 1",
     "diff a/NAME 2 9",
     "timeline a/NAME",
+    "tail a/NAME",
+    "tail a/NAME --limit 3 --json",
+    "explain a/NAME part1/NAME",
+    "explain a/NAME m2/NAME --at 3",
+    "rollback a/NAME --before no/NAME",
     "export a/NAME --format markdown --output DIR/NAME.md",
     "export a/NAME --format NAME",
     "show NAME",
@@ -72,16 +77,17 @@ WRITING = [
     "rollback a/NAME --to 4",
     "undo a/NAME",
     "compact a/NAME",
-    "redact a/NAME part1/NAME --reason NAME",
+    "redact a/NAME part1/NAME --reason NAME --yes",
     "backup DIR/backup-NAME",
     "restore DIR/backup-NAME --into DIR/restored-NAME",
     "restore DIR/none-NAME --into DIR/no-NAME",
     "repair --into DIR/repaired-NAME",
     "repair --into DIR/repaired-NAME",
     "erase a/NAME --reason NAME",
-    "erase a/NAME --forks keep --subsessions keep --reason NAME",
+    "erase a/NAME --forks keep --subsessions keep",
+    "erase a/NAME --forks keep --subsessions keep --reason NAME --yes",
     "show a/NAME",
-    "expire --count 0 --scope NAME",
+    "expire --count 0 --scope NAME --yes",
     "import DIR/NAME.sse",
     "import DIR/none-NAME",
     "import DIR/NAME.sse DIR/bad-NAME",
@@ -173,7 +179,17 @@ def test_every_writing_command(tmp_path: Path, cli: Cli) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["sessions", "show a/NAME", "timeline a/NAME", "window a/NAME", "verify", "view a/NAME"]
+    "command",
+    [
+        "sessions",
+        "show a/NAME",
+        "timeline a/NAME",
+        "window a/NAME",
+        "verify",
+        "view a/NAME",
+        "diff a/NAME 2 9",
+        "tail a/NAME",
+    ],
 )
 def test_on_a_terminal(stores: dict[str, Path], command: str) -> None:
     """On a terminal only the program's own escape sequences are printed."""

@@ -48,7 +48,8 @@ def test_import_of_several_files(cli: Cli, stream: Path, tmp_path: Path) -> None
     valid("import", answer.json)
     assert answer.code == Exit.USAGE
     assert ["error" in entry for entry in answer.json["files"]] == [True, True, False]
-    assert len(answer.err.splitlines()) == 2
+    assert len(answer.err.splitlines()) == 3
+    assert answer.err.endswith("1 file imported, 0 files unchanged, 2 files refused\n")
     assert answer.json["files"][2]["messages"] == 1
 
 
@@ -94,6 +95,48 @@ def test_import_errors_name_the_file(cli: Cli, tmp_path: Path) -> None:
         answer = cli("import", "--format", "opencode", *files)
         assert answer.code == Exit.USAGE
         lines = answer.err.splitlines()
-        assert len(lines) == len(files)
-        for line, file in zip(lines, files, strict=True):
+        assert len(lines) == len(files) + (len(files) > 1)
+        for line, file in zip(lines, files, strict=False):
             assert line.startswith(f"eventlog: {file}: ")
+
+
+def test_import_of_a_directory(cli: Cli, stream: Path, tmp_path: Path) -> None:
+    """Of a directory all files are tried; refused ones are grouped by reason, and counted."""
+    place = tmp_path / "recordings"
+    (place / "deeper").mkdir(parents=True)
+    (place / ".hidden").write_text(STREAM)
+    stream.rename(place / "deeper" / "answer.sse")
+    for name in ("one.txt", "two.txt", "three.txt"):
+        (place / name).write_text("nothing that is known\n")
+    first = cli("import", place)
+    assert first.code == Exit.OK, "files that were only found are no failure"
+    assert len(first.out.splitlines()) == 1
+    reason, counts = first.err.splitlines()
+    assert reason.startswith("eventlog: 3 files: the format is not known")
+    assert reason.endswith("(one.txt, three.txt, …)")
+    assert counts == "1 file imported, 0 files unchanged, 3 files refused"
+    again = cli("import", place, "--json")
+    valid("import", again.json)
+    assert [again.json[name] for name in ("imported", "unchanged", "refused")] == [0, 1, 3]
+    assert cli("import", place).out == ""
+    assert cli("import", place, place / "one.txt").code == Exit.OK, "a file is imported once"
+    (tmp_path / "empty").mkdir()
+    assert cli("import", tmp_path / "empty").code == Exit.MISSING
+
+
+def test_import_by_a_pattern(cli: Cli, tmp_path: Path) -> None:
+    """A pattern that the shell left alone stands for the files that fit it."""
+    for number in range(3):
+        (tmp_path / f"answer-{number}.sse").write_text(STREAM.replace("Hello", f"Hello {number}"))
+    answer = cli("import", tmp_path / "answer-[01].sse")
+    assert (answer.code, answer.err) == (Exit.OK, "2 files imported, 0 files unchanged, 0 files refused\n")
+    assert len(cli("sessions", "--json").json["sessions"]) == 2
+    assert cli("import", tmp_path / "nothing-*.sse").code == Exit.MISSING
+
+
+def test_import_of_standard_input(tmp_path: Path) -> None:
+    """`-` is standard input, which may be a pipe."""
+    done = program("--store", tmp_path / "store", "import", "-", input=STREAM)
+    assert (done.returncode, done.stdout.startswith("-: anthropic_sse, session ")) == (Exit.OK, True)
+    refused = program("--store", tmp_path / "store", "import", "-", input="nothing that is known")
+    assert (refused.returncode, refused.stderr.startswith("eventlog: -: the format is not known")) == (Exit.USAGE, True)

@@ -53,7 +53,7 @@ def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
     fork = cli("fork", "ses_a1").out.strip()
     refused = cli("erase", "ses_a1")
     assert (refused.code, fork in refused.err) == (Exit.USAGE, True)
-    cascaded = cli("erase", "ses_a1", "--forks", "cascade", "--reason", "asked for", "--json").json
+    cascaded = cli("erase", "ses_a1", "--yes", "--forks", "cascade", "--reason", "asked for", "--json").json
     valid("erase", cascaded)
     assert set(cascaded["erased"]) == {fork, "ses_a1"}
     gone = cli("show", "ses_a1")
@@ -76,7 +76,7 @@ def test_erase_expire_and_vacuum(cli: Cli, store: Path, tmp_path: Path) -> None:
     said = f"{last['id']} would be erased\n1 session would be erased\n"
     assert cli("expire", "--count", 0, "--dry-run").out == said
     assert cli("sessions", "--json").json["sessions"] == [last]
-    assert cli("expire", "--count", 0).out == f"{last['id']} is erased\n1 session erased\n"
+    assert cli("expire", "--yes", "--count", 0).out == f"{last['id']} is erased\n1 session erased\n"
     assert cli("sessions", "--json").json["sessions"] == []
     assert "erased" in cli("vacuum").out
 
@@ -96,12 +96,12 @@ def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
         opened.session("ses_b2").user("Again: The tests fail", id="again")
     message = cli("show", "ses_a1", "--json").json["messages"][0]
     part = next(one["id"] for one in message["parts"] if "The tests fail" in one.get("text", ""))
-    done = cli("redact", "ses_a1", part, "--reason", "secret", "--json").json
+    done = cli("redact", "ses_a1", part, "--yes", "--reason", "secret", "--json").json
     valid("redact", done)
     (other,) = done["occurrences"]
     assert (other["session"], other["kind"]) == ("ses_b2", "part-started")
-    assert "ses_b2" in cli("redact", "ses_a1", part).out
-    cli("redact", "ses_b2", other["part"], "--no-search")
+    assert "ses_b2" in cli("redact", "ses_a1", part, "--yes").out
+    cli("redact", "ses_b2", other["part"], "--no-search", "--yes")
     for version in (3, 8):
         assert "The tests fail" not in cli("view", "ses_a1", "--at", version).out
     assert files_with(store, "The tests fail")
@@ -109,7 +109,7 @@ def test_redact_and_scrub(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert not files_with(store, "The tests fail")
     assert "0 appends emptied" in cli("scrub").out
     assert cli("verify", "--deep", "--against", kept).code == Exit.OK
-    assert cli("redact", "ses_a1", "nothing").code == Exit.MISSING
+    assert cli("redact", "ses_a1", "nothing", "--yes").code == Exit.MISSING
 
 
 def test_repair(cli: Cli, store: Path, tmp_path: Path) -> None:

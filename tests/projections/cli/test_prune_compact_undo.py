@@ -333,7 +333,7 @@ def test_a_held_lease_is_busy(cli: Cli, talked: Path) -> None:
         for command in COMMANDS:
             answer = cli(*command)
             assert answer.code == Exit.BUSY
-            assert "try again" in answer.err
+            assert "run the command again" in answer.err
         assert cli("window", "talk").code == Exit.OK
         assert version_of(talked) == version
 

@@ -15,7 +15,7 @@ from projections.cli.exits import Exit
 from projections.window import ContextWindow
 from projections.window.report import window_report
 from tests.support.cli_runner import Cli, on_terminal, valid
-from tests.support.cli_sessions import LIMITS, RECORDED, SECRET, recorded, talk
+from tests.support.cli_sessions import LIMITS, RECORDED, recorded, talk
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +37,9 @@ def test_window_as_json_is_the_report(cli: Cli, talked: Path) -> None:
     valid("window", found)
     assert sum(found["kinds"].values()) == found["counted"]
     with eventlog.open(talked, read_only=True) as store:
-        assert found == json.loads(json.dumps(window_report(ContextWindow(store.session("talk"))).as_json()))
+        assert found == json.loads(
+            json.dumps(window_report(ContextWindow(store.session("talk")), words=True).as_json())
+        )
         session = store.session("talk")
         assert (found["session"], found["version"]) == ("talk", session.version)
     assert found["usable"] == LIMITS.context - (LIMITS.output or 0)
@@ -106,7 +108,7 @@ def test_window_of_another_policy(cli: Cli, talked: Path, monkeypatch: pytest.Mo
 
 
 def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
-    """A pipe gets tables with tabs and the plans in words, without text of the conversation."""
+    """A pipe gets tables with tabs, the first words of messages, and the plans in words."""
     del talked
     answer = cli("window", "talk")
     assert answer.code == Exit.OK
@@ -114,9 +116,11 @@ def test_window_piped_is_plain(cli: Cli, talked: Path) -> None:
     kinds = dict(line.split("\t") for line in answer.out.splitlines() if line.count("\t") == 1)
     found = cli("window", "talk", "--json").json
     assert int(kinds["tool results"]) == found["kinds"]["results"]
-    for words in ("prune (recency)", "compaction: ", "next step: ", f"of {found['usable']} usable"):
+    for words in ("prune (recency)", "compaction: ", "next step: ", f"of {found['usable']:,} usable"):
         assert words in answer.out
-    assert SECRET not in answer.out
+    message = found["largest_messages"][0]
+    assert message["words"]
+    assert f"{message['id']}\t{message['role']}\t{message['words']}\t{message['tokens']}\n" in answer.out
 
 
 @pytest.mark.parametrize("columns", [30, 100])
@@ -131,8 +135,7 @@ def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
         report = window_report(ContextWindow(store.session("talk")))
     legend = "\n".join(lines)
     for name, tokens in (("tool results", report.kinds.results), ("free", (report.usable or 0) - report.tokens)):
-        assert re.search(rf"{name} +{tokens} +\d+\.\d %", legend)
-    assert "…" not in legend
+        assert re.search(rf"{name} +{tokens:,} +\d+\.\d %", legend)
 
 
 def test_a_bar_is_as_wide_as_asked_for() -> None:

@@ -201,7 +201,7 @@ def test_a_reply_needs_the_lease_and_one_at_a_time(session: Session) -> None:
         window.finish()
     with pytest.raises(CallError):
         window.perform(step)
-    with ContextWindow(session, model=MODEL, environment={}) as held:
+    with ContextWindow(session, model=MODEL, limits=Limits(), environment={}) as held:
         step = held.next_step()
         assert isinstance(step, CallModel)
         held.begin(step)
@@ -772,7 +772,7 @@ def test_a_subtask_that_a_crash_broke_off_goes_on_in_the_same_sub_session(engine
     session = store.create_session(id="s")
     session.user([Text("do"), Subtask("count", "to count")])
     session.executor.acquire()
-    window = ContextWindow(session, model=MODEL, environment={})
+    window = ContextWindow(session, model=MODEL, limits=Limits(), environment={})
     step = window.next_step()
     assert isinstance(step, RunSubtask)
     seen: list[str] = []
@@ -858,7 +858,7 @@ def test_an_interrupt_ends_an_answer_that_streams(engine: Engine) -> None:
     session.interrupt("before anything was asked")
     for at, reason in ((1_000, "unknown"), (20, "aborted")):
         session.user("count")
-        with ContextWindow(session, model=MODEL, environment={}) as window:
+        with ContextWindow(session, model=MODEL, limits=Limits(), environment={}) as window:
             step = window.next_step()
             assert isinstance(step, CallModel)
             reply, _ = window.begin(step)
@@ -922,7 +922,7 @@ def test_an_abort_stops_and_a_crash_resumes(engine: Engine) -> None:
     crashed = store.create_session(id="crashed")
     crashed.user("go")
     crashed.executor.acquire()
-    window = ContextWindow(crashed, model=MODEL, environment={})
+    window = ContextWindow(crashed, model=MODEL, limits=Limits(), environment={})
     step = window.next_step()
     assert isinstance(step, CallModel)
     reply, _ = window.begin(step)

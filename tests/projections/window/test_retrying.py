@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
+from json import JSONDecodeError
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from eventlog.session.session import Session
 from eventlog.values import Model, Retry
 from projections import ModelView
 from projections.view.neutral import Text as ViewText
-from projections.window import afill_retrying, fill_retrying
+from projections.window import afill_retrying, fill_retrying, refusal
 from projections.window.backoff import Backoff, seconds_asked
 from projections.window.retrying import LOOK_EVERY
 
@@ -181,3 +182,129 @@ def test_waits_are_bounded_and_jittered() -> None:
 def test_a_retry_after_is_read(header: str | None, seconds: float | None) -> None:
     """A number of seconds or a date is read; anything else asks for nothing."""
     assert seconds_asked(header, lambda: NOW) == seconds
+
+
+class APIConnectionError(Exception):
+    """Stands for the error of openai's and anthropic's clients."""
+
+
+class TransportError(Exception):
+    """Stands for the error of httpx."""
+
+
+class ReadTimeoutError(TransportError):
+    """One of its kinds."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [APIConnectionError("x"), ReadTimeoutError("x"), JSONDecodeError("x", "{", 1)],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_broken_answer_is_asked_for_again_and_leaves_its_turn_to_go_on(session: Session, error: Exception) -> None:
+    """A connection that a client says is broken, and garbled JSON, are no end of the turn."""
+    provider = Provider(error)
+    assert filled(session, provider, lambda _: None) == "stop"
+    with pytest.raises(Exception, match="x"), session.turn("again", "r2"):  # each its own class
+        filled(session, Provider(*[error] * 9), lambda _: None)
+    with session.turn() as turn:
+        assert (turn.state, turn.mine) == ("resumed", True)
+
+
+def test_an_answer_without_an_end_is_asked_for_again(session: Session) -> None:
+    """A stream that ends without a finish reason broke off, with its text and its calls."""
+    asked: list[str] = []
+
+    def ask() -> Iterator[dict[str, Any]]:
+        asked.append("asked")
+        yield {"choices": [{"delta": {"content": "half"}}]}
+        if len(asked) > 1:
+            yield {"choices": [{"delta": {"content": " and half"}, "finish_reason": "stop"}]}
+
+    async def later() -> AsyncIterator[dict[str, Any]]:
+        for chunk in ask():
+            yield chunk
+
+    for number, ways in enumerate(("sync", "async")):
+        asked.clear()
+        with session.turn("why?", f"r{number}"), session.assistant(MODEL) as reply:
+            reply.step()
+            if ways == "sync":
+                assert fill_retrying(reply, ask, first_wait=0) == "stop"
+            else:
+                assert asyncio.run(afill_retrying(reply, later, first_wait=0)) == "stop"
+        (part,) = ModelView.of(session).messages[-1].parts
+        assert part == ViewText("half and half")
+
+
+SILENT: list[dict[str, Any]] = [
+    {},
+    {"choices": None},
+    {"choices": "x"},
+    {"choices": [None, 5]},
+    {"choices": [{"delta": None}]},
+    {"choices": [{"delta": "x"}]},
+    {"choices": [{"delta": {"content": 5, "reasoning": [], "tool_calls": "x"}}]},
+    {"choices": [{"delta": {"tool_calls": [5, None]}}]},
+    {"usage": "x"},
+]
+"""Chunks that say nothing, in forms that no provider documents."""
+
+
+@pytest.mark.parametrize("chunk", SILENT, ids=str)
+def test_chunks_that_say_nothing_are_nothing(session: Session, chunk: dict[str, Any]) -> None:
+    """A chunk of an unknown form is passed over."""
+    with session.assistant(MODEL) as reply:
+        reply.step()
+        chunks = [chunk, {"choices": [{"delta": {"content": "all"}}]}, chunk, {"choices": [{"finish_reason": "stop"}]}]
+        assert fill_retrying(reply, lambda: chunks) == "stop"
+    assert ModelView.of(session).messages[-1].parts == (ViewText("all"),)
+
+
+def test_a_call_of_an_unknown_form_has_a_name_and_an_id(session: Session) -> None:
+    """A call whose name, id or arguments are missing or no texts is still a call."""
+    calls: list[dict[str, Any]] = [
+        {"id": None, "function": None},
+        {"index": 1, "id": 5, "function": {"name": None, "arguments": {}}},
+    ]
+    with session.assistant(MODEL) as reply:
+        reply.step()
+        chunks = [{"choices": [{"delta": {"tool_calls": calls}, "finish_reason": "tool_calls"}]}]
+        assert fill_retrying(reply, lambda: chunks) == "tool-calls"
+        assert [reply.call(call.id).call_id for call in reply._calls] == ["call_0", "call_1"]
+        for call in reply._calls:
+            call.fail("unknown")
+        reply.finish("tool-calls")
+
+
+# -- refusals --------------------------------------------------------------------------------------
+
+
+class RefusedByProviderError(Exception):
+    """A refusal of a client, with a status and perhaps a code."""
+
+    def __init__(self, status: int | None, text: str, code: str | None = None) -> None:
+        super().__init__(text)
+        self.status_code = status
+        self.code = code
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (RefusedByProviderError(400, "no", "context_length_exceeded"), "overflow"),
+        (RefusedByProviderError(413, "no"), "overflow"),
+        (RefusedByProviderError(400, "prompt is too long: 210000 tokens"), "overflow"),
+        (RefusedByProviderError(400, "bad request"), "api"),
+        (RefusedByProviderError(401, "prompt is too long"), "api"),
+        (RefusedByProviderError(429, "too many tokens"), "api"),
+        (ValueError("no status"), "api"),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_whether_it_is_for_the_size(error: Exception, name: str) -> None:
+    """A refused reply's error has status and text, and is "overflow" for the size."""
+    said = refusal(error)
+    assert (said.name, str(error) in said.message) == (name, True)
+    status = getattr(error, "status_code", None)
+    assert said.data == (None if status is None else f'{{"status":{status}}}')

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import eventlog
 from eventlog.errors import CallError
+from eventlog.values import Limits
 from projections.reports.audit import audit
 from projections.view.model_view import ModelView
 from projections.window import (
@@ -78,7 +79,7 @@ def test_another_process_goes_on_with_what_is_offered() -> None:
     with eventlog.open("memory:") as store:
         session = store.create_session()
         session.user("What is in the log?")
-        with ContextWindow(session, model=MODEL, recall=True, environment={}):
+        with ContextWindow(session, model=MODEL, limits=Limits(), recall=True, environment={}):
             pass
         loop(session).run()
         assert "line 5001 of the log" in results(ModelView.of(session).messages)[1].output
@@ -216,7 +217,9 @@ def test_asyncio_answers_too() -> None:
         raise AssertionError
 
     async def talk(session: eventlog.Session, part: str) -> None:
-        async with AsyncContextWindow(ContextWindow(session, model=MODEL, recall=True, environment={})) as window:
+        async with AsyncContextWindow(
+            ContextWindow(session, model=MODEL, limits=Limits(), recall=True, environment={})
+        ) as window:
             step = await window.next_step()
             assert isinstance(step, CallModel)
             reply, _ = await window.begin(step)

@@ -1,0 +1,145 @@
+"""Session store of the Claude Agent SDK: transcripts are sessions, entries their records.
+
+The SDK's `SessionStore` is a protocol; of the SDK only `fold_session_summary` is imported, which
+makes the summaries that the SDK lists sessions by. A transcript with a sub-path is a sub-session of
+the main one's. A deletion erases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_prefix
+from eventlog.adapters.claude_summaries import folding, summary_of
+from eventlog.adapters.claude_transcript import TranscriptFeed
+from eventlog.adapters.settled import settled
+from eventlog.adapters.unshared import forget_unshared
+from eventlog.errors import NotFoundError
+from eventlog.importers.common.json_lines import is_object
+from eventlog.records.read import Forgotten, Redacted
+from eventlog.session.session import Session
+from eventlog.store import Store
+
+__all__ = ["FORMAT", "EverdeltaSessionStore"]
+
+FORMAT = MAIN
+"""Format of the names of main transcripts; their keys are `PROJECT/SESSION`."""
+FEEDS = 256
+"""Transcripts of which is kept where their entries are."""
+
+
+class EverdeltaSessionStore:
+    """Transcripts of the Claude Agent SDK in a store: pass it as `session_store`.
+
+    `wait` is how many seconds a write waits for another task to give back a session's lease. A
+    write to a transcript that this object has written or loaded, and another one has deleted since,
+    is refused until it is loaded again.
+    """
+
+    def __init__(self, store: Store, *, wait: float = 30.0) -> None:
+        self.store = store
+        self.wait = wait
+        self._feed: Callable[[Session, bool], TranscriptFeed] = lru_cache(FEEDS)(_feed_of)
+        self._seen: dict[TranscriptKey, str] = {}
+        """Sessions of the transcripts that were written or loaded."""
+
+    def session(self, key: Any) -> Session:
+        """Return the session of a transcript, for views; `NotFoundError` if there is none."""
+        return self.store.open_session(TranscriptKey.of(key).name, create=False)
+
+    async def append(self, key: Any, entries: list[Any]) -> None:
+        """Add the entries whose uuids are new, in one append; durable when this returns."""
+        if entries:
+            await settled(self._append, TranscriptKey.of(key), entries)
+
+    async def load(self, key: Any) -> list[Any] | None:
+        """Return all entries in the order in which they came, None if there are none."""
+        return await settled(self._load, TranscriptKey.of(key))
+
+    async def list_sessions(self, project_key: str) -> list[Any]:
+        """Return the main transcripts of a project, each with the time of its last append."""
+        return await settled(self._list, project_key)
+
+    async def list_session_summaries(self, project_key: str) -> list[Any]:
+        """Return the SDK's summaries of a project's main transcripts."""
+        return await settled(self._summaries, project_key)
+
+    async def delete(self, key: Any) -> None:
+        """Erase a transcript, a main one with all its sub-paths; the key may be used again."""
+        await settled(self._delete, TranscriptKey.of(key))
+
+    async def list_subkeys(self, key: Any) -> list[str]:
+        """Return the sub-paths of a session."""
+        return await settled(self._subkeys, TranscriptKey.of(key).main)
+
+    # -- in a thread ---------------------------------------------------------------------------
+
+    def _append(self, key: TranscriptKey, entries: list[Any]) -> None:
+        feed = self._feed(self._begun(key, entries), key.subpath is not None)
+        is_main = key.subpath is None
+        feed.tell(entries, lambda: folding(feed, *key.main[:2]) if is_main else _nothing, wait=self.wait)
+
+    def _begun(self, key: TranscriptKey, entries: list[Any]) -> Session:
+        """Return the session of a transcript, begun if there is none and none was deleted."""
+        seen = self._seen.get(key)
+        if seen is not None:
+            return self.store.session(seen)
+        parent = None
+        if key.subpath is not None:
+            parent = self._seen.get(key.main)
+            with suppress(NotFoundError):
+                parent = parent or self.store.open_session(key.main.name, create=False).id
+        found = (entry["cwd"] for entry in entries if is_object(entry) and isinstance(entry.get("cwd"), str))
+        session = self.store.open_session(key.name, scope=key.project, directory=next(found, ""), parent=parent)
+        self._seen[key] = session.id
+        return session
+
+    def _load(self, key: TranscriptKey) -> list[Any] | None:
+        self._seen.pop(key, None)
+        try:
+            session = self.store.open_session(key.name, create=False)
+        except NotFoundError:
+            return None
+        feed = self._feed(session, key.subpath is not None)
+        self._seen[key] = session.id
+        entries = feed.read(feed.path(hidden=True))
+        return [entry for entry in entries if not isinstance(entry, (Redacted, Forgotten))] or None
+
+    def _list(self, project: str) -> list[dict[str, Any]]:
+        infos = self.store.sessions(format=MAIN, prefix=project_prefix(project))
+        named = ((info, info.name[1]) for info in infos if info.name is not None)
+        return [{"session_id": TranscriptKey.named(name).session, "mtime": info.updated} for info, name in named]
+
+    def _summaries(self, project: str) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for listed in self._list(project):
+            with suppress(NotFoundError):  # deleted meanwhile
+                session = self.store.open_session(TranscriptKey(project, listed["session_id"]).name, create=False)
+                if summary := summary_of(session):
+                    found.append(listed | {"data": summary["data"]})
+        return found
+
+    def _subkeys(self, key: TranscriptKey) -> list[str]:
+        infos = self.store.sessions(format=SUB, prefix=key.prefix)
+        return [info.name[1].removeprefix(key.prefix) for info in infos if info.name is not None]
+
+    def _delete(self, key: TranscriptKey) -> None:
+        subkeys = [key._replace(subpath=subpath) for subpath in self._subkeys(key)] if key.subpath is None else []
+        for one in (*subkeys, key):
+            self._seen.pop(one, None)
+            with suppress(NotFoundError):  # none, or another task was first
+                session = self.store.open_session(one.name, create=False)
+                forget_unshared(self._feed(session, one.subpath is not None))
+                self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+
+
+def _nothing(entries: list[Any]) -> dict[str, str | bytes]:
+    del entries
+    return {}
+
+
+def _feed_of(session: Session, sidechain: bool) -> TranscriptFeed:
+    return TranscriptFeed(session, sidechain=sidechain)

@@ -1,0 +1,1 @@
+"""Followers: how subscriptions learn that there is something new."""

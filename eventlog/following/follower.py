@@ -1,0 +1,132 @@
+"""One thread for all subscriptions of a store: it reads which sessions have new commits.
+
+A subscription registers a `Watch`, and sleeps until the follower rings it: after a commit to its
+session by any process, or when this store has accepted something for it. So an idle subscription
+costs nothing, however many others are busy. The thread ends soon after the last watch is gone;
+watches that are dropped go by themselves.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from threading import RLock, Thread
+from time import monotonic, sleep
+
+from eventlog.errors import EventlogError, StopError
+from eventlog.log.contract import Log
+from eventlog.logger import logger
+
+__all__ = ["Follower", "Watch"]
+
+BATCH = 256
+"""Commits read at a time."""
+LOOK = 1.0
+"""Longest wait in seconds, after which the thread sees whether it is still needed."""
+
+
+class Watch:
+    """A subscription's bell.  `stirred` from the first ring on, until the owner clears it."""
+
+    __slots__ = ("__weakref__", "_ring", "provisional", "stirred")
+
+    def __init__(self, ring: Callable[[], None], *, provisional: bool) -> None:
+        self._ring = ring
+        self.provisional = provisional
+        """Whether it is rung for what is accepted, too."""
+        self.stirred = False
+        """Whether there may be something new."""
+
+    def ring(self) -> None:
+        """Wake the owner, once until it has cleared `stirred`."""
+        if not self.stirred:
+            self.stirred = True
+            self._ring()
+
+
+class Follower:
+    """The watches of a store, by session; those of None are rung for every commit."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._lock = RLock()
+        self._watches: dict[str | None, weakref.WeakSet[Watch]] = {}
+        self._thread: Thread | None = None
+
+    def add(self, watch: Watch, sessions: Iterable[str | None]) -> None:
+        """Ring a watch from now on for commits to these sessions.
+
+        What was committed before is not rung for: look once more.
+        """
+        with self._lock:
+            for session in sessions:
+                self._watches.setdefault(session, weakref.WeakSet()).add(watch)
+            if self._thread is None:
+                positions = list(self._log.last_positions())
+                thread = Thread(target=self._run, args=(positions,), name="eventlog-follow", daemon=True)
+                thread.start()
+                self._thread = thread
+
+    def remove(self, watch: Watch) -> None:
+        """Ring a watch no more."""
+        with self._lock:
+            for watches in self._watches.values():
+                watches.discard(watch)
+
+    def accepted(self, session: str) -> None:
+        """Ring the watches that are rung for what this store has accepted."""
+        if self._watches:
+            for watch in self._of((session, None)):
+                if watch.provisional:
+                    watch.ring()
+
+    def ring_all(self) -> None:
+        """Ring every watch: the store is closed, or it cannot be read."""
+        for watch in self._of(list(self._watches)):
+            watch.ring()
+
+    def fork_off(self) -> None:
+        """Forget the parent's watches: this child process does not have the thread."""
+        self._lock = RLock()  # another thread of the parent may have held the old one
+        self._watches = {}
+
+    def _of(self, sessions: Iterable[str | None]) -> list[Watch]:
+        with self._lock:
+            return [watch for name in sessions if (found := self._watches.get(name)) for watch in found]
+
+    def _run(self, positions: list[int]) -> None:
+        """Ring for commits until no watch is left."""
+        log = self._log
+        idle = monotonic()
+        while True:
+            try:
+                if log.wait_after(positions, LOOK):
+                    self._ring_for(log, positions)
+            except StopError:
+                with self._lock:
+                    self._thread = None
+                self.ring_all()  # each subscription tells its caller
+                return
+            except EventlogError as error:
+                logger().warning("a follower goes on after a %s", type(error).__name__)
+                self.ring_all()
+                sleep(LOOK)
+            now = monotonic()
+            with self._lock:
+                self._watches = {name: found for name, found in self._watches.items() if found}
+                if self._watches:
+                    idle = now
+                elif now - idle > LOOK:
+                    self._thread = None
+                    return
+
+    def _ring_for(self, log: Log, positions: list[int]) -> None:
+        """Ring the watches of the sessions that were committed to, beyond these positions."""
+        for partition, position in enumerate(positions):
+            commits = log.engine.commits_after(position, BATCH, partition=partition)
+            while commits:
+                for watch in self._of({None, *(commit.session for commit in commits)}):
+                    watch.ring()
+                positions[partition] = commits[-1].last_position
+                full = len(commits) == BATCH
+                commits = log.engine.commits_after(positions[partition], BATCH, partition=partition) if full else []

@@ -1,0 +1,324 @@
+"""Mapping of Claude Code's records, for imported files and live feeds of a transcript.
+
+* An answer comes in several records, one for each block, that have its message's id and repeat its
+  usage, corrected upward: each adds to the answer what it has more.
+* A user record's tool results belong to the calls they name; what else is in it is a user message.
+* A compaction is a boundary record, and the summary that follows it.
+* The title is that of the first prompt until Claude Code gives one; a custom title stays.
+
+A subclass may say where messages begin: the records of a file have branches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eventlog import events as ev
+from eventlog.importers.anthropic import blocks
+from eventlog.importers.anthropic.content import add_block, user_part
+from eventlog.importers.claude_code.records import (
+    ASIDE,
+    CONVERSATION,
+    INTERRUPT,
+    content_of,
+    is_custom_title,
+    is_prompt,
+    prompt_of,
+    texts_of,
+)
+from eventlog.importers.common.builder import RecordBuilder
+from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation_parts import ABORTED, CallResult, OpenAnswer, OpenCall
+from eventlog.importers.common.importer import bounded_id
+from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
+from eventlog.importers.common.usage import added, price
+from eventlog.values import MessageError, Model, Text, Todo, Usage
+
+__all__ = ["ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
+
+MAX_INLINE = 1024
+"""Longest JSON text of tool metadata that is stored in an event, in characters."""
+TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})
+"""System records that come when a turn is over."""
+COPIES = 4
+"""Names that a message may have whose id is taken, as on another branch."""
+
+
+class ResultNote(NamedTuple):
+    """Source of a result: the key of its record, and the todo list that it sets, if any."""
+
+    key: str
+    todos: object
+
+
+_NO_TODOS = object()
+
+
+class ClaudeCodeMapping:
+    """The mapping; a record is a line of a transcript.
+
+    `sidechain`: it is that of a sub-agent, whose records say that they are aside of the main one.
+    """
+
+    format = "claude_code_records"
+
+    def __init__(self, *, sidechain: bool = False) -> None:
+        self.sidechain = sidechain
+        self.titled = False
+        """Whether a person gave the title."""
+
+    def read(self, record: Any, to: RecordBuilder) -> None:
+        """Tell what a record means."""
+        if not is_object(record):
+            to.skip("not an object")
+            return
+        kind = text_or_empty(record.get("type"))
+        if kind not in CONVERSATION:
+            self._aside(kind, record, to)
+        elif self.sidechain or record.get("isSidechain") is not True:
+            self._conversation(kind, record, to)
+
+    # -- for subclasses --------------------------------------------------------------------------
+
+    def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
+        """Return the name of a record, "" if it has none."""
+        del to
+        return text_or_empty(record.get("uuid"))
+
+    def part(self, key: str, place: int, to: RecordBuilder) -> str:
+        """Return the id of a part; "" for one made from its message's."""
+        del key, place, to
+        return ""
+
+    def knows(self, uuid: object) -> bool:
+        """Whether a record came before."""
+        del uuid
+        return True
+
+    def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
+        """Begin a message of a record."""
+        del record
+        to.conversation.supersede()
+
+    def begin_node(self, message: str, to: RecordBuilder) -> None:
+        """Begin the request for a compaction, or its summary."""
+
+    # -- what is no message ----------------------------------------------------------------------
+
+    def _aside(self, kind: str, record: dict[str, Any], to: RecordBuilder) -> None:
+        rename, time = to.conversation.rename, to.time
+        if kind == "system":
+            subtype = text_or_empty(record.get("subtype"))
+            if subtype == "compact_boundary":
+                found = record.get("compactMetadata")
+                metadata = found if is_object(found) else {}
+                before = metadata.get("preTokens")
+                self._compact(self.key(record, to), metadata.get("trigger") == "auto", before, to)
+            elif subtype in TURN_ENDS and to.conversation.open is not None:
+                to.conversation.supersede()
+        elif kind == "summary":
+            title = record.get("summary")
+            if isinstance(title, str) and self.knows(record.get("leafUuid")) and not self.titled:
+                rename(time, title)
+        elif kind == "custom-title":
+            if is_custom_title(record):
+                self.titled = True
+                rename(time, record["customTitle"])
+        elif kind == "ai-title":
+            title = record.get("aiTitle")
+            if isinstance(title, str) and not self.titled:
+                rename(time, title)
+        elif kind == "agent_metadata":
+            rename(time, text_or_empty(record.get("description")))
+        elif kind == "attachment":
+            found = record.get("attachment")
+            if is_object(found) and found.get("type") == "queued_command":
+                to.skip("a queued prompt that was sent as an attachment: kept, but not as a message")
+        elif kind not in ASIDE:
+            to.skip(f"a record of unknown type {kind[:40]!r}" if kind else "a record without a type")
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _conversation(self, kind: str, record: dict[str, Any], to: RecordBuilder) -> None:
+        content = content_of(record)
+        if content is None:
+            is_message = is_object(record.get("message"))
+            to.skip("its message has no content" if is_message else "its message is not an object")
+        elif kind == "assistant":
+            self._assistant(record, content, to)
+        elif record.get("isCompactSummary") is True:
+            self._summary(record, content, to)
+        else:
+            self._user(record, content, to)
+
+    def _user(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
+        key = self.key(record, to)
+        said: list[Any] = []
+        for block in content:
+            if is_object(block) and block.get("type") == "tool_result":
+                _result(key, block, record.get("toolUseResult"), to)
+            else:
+                said.append(block)
+        if not is_prompt(content):
+            return
+        self.begin(record, to)
+        conversation = to.conversation
+        if any(text.startswith(INTERRUPT) for text in texts_of(said)):
+            conversation.interrupt_all(ABORTED)
+        if not conversation.title_now():
+            conversation.rename(to.time, prompt_of(record))
+        synthetic, ignored = bool(record.get("isMeta")), bool(record.get("isVisibleInTranscriptOnly"))
+        parts = [user_part(block, to.batch, synthetic=synthetic, ignored=ignored) for block in said]
+        for number, part in enumerate(parts):
+            if part is None:
+                to.skip(f"content block {number} of a user message is not text, image or document")
+        to.begun = True
+        conversation.user(to.time, ev.UserMessageAdded(to.fresh(_names(key)), synthetic=synthetic), parts)
+
+    def _assistant(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
+        message, key, conversation = record["message"], self.key(record, to), to.conversation
+        foreign, name, cwd = message.get("id"), message.get("model"), record.get("cwd")
+        model = Model(blocks.PROVIDER, name) if isinstance(name, str) and name else None
+        answer = conversation.open
+        if answer is None or not _is_of(answer, foreign):
+            self.begin(record, to)
+            to.begun = True
+            started = ev.AssistantMessageStarted(
+                to.fresh(_names(foreign if isinstance(foreign, str) and foreign else key)),
+                conversation.last_user,
+                model=model,
+                cwd=cwd if isinstance(cwd, str) else None,
+            )
+            answer = conversation.answer(to.time, started)
+            answer.foreign = foreign
+        elif answer.foreign is None:  # told in an earlier append
+            answer.foreign, answer.model = foreign, model
+        answer.time = to.time
+        for place, block in enumerate(content):
+            self._block(key, place, block, to)
+        answer.reason = blocks.finish_reason(message.get("stop_reason")) or answer.reason
+        _spend(answer, message.get("usage"), record.get("costUSD"), to)
+        if record.get("isApiErrorMessage") is True:
+            conversation.interrupt_all(MessageError("api", " ".join(texts_of(content, bare=False))))
+
+    def _block(self, key: str, place: int, block: Any, to: RecordBuilder) -> None:
+        part = self.part(key, place, to) or to.next_part()
+        text = block.get("text") if is_object(block) and block.get("type") == "text" else block
+        if isinstance(text, str):
+            to.text(text, part=part)
+        elif not is_object(block):
+            to.skip(f"content block {place} is not an object")
+        elif not add_block(to.conversation, to.time, to.number, part, block):
+            to.skip(f"content block {place} of an assistant message is of an unknown type or shape")
+
+    # -- compaction ------------------------------------------------------------------------------
+
+    def _compact(self, key: str, auto: bool, before: object, to: RecordBuilder) -> None:
+        """Begin a compaction of everything so far; its summary comes with a later record."""
+        conversation = to.conversation
+        conversation.interrupt_all(None)
+        if conversation.compaction is not None:
+            conversation.add(to.time, ev.CompactionFailed(conversation.compaction[0], "no summary followed"))
+        message = to.fresh(_names(key))
+        self.begin_node(message, to)
+        to.begun = True
+        tokens = before if isinstance(before, int) and not isinstance(before, bool) and 0 <= before < 1 << 53 else None
+        part = conversation.compact(to.time, message, auto=auto, before=tokens)
+        conversation.compaction = (part, message)
+
+    def _summary(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
+        """Complete the compaction under way with its summary."""
+        key, conversation = self.key(record, to), to.conversation
+        if conversation.compaction is None:
+            self._compact(key and f"{key}:marker", auto=False, before=None, to=to)
+        assert conversation.compaction is not None
+        part, asked = conversation.compaction
+        conversation.compaction = None
+        text, message = "\n\n".join(texts_of(content)), to.fresh(_names(key))
+        self.begin_node(message, to)
+        conversation.summary(to.time, part, asked, message, [(Text(to.batch.content(text)), text, "text")])
+
+
+def _names(name: str) -> Sequence[str]:
+    """Return the ids that a message may have, the one it should have first."""
+    return (bounded_id(name), *(bounded_id(f"{name}#{copy}") for copy in range(2, COPIES))) if name else ()
+
+
+def _is_of(answer: OpenAnswer, foreign: object) -> bool:
+    """Whether a record with the message id `foreign` goes on with an open answer."""
+    if not isinstance(foreign, str) or not foreign:
+        return False
+    if answer.foreign is not None:
+        return answer.foreign == foreign
+    return answer.id in _names(foreign)
+
+
+def _spend(answer: OpenAnswer, usage: object, cost: object, to: RecordBuilder) -> None:
+    """Record what a record's usage adds to the usage recorded for the answer."""
+    before = to.conversation.spent(answer)
+    tokens, spent = blocks.tokens_of(usage) if is_object(usage) else before.tokens, price(cost)
+    now = Usage(tokens, before.cost if spent is None else spent)
+    more = added(before, now)
+    if more is not None:
+        to.usage(more)
+        answer.usage = now
+
+
+# -- results -----------------------------------------------------------------------------------
+
+
+def _result(key: str, block: dict[str, Any], extra: object, to: RecordBuilder) -> None:
+    """Tell a `tool_result` block of record `key`; `extra` is its `toolUseResult`."""
+    conversation, name = to.conversation, text_or_empty(block.get("tool_use_id"))
+    text, files = blocks.result_of(block.get("content"), to.batch)
+    fields = extra if is_object(extra) else {}
+    metadata = dump(fields) if fields else None
+    if metadata is not None and len(metadata) > MAX_INLINE:
+        metadata = None
+    failed = bool(block.get("is_error"))
+    interrupted = failed and (fields.get("interrupted") is True or text.startswith(INTERRUPT))
+    note = ResultNote(key, fields.get("newTodos", _NO_TODOS))
+    result = CallResult(text, failed, interrupted, metadata, files, note)
+    late = name not in conversation.calls
+    call = conversation.result(to.time, name, result, metadata=None if metadata is None else extra)
+    if call is not None:
+        if not late:  # a later call may have set newer ones
+            set_todos(to.time, call, conversation)
+    elif not to.hold(name, result):
+        is_first = not name or conversation.has_called(name)
+        to.skip("a tool result for a call that is not open" if is_first else "a second tool result for a call")
+
+
+def set_todos(time: int, call: OpenCall, conversation: Conversation) -> None:
+    """Set the todo list that a call of TodoWrite has written."""
+    result = call.result
+    if result is None or result.failed or not isinstance(result.note, ResultNote):
+        return
+    if conversation.tool_of(call) != "TodoWrite":
+        return
+    written = input_of(call).get("todos")
+    todos = written if written is None or result.note.todos is _NO_TODOS else result.note.todos
+    if is_array(todos):
+        conversation.add(time, ev.TodosSet(_todos_of(todos)))
+
+
+def input_of(call: OpenCall) -> dict[str, Any]:
+    """Return the input of a call; an empty object when it is something else."""
+    value = json.loads(call.input) if call.input else None
+    return value if is_object(value) else {}
+
+
+def _todos_of(todos: list[Any]) -> tuple[Todo, ...]:
+    """Return the entries of a TodoWrite list that are objects."""
+    return tuple(
+        Todo(
+            text_or_empty(entry.get("content")),
+            text_or_empty(entry.get("status")) or "pending",
+            text_or_empty(entry.get("priority")),
+            text_or_empty(entry.get("id")),
+        )
+        for entry in todos
+        if is_object(entry)
+    )

@@ -1,0 +1,1 @@
+"""The log on PostgreSQL: any worker on any host continues any session."""

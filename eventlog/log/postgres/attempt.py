@@ -1,0 +1,322 @@
+"""The way of queued requests to their outcomes: decide, write, and settle what is lost.
+
+Where the connection is lost before the server has answered, the outcome is unknown at first. It is
+settled on a new connection, by looking for the commits, each of which has a salt that no other one
+has. What is not there is written again under the guard of the same revision, so at most one of the
+two tries goes in, also if the lost one is still at work. Only if no connection is to be had in
+time, or the server warns that a commit may not be replicated, is it `UnknownOutcomeError`. A result
+that is *repeated* by its request id is acknowledged after another write on the same server, which
+is durable only if everything before it is.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec.structs import replace
+from psycopg import Error, RawCursor
+from psycopg.errors import UniqueViolation
+
+from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
+from eventlog.log.contract import Append, Committed
+from eventlog.log.merkle import SALT_BYTES
+from eventlog.log.postgres.batch import AnyTicket, Batch
+from eventlog.log.postgres.clock import ServerClock
+from eventlog.log.postgres.faults import is_lost, is_passing, typed
+from eventlog.log.postgres.rows import Known
+from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
+from eventlog.log.rules import RequestResult
+from eventlog.log.ticket import wake
+
+if TYPE_CHECKING:
+    from eventlog.log.postgres.connections import Connections, LogConnection
+    from eventlog.log.postgres.reader import Reader
+
+__all__ = ["Attempt", "KnownHeads", "Target", "settle"]
+
+_MOST = 4096
+"""Heads that are remembered."""
+_PAUSE = 0.01
+
+
+class Target(NamedTuple):
+    """The log that is written to."""
+
+    connections: Connections
+    reader: Reader
+    partitions: int
+    partition_of: Callable[[str], int]
+    timeout: float
+    """Seconds in which a lost connection is replaced."""
+    note: Callable[[Iterable[tuple[int, int]]], None]
+    """Called with positions that partitions reached."""
+    time: ServerClock
+
+
+class _Try(NamedTuple):
+    """A commit of unknown outcome."""
+
+    ticket: AnyTicket
+    append: Append
+    last: int
+    salt: bytes
+
+
+class KnownHeads(dict[str, Known]):
+    """Heads as they were last read or written here."""
+
+    def learn(self, session: str, known: Known | None) -> None:
+        """Remember a head, or that it is not known any more."""
+        if known is None:
+            self.pop(session, None)
+            return
+        if len(self) >= _MOST and session not in self:
+            self.clear()
+        self[session] = known
+
+
+def settle(outcomes: Iterable[tuple[AnyTicket, Any]]) -> None:
+    """Tell the waiters of some tickets their outcome."""
+    done: list[AnyTicket] = []
+    for ticket, outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            ticket.fail(outcome)
+        else:
+            ticket.succeed(outcome)
+        done.append(ticket)
+    wake(done)
+
+
+class Attempt:
+    """Some tickets on their way to their outcomes."""
+
+    def __init__(self, target: Target, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
+        self._target = target
+        self._heads = heads
+        self._tickets = tickets
+        self._deadline = time.monotonic() + target.timeout
+        self._fresh: set[str] = set()
+        self._requests: dict[tuple[str, str], RequestResult] = {}
+        self._tried: dict[AnyTicket, list[tuple[int, bytes]]] = {}
+        """Commits of unknown outcome, by last version and salt; of a lease nothing but the try."""
+
+    def finish(self) -> None:
+        """Return when each ticket has its outcome."""
+        target = self._target
+        while self._tickets:
+            batch = Batch(
+                self._tickets,
+                self._heads,
+                requests=self._requests,
+                fresh=self._fresh,
+                lease_may_be_set=self._tried,
+                partition_of=target.partition_of,
+                salt=lambda: os.urandom(SALT_BYTES),
+            )
+            try:
+                if batch.doubtful:
+                    self._read(batch.doubtful)
+                    continue
+                before = self._write(batch) if batch.changes else {}
+                if before is not None:
+                    self._confirm(batch)
+                    self._settle(batch, before)
+            except EventlogError as error:
+                self._fail(batch, error)
+
+    def _write(self, batch: Batch) -> dict[int, int] | None:
+        """Have the server commit a batch; return the partition's position before, by session.
+
+        None where it has to be decided anew.
+        """
+        target = self._target
+        parameters = batch.parameters(target.partitions)
+        statement = APPEND_WITH_BODIES if "b_i" in parameters else APPEND
+        values = [parameters[name] for name in statement.names]
+        try:
+            with target.connections.one(self._left()) as connection:
+                connection.warned = ""
+                sent = target.time.local()
+                rows = RawCursor(connection).execute(statement.text, values, binary=True).fetchall()
+                warned = connection.warned
+        except UniqueViolation:
+            self._read(batch.changes)
+            return None
+        except Error as error:
+            if is_passing(error) and time.monotonic() < self._deadline:
+                time.sleep(random.uniform(0, _PAUSE))
+                return None
+            if not is_lost(error):
+                raise typed(error) from error
+            self._note_tried(batch)
+            self._find(set(batch.changes))
+            return None
+        if warned:
+            for session in batch.changes:
+                self._heads.learn(session, None)
+            self._note_tried(batch)
+            raise BusyError(f"the server warned: {warned}")
+        if rows:
+            target.time.learn(rows[0][2], sent)
+        return {number: position for number, position, _ in rows}
+
+    def _confirm(self, batch: Batch) -> None:
+        """Write once more where a result is an earlier commit's: then that is durable as well."""
+        for outcome in batch.outcomes:
+            if isinstance(outcome, Committed) and outcome.repeated and outcome.position > 0:
+                with self._target.connections.one(self._left()) as connection:
+                    self._barrier(connection, self._target.partition_of(outcome.session))
+                return
+
+    def _barrier(self, connection: LogConnection, partition: int) -> None:
+        connection.warned = ""
+        try:
+            connection.execute(BARRIER, (partition,))
+        except Error as error:
+            raise typed(error) from error
+        if connection.warned:
+            raise UnknownOutcomeError(f"an earlier commit may not be replicated: {connection.warned}")
+
+    def _settle(self, batch: Batch, before: dict[int, int]) -> None:
+        """Settle the tickets of sessions that went in, or to which nothing was to be written."""
+        target = self._target
+        agreed = {session for session, change in batch.changes.items() if change.number in before}
+        positions = _positions(batch, before)
+        for session, change in batch.changes.items():
+            if session in agreed and change.after is not None:
+                top = (
+                    positions[change.added[-1]] + batch.added[change.added[-1]].commit.count - 1 if change.added else 0
+                )
+                self._heads.learn(
+                    session, Known(replace(change.after, position=top) if top else change.after, change.seen + 1)
+                )
+        ends: dict[int, int] = {}
+        for place, added in enumerate(batch.added):
+            if place in positions:
+                partition = batch.changes[added.commit.session].partition
+                ends[partition] = positions[place] + added.commit.count - 1
+        target.note(ends.items())
+        done: list[tuple[AnyTicket, Any]] = []
+        left: list[AnyTicket] = []
+        late: set[str] = set()
+        for ticket, outcome in zip(batch.tickets, batch.outcomes, strict=True):
+            session = getattr(ticket.request, "session", "")
+            if session in batch.changes and session not in agreed:
+                left.append(ticket)
+                late.add(session)
+                continue
+            if isinstance(outcome, Committed) and outcome.position < 0:
+                outcome = replace(outcome, position=positions[-1 - outcome.position])  # noqa: PLW2901 - it is known now
+            done.append((ticket, outcome))
+        settle(done)
+        self._tickets = left
+        if late:
+            self._read(late)
+
+    def _fail(self, batch: Batch, error: EventlogError) -> None:
+        """Tell all tickets why they have no outcome."""
+        outcomes: list[tuple[AnyTicket, BaseException]] = []
+        for ticket in self._tickets:
+            failure: BaseException = error
+            if ticket in self._tried and not isinstance(error, UnknownOutcomeError):
+                request = ticket.request
+                failure = UnknownOutcomeError(
+                    f"the outcome is not known: {error}",
+                    session=getattr(request, "session", None),
+                    request=getattr(request, "request", None),
+                )
+                failure.__cause__ = error
+            outcomes.append((ticket, failure))
+        for session in batch.changes:
+            self._heads.learn(session, None)
+        self._tickets = []
+        settle(outcomes)
+
+    # --- reading again
+
+    def _read(self, sessions: Iterable[str]) -> None:
+        """Read heads and used request ids of some sessions, and settle what is found committed."""
+        target = self._target
+        sessions = set(sessions)
+        if self._tried:
+            self._find(sessions)
+        wanted = [
+            (request.session, request.request)
+            for ticket in self._tickets
+            if isinstance(request := ticket.request, Append)
+            and request.request is not None
+            and request.session in sessions
+        ]
+        heads = target.reader.known_heads(sorted(sessions))
+        self._requests.update(target.reader.request_results(wanted))
+        for session in sessions:
+            self._heads.learn(session, heads.get(session))
+        self._fresh |= sessions
+
+    def _note_tried(self, batch: Batch) -> None:
+        for ticket, outcome in zip(batch.tickets, batch.outcomes, strict=True):
+            request = ticket.request
+            if request is None or request.session not in batch.changes:
+                continue
+            if isinstance(outcome, Committed) and outcome.position < 0 and not outcome.repeated:
+                commit = batch.added[-1 - outcome.position].commit
+                self._tried.setdefault(ticket, []).append((commit.last, commit.salt))
+            elif outcome is True:
+                self._tried.setdefault(ticket, [])
+
+    def _find(self, sessions: set[str]) -> None:
+        """Look for the commits of unknown outcome, and settle those that are there."""
+        target = self._target
+        tries: list[_Try] = [
+            _Try(ticket, append, last, salt)
+            for ticket in self._tickets
+            if isinstance(append := ticket.request, Append) and append.session in sessions
+            for last, salt in self._tried.get(ticket, ())
+        ]
+        self._fresh -= sessions
+        for session in sessions:
+            self._heads.learn(session, None)
+        if not tries:
+            return
+        rows = target.connections.rows(
+            FIND,
+            {
+                "partition": [target.partition_of(one.append.session) for one in tries],
+                "session": [one.append.session.encode() for one in tries],
+                "last": [one.last for one in tries],
+                "salt": [one.salt for one in tries],
+            },
+        )
+        done: list[tuple[AnyTicket, Committed]] = []
+        for number, last_position in rows:
+            one = tries[number - 1]
+            count = one.append.count
+            committed = Committed(one.append.session, one.last - count + 1, one.last, last_position - count + 1)
+            done.append((one.ticket, committed))
+        if done:
+            partition = target.partition_of(done[0][1].session)
+            with target.connections.one(self._left()) as connection:
+                self._barrier(connection, partition)
+            settled = {ticket for ticket, _ in done}
+            self._tickets = [ticket for ticket in self._tickets if ticket not in settled]
+            settle(done)
+
+    def _left(self) -> float:
+        return max(self._deadline - time.monotonic(), 0.001)
+
+
+def _positions(batch: Batch, before: dict[int, int]) -> dict[int, int]:
+    """Return the first position of each commit that went in, by its place in the batch."""
+    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
+    for place, added in enumerate(batch.added):
+        change = batch.changes[added.commit.session]
+        if change.number in before:
+            end = ends.get(change.partition, before[change.number])
+            found[place] = end + 1
+            ends[change.partition] = end + added.commit.count
+    return found

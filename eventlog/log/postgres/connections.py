@@ -1,0 +1,167 @@
+"""Connections to the server: a pool that replaces lost ones, and retries of statements.
+
+libpq reads the address, so credentials, TLS and several hosts work as they do everywhere. A
+connection that the server has closed while it was idle is found out before it is used, without a
+round trip. A connection notes each warning: a commit that comes with one may not be replicated.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from psycopg import Connection, Error, OperationalError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import Diagnostic
+from psycopg.types.array import ListBinaryDumper
+from psycopg.types.numeric import Int8BinaryDumper
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from eventlog.errors import BusyError, CallError, ClosedError
+from eventlog.log.postgres.faults import is_lost, is_passing, typed
+
+if TYPE_CHECKING:
+    from eventlog.log.postgres.options import Options
+
+__all__ = ["Connections", "LogConnection", "connect"]
+
+R = TypeVar("R")
+_DEFAULTS = {
+    "application_name": "everdelta",
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+"""Defaults of the address: a host that is gone is noticed in seconds."""
+_IDLE = 60.0
+"""Seconds after which a connection that is not needed is closed."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+
+
+class LogConnection(Connection[tuple[Any, ...]]):
+    """A connection that notes whether the server warned of something."""
+
+    warned = ""
+    """The newest warning; its user empties it before a statement."""
+
+    def note(self, diagnostic: Diagnostic) -> None:
+        """Note a message of the server if it is a warning."""
+        if diagnostic.severity_nonlocalized == "WARNING":
+            self.warned = diagnostic.message_primary or "a warning"
+
+
+def connect(address: str, *, busy_timeout: float, read_only: bool) -> LogConnection:
+    """Open one connection as the pool's are; raise the error of this package."""
+    try:
+        made = LogConnection.connect(_conninfo(address, read_only=read_only), autocommit=True)
+        _configure(made, busy_timeout, read_only=read_only)
+    except Error as error:
+        raise typed(error) from error
+    return made
+
+
+class Connections:
+    """The connections of one log, made as they are needed."""
+
+    def __init__(self, address: str, options: Options) -> None:
+        self._timeout = options.busy_timeout
+        self._pool: ConnectionPool[LogConnection] = ConnectionPool(
+            _conninfo(address, read_only=options.read_only),
+            connection_class=LogConnection,
+            kwargs={"autocommit": True},
+            min_size=0,
+            max_size=options.connections,
+            timeout=options.busy_timeout,
+            max_idle=_IDLE,
+            check=_check,
+            configure=lambda made: _configure(made, options.busy_timeout, read_only=options.read_only),
+            num_workers=1,
+            open=True,
+        )
+
+    @contextmanager
+    def one(self, timeout: float | None = None) -> Generator[LogConnection]:
+        """Lend a connection; `BusyError` if none is free in time."""
+        try:
+            lent = self._pool.getconn(timeout)
+        except PoolTimeout:
+            raise BusyError(
+                f"no connection was to be had in time: all {self._pool.max_size} are in use, or the server is away"
+            ) from None
+        except PoolClosed:
+            raise ClosedError("the store is closed") from None
+        try:
+            yield lent
+        finally:
+            self._pool.putconn(lent)
+
+    def run(self, work: Callable[[LogConnection], R]) -> R:
+        """Return the result of a work that changes nothing, or may be done twice.
+
+        Where the connection is lost, or the server says so, it is tried again until the timeout.
+        """
+        deadline = time.monotonic() + self._timeout
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                with self.one(max(deadline - time.monotonic(), 0.001)) as connection:
+                    return work(connection)
+            except Error as error:
+                if not (is_lost(error) or is_passing(error)) or time.monotonic() + pause > deadline:
+                    raise typed(error) from error
+            time.sleep(random.uniform(pause / 2, pause))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def rows(self, statement: Any, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement that only reads."""
+
+        def fetch(connection: LogConnection) -> list[tuple[Any, ...]]:
+            return connection.execute(statement, parameters, binary=True).fetchall()
+
+        return self.run(fetch)
+
+    def close(self) -> None:
+        """Close the connections that are not lent; the others once they come back."""
+        self._pool.close()
+
+
+def _conninfo(address: str, *, read_only: bool) -> str:
+    try:
+        said = conninfo_to_dict(address)
+    except Error as error:
+        raise CallError(f"this is not the address of a server: {str(error).strip()}") from None
+    defaults = dict(_DEFAULTS)
+    if not read_only and "," in str(said.get("host", "") or said.get("hostaddr", "")):
+        defaults["target_session_attrs"] = "read-write"
+    return make_conninfo(address, **{name: value for name, value in defaults.items() if name not in said})
+
+
+def _configure(made: LogConnection, busy_timeout: float, *, read_only: bool) -> None:
+    """Set what the statements of this package rely on, in one round trip."""
+    made.add_notice_handler(made.note)
+    made.adapters.register_dumper(int, Int8BinaryDumper)  # one type for numbers of all sizes: one plan
+    made.adapters.register_dumper(list, ListBinaryDumper)  # as bytes, which need no escapes
+    milliseconds = max(int(busy_timeout * 1000), 1)
+    made.execute(
+        f"SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds};"
+        " SET idle_in_transaction_session_timeout = 60000; SET default_transaction_isolation = 'read committed';"
+        f" SET default_transaction_read_only = {'on' if read_only else 'off'};"
+        " SET plan_cache_mode = force_generic_plan; SET jit = off;"
+        " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off".encode()
+    )
+
+
+def _check(lent: LogConnection) -> None:
+    """Raise if the server has closed an idle connection; costs a system call."""
+    watch = select.poll()
+    watch.register(lent.fileno(), select.POLLIN)
+    while watch.poll(0):
+        lent.pgconn.consume_input()
+        if lent.pgconn.status != 0:
+            raise OperationalError("the server closed the connection")

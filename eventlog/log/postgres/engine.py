@@ -1,0 +1,427 @@
+"""The engine on a PostgreSQL server: a log that processes on many hosts use at once.
+
+    schema.py          the tables
+    connections.py     the pool, and how a statement is tried again
+    group_commit.py    the queue, and the thread that commits it; batch.py and statements.py decide
+    reader.py          heads, commits, requests; bodies.py, derived.py, session_lists.py the rest
+    follower.py        waiting for commits of other processes
+
+`PostgresLog` is a handle. It has connections and threads of its own, made when they are needed.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import AbstractContextManager, contextmanager
+from os import urandom
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+from psycopg import Error
+from psycopg.errors import DuplicateTable, UniqueViolation
+
+from eventlog import os_fork
+from eventlog.errors import (
+    AlreadyExistsError,
+    CallError,
+    ClosedError,
+    EventlogError,
+    ForkedProcessError,
+    NotFoundError,
+    ReadOnlyError,
+)
+from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, partition_of
+from eventlog.log.postgres import schema
+from eventlog.log.postgres.acknowledged import Acknowledged, acknowledged
+from eventlog.log.postgres.attempt import Target
+from eventlog.log.postgres.bodies import Bodies
+from eventlog.log.postgres.check import check
+from eventlog.log.postgres.clock import ServerClock
+from eventlog.log.postgres.connections import Connections, connect
+from eventlog.log.postgres.derived import Derived
+from eventlog.log.postgres.faults import typed
+from eventlog.log.postgres.follower import Follower
+from eventlog.log.postgres.group_commit import GroupCommit
+from eventlog.log.postgres.once_read import OnceRead
+from eventlog.log.postgres.options import Options
+from eventlog.log.postgres.reader import Reader
+from eventlog.log.postgres.session_lists import SessionLists
+from eventlog.log.postgres.tables import SIZE, Tables
+from eventlog.log.rules import LeaseChange
+from eventlog.log.ticket import QueuedTicket
+from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
+from eventlog.logger import logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from eventlog.log.rules import RequestResult
+
+__all__ = ["PostgresLog", "create", "exists", "filling", "open_log", "upgrade"]
+
+
+class PostgresLog(Log):
+    """A handle on the log at an address; fulfils `contract.Log`.  Options: see `Options`."""
+
+    def __init__(
+        self, address: str, settings: schema.Settings, survives: Acknowledged, clock: ServerClock, options: Options
+    ) -> None:
+        self.address = address
+        self.options = options
+        self.settings = settings
+        self.acknowledged = survives
+        """The durability of an acknowledged commit here."""
+        self._count = settings.partitions
+        self._refusal: EventlogError | None = None
+        self._once = OnceRead()
+        self._clock = clock
+        self._connections = Connections(address, options)
+        self._reader = Reader(self._connections, self.partition_of, settings.identity)
+        self._bodies = Bodies(self._connections, self._count)
+        self._derived = Derived(self._connections, self._count)
+        self._lists = SessionLists(
+            self._connections,
+            options.lists_of,
+            partitions=self._count,
+            partition_of=self.partition_of,
+            place_of=self.place_of,
+            read_only=options.read_only,
+        )
+        self._follower = Follower(self._reader.positions, self._count, options.poll)
+        target = Target(
+            self._connections,
+            self._reader,
+            self._count,
+            self.partition_of,
+            options.busy_timeout,
+            self._follower.note,
+            clock,
+        )
+        self._lanes = [GroupCommit(target, options.queue_bytes) for _ in range(min(options.lanes, self._count))]
+        os_fork.register(self)
+
+    def __repr__(self) -> str:
+        return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
+
+    def _use(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _put(self, request: Any, size: int, partition: int) -> QueuedTicket[Any, Any]:
+        self._use()
+        if self.options.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
+        lane = self._lanes[partition % len(self._lanes)]
+        ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, lane)
+        lane.put(ticket)
+        return ticket
+
+    @property
+    def partitions(self) -> int:
+        """Number of partitions, which was chosen when the log was made."""
+        return self._count
+
+    @property
+    def read_only(self) -> bool:
+        """Whether writing is refused with `ReadOnlyError`."""
+        return self.options.read_only
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The server's clock, in UTC nanoseconds."""
+        return self._clock.nanoseconds
+
+    @property
+    def identity(self) -> bytes:
+        """16 bytes that name the store and its edition."""
+        self._use()
+        return self._reader.identity
+
+    @property
+    def stopped(self) -> bool:
+        """Whether nothing more is written through this handle."""
+        return self._refusal is not None
+
+    def submit(self, append: Append) -> Ticket:
+        """Queue an append; see `contract.Log`."""
+        size = size_of(append)
+        return self._put(append, size, self.partition_of(append.session))
+
+    def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
+        """The commits that hold versions `after + 1 .. upto`, as of now; see `contract.Log`."""
+        self._use()
+        return self._reader.read(session, after, upto, reverse=reverse)
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Let this thread's reads inside a block be as of its beginning; see `contract.Log`."""
+        return self._once.block()
+
+    def head(self, session: str) -> Head | None:
+        """The session's head, or None if there is no such session."""
+        self._use()
+        known = self._once.heads
+        if known is None:
+            return self._reader.head(session)
+        if session not in known:
+            known[session] = self._reader.head(session)
+        return known[session]
+
+    def heads(self, after: str = "") -> Iterator[Head]:
+        """All heads by session id, from the first id greater than `after`."""
+        self._use()
+        return self._reader.heads(after)
+
+    def newest(self, lists: Sequence[bytes], *, before: Place | None = None, limit: int) -> list[Head]:
+        """Return heads of the sessions in the named lists, newest first; see `contract.Log`."""
+        self._use()
+        found = self._lists.newest(lists, before, limit)
+        if self._once.heads is not None:
+            self._once.heads.update((head.session, head) for head in found)
+        return found
+
+    def commits_after(self, after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
+        """Return at most `limit` commits of a partition beyond position `after`, in their order."""
+        self._use()
+        return self._reader.commits_after(after, limit, partition)
+
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commit that has the position, of each partition; see `contract.Log`."""
+        self._use()
+        return self._reader.commits_at(positions)
+
+    def last_positions(self) -> tuple[int, ...]:
+        """Return the last position of each partition; see `contract.Log`."""
+        self._use()
+        return tuple(self._reader.positions())
+
+    def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
+        """Block until an event is committed beyond a position; see `contract.Log`."""
+        self._use()
+        return self._follower.wait(positions, timeout)
+
+    def request(self, session: str, request: str) -> Committed | None:
+        """Return the result of a request id, or None if it is new."""
+        seen = self.request_result(session, request)
+        return None if seen is None else seen.repeat(session)
+
+    def request_result(self, session: str, request: str) -> RequestResult | None:
+        """Return the result of a request id with the digest of what was asked for: for copies."""
+        self._use()
+        return self._reader.request_results([(session, request)]).get((session, request))
+
+    def body(self, digest: bytes) -> bytes | None:
+        """The packed bytes of a body, or None."""
+        return self.bodies_of([digest])[0]
+
+    def bodies_of(self, digests: Sequence[bytes]) -> list[bytes | None]:
+        """Return the packed bytes of some bodies in their order, None for each that is missing."""
+        self._use()
+        return self._bodies.get(digests)
+
+    def bodies(self) -> Iterator[bytes]:
+        """The hashes of all stored bodies."""
+        self._use()
+        return self._bodies.hashes()
+
+    def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
+        """Write the lease record if it still equals `replaces`; returns when that is durable."""
+        size = size_of_lease(session, state, replaces)
+        written: bool = self._put(LeaseChange(session, state, replaces), size, self.partition_of(session)).wait()
+        return written
+
+    def get_derived(self, key: bytes) -> bytes | None:
+        """Return a derived value, or None."""
+        self._use()
+        return self._derived.get(key)
+
+    def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """Store derived values; see `contract.Log`."""
+        validate_derived_keys(items)
+        self._use()
+        if self.options.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+        self._derived.put(items)
+
+    def derived_keys(self, prefix: bytes) -> list[bytes]:
+        """The keys of derived values that begin with `prefix`, in order."""
+        self._use()
+        return self._derived.keys(prefix)
+
+    def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        """Derived values whose key begins with `prefix`, by key order."""
+        self._use()
+        return self._derived.scan(prefix)
+
+    def sync(self) -> None:
+        """Wait until everything submitted so far has its outcome."""
+        self._use()
+        if not self.options.read_only:
+            for ticket in [self._put(None, 0, lane) for lane in range(len(self._lanes))]:
+                ticket.wait()
+
+    def probe(self) -> list[str]:
+        """Ask the server for the settings of the log; there are no files to look into."""
+        self._use()
+        self._reader.positions()
+        return []
+
+    def check(self) -> list[str]:
+        """Read every commit and body; a line for each thing that is wrong."""
+        self._use()
+        return check(self)
+
+    @contextmanager
+    def held(self) -> Generator[Tables]:
+        """Keep all other writers out, and write to the tables in one transaction.
+
+        The store is another edition afterwards: cursors do not outlive it. A writer that waits for
+        longer than its timeout gets `BusyError`.
+        """
+        self.sync()
+        if self.options.read_only:
+            raise ReadOnlyError("the store was opened for reading only")
+        identity = urandom(16)
+        with self._connections.one() as connection:
+            try:
+                with connection.transaction():
+                    connection.execute(
+                        "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+                    )
+                    yield (tables := Tables(connection, self._count, self.partition_of))
+                    tables.set("identity", identity)
+            except Error as error:
+                raise typed(error) from error
+        self._reader.identity = identity
+        for lane in self._lanes:
+            lane.forget()
+
+    def bytes_stored(self) -> int:
+        """Return the bytes of all tables and indexes on the server."""
+        self._use()
+        return int(self._connections.rows(SIZE)[0][0])
+
+    def reclaim(self) -> None:
+        """Have the server use the space of deleted rows again; the owner of the tables may."""
+        with self._connections.one() as connection:
+            for table in ("commits", "bodies", "chunks", "derived"):
+                connection.execute(f"VACUUM eventlog_{table}".encode())
+
+    def close(self) -> None:
+        """Commit what is queued, and release the connections."""
+        if self._refusal is not None:
+            return
+        closed = ClosedError("the store is closed")
+        for lane in self._lanes:
+            lane.close(closed)
+        self._refusal = closed
+        self._follower.end(closed)
+        self._connections.close()
+
+    def fork_off(self) -> None:
+        """Refuse everything in a child process: threads and connections are the parent's."""
+        if self._refusal is None:
+            refusal = ForkedProcessError("the log was opened before os.fork(); open it again in this process")
+            self._refusal = refusal
+            for lane in self._lanes:
+                lane.disown(refusal)
+            self._follower.disown(refusal)
+
+
+def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "", **options: Any) -> PostgresLog:
+    """Open the log at an address, made if it is not there; options as in `Options`.
+
+    A log that is made has this number of partitions and this note of its encryption.
+    `NotFoundError` if there is none, and it is opened for reading only.
+    """
+    try:
+        chosen = structs.replace(_DEFAULTS, **options)
+    except TypeError as error:
+        raise CallError(str(error)) from None
+    with connect(address, busy_timeout=chosen.busy_timeout, read_only=chosen.read_only) as connection:
+        try:
+            settings = schema.read_settings(connection)
+            if settings is None and chosen.read_only:
+                raise NotFoundError("store", "in the schema of this address")
+            if settings is None:
+                settings = _made(connection, partitions, encryption)
+            survives = acknowledged(connection)
+            clock = ServerClock()
+            sent = clock.local()
+            for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
+                clock.learn(now, sent)
+        except Error as error:
+            raise typed(error) from error
+    log = logger().info if survives.survives_crash else logger().warning
+    log("postgresql: %s", survives.sentence())
+    return PostgresLog(address, settings, survives, clock, chosen)
+
+
+def create(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "") -> None:
+    """Make the tables of a log with a number of partitions, unless they are there.
+
+    The role that calls this owns them. `CallError` if there is a log with another number.
+    """
+    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
+        try:
+            settings = schema.read_settings(connection) or _made(connection, partitions, encryption)
+        except Error as error:
+            raise typed(error) from error
+    if settings.partitions != partitions:
+        raise CallError(f"there is a log of {settings.partitions} partitions, not {partitions}: that never changes")
+
+
+@contextmanager
+def filling(address: str, encryption: str) -> Generator[Tables]:
+    """Make a log at an address, and write to its tables; it does not open before that is done.
+
+    `AlreadyExistsError` if there is a log with something in it. What a copy that broke off has
+    left is removed.
+    """
+    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
+        try:
+            stored = schema.stored(connection)
+            if stored is None:
+                schema.create(connection, encryption=encryption)
+            elif schema.UNFINISHED not in stored and schema.has_commits(connection):
+                raise AlreadyExistsError("store", "in the schema of this address")
+            settings = schema.empty(connection, encryption)
+            tables = Tables(connection, settings.partitions, lambda session: partition_of(session, settings.partitions))
+            yield tables
+            schema.finish(connection)
+        except Error as error:
+            raise typed(error) from error
+
+
+def exists(address: str) -> bool:
+    """Return whether there is a log at an address."""
+    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=True) as connection:
+        try:
+            return schema.read_settings(connection) is not None
+        except Error as error:
+            raise typed(error) from error
+
+
+def upgrade(address: str) -> int:
+    """Bring the tables up to this program's version; return the version they had.
+
+    Call it as the role that owns the tables, while programs of the earlier version are stopped.
+    """
+    with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
+        try:
+            return schema.upgrade(connection)
+        except Error as error:
+            raise typed(error) from error
+
+
+def _made(connection: Any, partitions: int, encryption: str) -> schema.Settings:
+    try:
+        schema.create(connection, partitions=partitions, encryption=encryption)
+    except (DuplicateTable, UniqueViolation):  # another process makes it, or has made it
+        time.sleep(0)
+    settings = schema.read_settings(connection)
+    assert settings is not None
+    return settings
+
+
+_DEFAULTS = Options()

@@ -1,0 +1,58 @@
+"""Errors of the server, as this package raises them, and which of them pass.
+
+Only the first line of the server's message is passed on: its details may have a session's content.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
+
+if TYPE_CHECKING:
+    from psycopg import Error
+
+__all__ = ["is_lost", "is_passing", "typed"]
+
+_PASSING = frozenset({"40001", "40P01", "53300", "57P03", "25006"})
+"""Nothing was written, and the next try may succeed.
+
+A serialization failure, a deadlock, too many connections, a server that starts, and one that is a
+standby by now.
+"""
+_LOST = frozenset({"57P01", "57P02", "57P05"})
+"""The server ended the connection."""
+_BUSY = frozenset({"55P03", "57014", "25P03", "25P04"})
+"""A lock or a statement took too long."""
+_NO_ROOM = "53"
+_DAMAGED = "XX"
+_NO_CONNECTION = "08"
+
+
+def is_lost(error: Error) -> bool:
+    """Return whether the connection is gone, so that the outcome of a write is unknown."""
+    state = error.sqlstate
+    return state is None or state in _LOST or state.startswith(_NO_CONNECTION)
+
+
+def is_passing(error: Error) -> bool:
+    """Return whether nothing was written, and the same statement may succeed soon."""
+    return error.sqlstate in _PASSING
+
+
+def typed(error: Error) -> EventlogError:
+    """Return the error that a caller gets."""
+    said = error.diag.message_primary or str(error).partition("\n")[0] or type(error).__name__
+    state = error.sqlstate
+    if state is None or is_lost(error) or is_passing(error):
+        made: EventlogError = BusyError(f"the server cannot be reached now: {said}")
+    elif state in _BUSY:
+        made = BusyError(f"the server took too long: {said}")
+    elif state.startswith(_NO_ROOM):
+        made = BusyError(f"the server has no room: {said}")
+    elif state.startswith(_DAMAGED):
+        made = DamagedError(f"the server found damage: {said}")
+    else:
+        made = StorageError(f"the server refuses this ({state}): {said}")
+    made.__cause__ = error
+    return made

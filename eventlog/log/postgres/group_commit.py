@@ -1,0 +1,184 @@
+"""Group commit: a thread writes what all callers have queued, in one statement.
+
+`put` queues a request; nothing is written until a caller waits. Then the lane's thread takes all
+that is queued, decides each request (`batch.py`), and has the server commit them together
+(`attempt.py`). What was decided on a head that another process has changed meanwhile is read again
+and decided anew. A log has some lanes, each with partitions of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from threading import Lock, get_ident
+
+from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
+from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle
+from eventlog.log.postgres.batch import AnyTicket
+from eventlog.log.ticket import wake
+from eventlog.log.worker import Worker
+
+__all__ = ["GroupCommit"]
+
+BATCH_BYTES = 4 << 20
+"""About how much is written at once."""
+PATIENCE, LONGEST = 0.25, 0.005
+"""Share of the last commit's time, and seconds, that a commit waits for company at most."""
+_MOMENT = 5e-5
+RECHECK = 1.0
+"""Seconds after which a waiter looks by itself."""
+
+
+class GroupCommit:
+    """The queue of one lane, and the thread that commits it."""
+
+    def __init__(self, target: Target, queue_bytes: int) -> None:
+        self._target = target
+        self._limit = queue_bytes
+        self._timeout = target.timeout
+        self._queue: deque[AnyTicket] = deque()
+        self._queueing = Lock()
+        self._bytes = 0
+        self._heads = KnownHeads()
+        self._worker = Worker("eventlog-commit", self._drain)
+        self._draining = Lock()
+        self._together = 0
+        """How many requests were on their way or queued when the last commit ended."""
+        self._took = 0.0
+        """Seconds that it took."""
+        self._thread = 0
+        """The thread that commits now."""
+        self.refusal: EventlogError | None = None
+        """Why nothing more is queued."""
+
+    # --- queueing and waiting
+
+    def put(self, ticket: AnyTicket) -> None:
+        """Queue a request.
+
+        Where the queue is full, wait for room; `BusyError` after the timeout.
+        """
+        deadline = time.monotonic() + self._timeout
+        while self._bytes + ticket.size > self._limit:
+            try:
+                first = self._queue[0]
+            except IndexError:
+                break
+            if self._thread == get_ident() or not self._resolved_by(first, deadline):
+                raise BusyError(f"the queue of {self._limit} bytes was full for {self._timeout:g} s")
+        with self._queueing:
+            if self.refusal is not None:
+                raise self.refusal
+            self._bytes += ticket.size
+            self._queue.append(ticket)
+
+    def resolve(self, ticket: AnyTicket, timeout: float | None) -> None:
+        """Wait until a ticket has its outcome; `UnknownOutcomeError` after `timeout` seconds."""
+        if self._thread == get_ident():
+            self._reentered(ticket)
+        if not self._resolved_by(ticket, None if timeout is None else time.monotonic() + timeout):
+            request = ticket.request
+            raise UnknownOutcomeError(
+                f"no outcome within {timeout:g} s",
+                session=getattr(request, "session", None),
+                request=getattr(request, "request", None),
+            )
+
+    def _resolved_by(self, ticket: AnyTicket, deadline: float | None) -> bool:
+        while not ticket.resolved:
+            bell = Lock()
+            bell.acquire()
+            try:
+                ticket.waiters.append(bell)
+                self.hasten()
+                if not ticket.resolved:
+                    pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
+                    if pause <= 0:
+                        return False
+                    bell.acquire(timeout=pause)
+            finally:
+                if not ticket.resolved:
+                    with suppress(ValueError):
+                        ticket.waiters.remove(bell)
+        return True
+
+    def hasten(self) -> None:
+        """Have the thread commit everything that is queued."""
+        if not self._worker.call():
+            self._drain()
+
+    def _reentered(self, ticket: AnyTicket) -> None:
+        """Refuse to wait from inside a commit of the same thread, as a finalizer does."""
+        with self._queueing:
+            if ticket not in self._queue:
+                raise UnknownOutcomeError("called inside the commit of the same thread that is writing this append")
+            self._queue.remove(ticket)
+        error = BusyError(
+            "called inside a commit of the same thread, which cannot wait for itself; nothing was written"
+        )
+        ticket.fail(error)
+        wake([ticket])
+        raise error
+
+    def close(self, refusal: EventlogError) -> None:
+        """Queue nothing more, and commit what is queued."""
+        if self._thread == get_ident():
+            raise BusyError("called inside a commit of the same thread: close the store when that is over")
+        with self._queueing:
+            self.refusal = self.refusal or refusal
+        self._drain()
+        self._worker.end(wait=True)
+
+    def forget(self) -> None:
+        """Forget the heads that are known: the tables were written to past the queue."""
+        with self._draining:
+            self._heads.clear()
+
+    def disown(self, refusal: EventlogError) -> None:
+        """Refuse everything after a fork, in the child, which has neither thread nor connection."""
+        self._queueing, self._draining = Lock(), Lock()
+        self.refusal = refusal
+        left, self._queue = list(self._queue), deque()
+        for ticket in left:
+            ticket.fail(refusal)
+
+    # --- committing
+
+    def _drain(self) -> None:
+        """Commit until nothing is queued."""
+        while self._queue:
+            with self._draining:
+                self._thread = get_ident()
+                try:
+                    self._gather()
+                    begun = time.perf_counter()
+                    tickets = self._take()
+                    try:
+                        Attempt(self._target, self._heads, tickets).finish()
+                        self._together = len(tickets) + len(self._queue)
+                        self._took = time.perf_counter() - begun
+                    except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
+                        settle([(ticket, error) for ticket in tickets if not ticket.resolved])
+                finally:
+                    self._thread = 0
+
+    def _gather(self) -> None:
+        """Give those whose last request was just committed a moment to queue the next.
+
+        Else the callers fall into two halves that wait for each other.
+        """
+        until = time.perf_counter() + min(self._took * PATIENCE, LONGEST)
+        while len(self._queue) < self._together and time.perf_counter() < until and self.refusal is None:
+            time.sleep(_MOMENT)
+
+    def _take(self) -> list[AnyTicket]:
+        """Take what one batch may hold out of the queue."""
+        with self._queueing:
+            tickets: list[AnyTicket] = []
+            size = 0
+            while self._queue and (not tickets or size + self._queue[0].size <= BATCH_BYTES):
+                tickets.append(self._queue.popleft())
+                size += tickets[-1].size
+            self._bytes = sum([ticket.size for ticket in self._queue]) if self._queue else 0
+            return tickets

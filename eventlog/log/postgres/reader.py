@@ -1,0 +1,183 @@
+"""Reads of heads, commits and requests, all of the server that the address names.
+
+Each method is one statement and one round trip, but for histories, which are read in pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
+from eventlog.log.rules import RequestResult
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Commit, Head
+    from eventlog.log.postgres.connections import Connections
+
+__all__ = ["Reader"]
+
+PAGE = 512
+"""Most rows of one round trip."""
+PAGE_BYTES = 4 << 20
+"""About how many bytes of payloads it brings."""
+_HEADS = 1000
+_NO_END = (1 << 63) - 1
+
+
+def _page(order: str, where: str) -> str:
+    return (
+        f"SELECT {COMMIT} FROM ("
+        f"SELECT c.*, sum(octet_length(c.payload)) OVER (ORDER BY {order}) - octet_length(c.payload) AS before FROM ("
+        f"SELECT * FROM eventlog_commits c WHERE {where} ORDER BY {order} LIMIT %(limit)s"
+        f") c) c WHERE c.before < {PAGE_BYTES} ORDER BY {order}"
+    )
+
+
+_OF_SESSION = (
+    "c.partition = %(partition)s AND c.session = %(session)s AND c.last > %(after)s AND c.last - c.count < %(upto)s"
+    " AND c.last <= coalesce((SELECT e.last FROM eventlog_commits e WHERE e.partition = %(partition)s"
+    f" AND e.session = %(session)s AND e.last >= %(upto)s ORDER BY e.last LIMIT 1), {_NO_END})"
+)
+_FORWARD = _page("c.last", _OF_SESSION)
+_BACKWARD = _page("c.last DESC", _OF_SESSION + " AND c.last <= %(below)s")
+_FOLLOWING = _page("c.last_position", "c.partition = %(partition)s AND c.last_position > %(after)s")
+_AT = f"""
+SELECT {COMMIT}, a.k FROM unnest(%s::int8[], %s::int8[]) WITH ORDINALITY AS a(partition, position, k)
+CROSS JOIN LATERAL (
+    SELECT * FROM eventlog_commits c WHERE c.partition = a.partition AND c.last_position >= a.position
+    ORDER BY c.last_position LIMIT 1
+) c WHERE c.last_position - c.count < a.position
+"""
+_KNOWN = f"""
+SELECT {HEAD} FROM unnest(%s::int8[], %s::bytea[]) AS w(partition, session)
+JOIN eventlog_heads h ON h.partition = w.partition AND h.session = w.session
+"""
+_POSITIONS = """
+SELECT -1 AS partition, NULL::int8, value FROM eventlog_settings WHERE partition = 0 AND name = 'identity'
+UNION ALL SELECT partition, position, NULL::bytea FROM eventlog_counters ORDER BY partition
+"""
+_REQUESTS = """
+SELECT c.session, c.request, c.digest, c.last, c.count, c.last_position
+FROM unnest(%s::int8[], %s::bytea[], %s::bytea[]) AS w(partition, session, request)
+JOIN eventlog_commits c ON c.partition = w.partition AND c.session = w.session AND c.request = w.request
+"""
+
+
+class Reader:
+    """Reads of the tables of one log."""
+
+    def __init__(self, connections: Connections, partition_of: Callable[[str], int], identity: bytes) -> None:
+        self.identity = identity
+        """16 bytes that name the store and its edition, as they were last read."""
+        self._connections = connections
+        self._partition_of = partition_of
+
+    def head(self, session: str) -> Head | None:
+        """Return the session's head, or None."""
+        known = self.known_heads([session]).get(session)
+        return None if known is None else known.head
+
+    def known_heads(self, sessions: Sequence[str]) -> dict[str, Known]:
+        """Return the heads of some sessions, those that there are."""
+        names = [name for name in map(text_from, sessions) if name is not None]
+        if not names:
+            return {}
+        partitions = [self._partition_of(name.decode()) for name in names]
+        found = map(head_from, self._connections.rows(_KNOWN, (partitions, names)))
+        return {known.head.session: known for known in found}
+
+    def heads(self, after: str) -> Iterator[Head]:
+        """Yield all heads by session id."""
+        below = after.encode(errors="surrogatepass")
+        while True:
+            rows = self._connections.rows(
+                f"SELECT {HEAD} FROM eventlog_heads h WHERE h.session > %s ORDER BY h.session LIMIT {_HEADS}", (below,)
+            )
+            yield from (head_from(row).head for row in rows)
+            if len(rows) < _HEADS:
+                return
+            below = rows[-1][0]
+
+    def read(self, session: str, after: int, upto: int | None, *, reverse: bool) -> Iterator[Commit]:
+        """Return the commits of a range of versions as of now; the first page is read at once."""
+        name = text_from(session)
+        if name is None or not name or (upto is not None and upto <= after):
+            return iter(())
+        parameters: dict[str, Any] = {
+            "partition": self._partition_of(session),
+            "session": name,
+            "after": after,
+            "upto": _NO_END if upto is None else upto,
+            "below": _NO_END,
+            "limit": PAGE,
+        }
+        rows = self._connections.rows(_BACKWARD if reverse else _FORWARD, parameters)
+        if not reverse and upto is None and not _is_last(rows, PAGE):  # later pages end where the session ends now
+            head = self.head(session)
+            parameters["upto"] = _NO_END if head is None else head.version
+        return self._pages(rows, parameters, reverse=reverse)
+
+    def _pages(self, rows: list[tuple[Any, ...]], parameters: dict[str, Any], *, reverse: bool) -> Iterator[Commit]:
+        while True:
+            yield from map(commit_from, rows)
+            if _is_last(rows, PAGE):
+                return
+            _, last, count, *_ = rows[-1]
+            if reverse:
+                parameters["below"] = last - count
+            else:
+                parameters["after"] = last
+            rows = self._connections.rows(_BACKWARD if reverse else _FORWARD, parameters)
+
+    def commits_after(self, after: int, limit: int, partition: int) -> list[Commit]:
+        """Return at most `limit` commits of a partition that reach beyond a position."""
+        found: list[Commit] = []
+        while len(found) < limit:
+            most = min(limit - len(found), PAGE)
+            rows = self._connections.rows(_FOLLOWING, {"partition": partition, "after": after, "limit": most})
+            found += map(commit_from, rows)
+            if _is_last(rows, most):
+                break
+            after = rows[-1][3]
+        return found
+
+    def commits_at(self, positions: Sequence[int]) -> list[Commit | None]:
+        """Return the commit that has the position, of each partition; None where there is none."""
+        wanted = [(partition, position) for partition, position in enumerate(positions) if position > 0]
+        found: list[Commit | None] = [None] * len(positions)
+        if wanted:
+            rows = self._connections.rows(_AT, ([partition for partition, _ in wanted], [at for _, at in wanted]))
+            for *row, number in rows:
+                found[wanted[number - 1][0]] = commit_from(row)
+        return found
+
+    def positions(self) -> list[int]:
+        """Return the last position of each partition, and note the edition that it is of."""
+        rows = self._connections.rows(_POSITIONS)
+        self.identity = rows[0][2]
+        return [position for _, position, _ in rows[1:]]
+
+    def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
+        """Return the results of those request ids that were used."""
+        known = [
+            (self._partition_of(session), name, used)
+            for session, request in wanted
+            if (name := text_from(session)) is not None and (used := text_from(request)) is not None
+        ]
+        if not known:
+            return {}
+        rows = self._connections.rows(
+            _REQUESTS, ([one[0] for one in known], [one[1] for one in known], [one[2] for one in known])
+        )
+        return {
+            (session.decode(), request.decode()): RequestResult(
+                digest, last - count + 1, last, last_position - count + 1
+            )
+            for session, request, digest, last, count, last_position in rows
+        }
+
+
+def _is_last(rows: Sequence[tuple[Any, ...]], most: int) -> bool:
+    """Return whether a page is the last: shorter than it might be, and not for its size."""
+    return len(rows) < most and sum(len(row[6]) for row in rows) < PAGE_BYTES

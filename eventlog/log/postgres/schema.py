@@ -1,0 +1,227 @@
+"""The tables of a log, and the steps that bring them up to this program's version.
+
+The partition comes first in every key, so that an engine that spreads rows over machines keeps a
+session's rows together. A row of `eventlog_counters` has the last position of a partition: what
+updates it holds it until its commit, so positions are in commit order. Texts are stored as UTF-8
+bytes, because a text of the server can hold no NUL, and is sorted by a locale.
+
+A head's `revision` grows with every change of its row: it is what an append is guarded by. Indexed
+columns of heads never change, except `moved`, so that an update stays within its page.
+
+The tables lie in the first schema of the connection's `search_path`: two logs in one database are
+two schemas.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, LiteralString
+
+from eventlog.errors import CallError, TooNewError, TooOldError, UnfinishedError
+
+if TYPE_CHECKING:
+    from psycopg import Connection
+
+__all__ = [
+    "PARTITIONS",
+    "STEPS",
+    "UNFINISHED",
+    "Settings",
+    "create",
+    "empty",
+    "finish",
+    "has_commits",
+    "read_settings",
+    "stored",
+    "upgrade",
+]
+
+PARTITIONS = 256
+"""Partitions of a log, unless its maker says otherwise."""
+MAX_PARTITIONS = 1 << 14
+UNFINISHED = "unfinished"
+"""The setting of a log that is being filled."""
+_SETTINGS = 0
+"""The partition of the rows that belong to the log as a whole."""
+
+_TABLES: tuple[LiteralString, ...] = (
+    """
+    CREATE TABLE eventlog_settings (
+        partition int4 NOT NULL, name text NOT NULL, value bytea NOT NULL,
+        PRIMARY KEY (partition, name)
+    )
+    """,
+    """
+    CREATE TABLE eventlog_counters (
+        partition int4 NOT NULL PRIMARY KEY, position int8 NOT NULL
+    ) WITH (fillfactor = 10)
+    """,
+    """
+    CREATE TABLE eventlog_heads (
+        partition int4 NOT NULL, session bytea NOT NULL, revision int8 NOT NULL, version int8 NOT NULL,
+        position int8 NOT NULL, base int8 NOT NULL, created int8 NOT NULL, updated int8 NOT NULL,
+        messages int8 NOT NULL, entry bytea NOT NULL, lease_epoch int8 NOT NULL, lease_owner bytea NOT NULL,
+        lease_until int8 NOT NULL, appends int8 NOT NULL, peaks bytea NOT NULL, gone bool NOT NULL,
+        moved bool NOT NULL,
+        PRIMARY KEY (partition, session)
+    ) WITH (fillfactor = 60)
+    """,
+    "CREATE INDEX eventlog_heads_by_id ON eventlog_heads (session)",
+    "CREATE INDEX eventlog_heads_moved ON eventlog_heads (partition) WHERE moved",
+    """
+    CREATE TABLE eventlog_commits (
+        partition int4 NOT NULL, last_position int8 NOT NULL, session bytea NOT NULL, last int8 NOT NULL,
+        count int8 NOT NULL, epoch int8 NOT NULL, time int8 NOT NULL, request bytea, digest bytea NOT NULL,
+        salt bytea NOT NULL, leaf bytea NOT NULL, payload bytea NOT NULL,
+        PRIMARY KEY (partition, last_position)
+    )
+    """,
+    "ALTER TABLE eventlog_commits ALTER payload SET STORAGE EXTERNAL",
+    "CREATE UNIQUE INDEX eventlog_commits_by_session ON eventlog_commits (partition, session, last)",
+    """
+    CREATE UNIQUE INDEX eventlog_commits_by_request ON eventlog_commits (partition, session, request)
+        WHERE request IS NOT NULL
+    """,
+    """
+    CREATE TABLE eventlog_bodies (
+        partition int4 NOT NULL, digest bytea NOT NULL, size int8 NOT NULL, data bytea NOT NULL,
+        PRIMARY KEY (partition, digest)
+    )
+    """,
+    "ALTER TABLE eventlog_bodies ALTER data SET STORAGE EXTERNAL",
+    """
+    CREATE TABLE eventlog_chunks (
+        partition int4 NOT NULL, digest bytea NOT NULL, number int4 NOT NULL, data bytea NOT NULL,
+        PRIMARY KEY (partition, digest, number)
+    )
+    """,
+    "ALTER TABLE eventlog_chunks ALTER data SET STORAGE EXTERNAL",
+    """
+    CREATE TABLE eventlog_derived (
+        partition int4 NOT NULL, key bytea NOT NULL, value bytea NOT NULL,
+        PRIMARY KEY (partition, key)
+    )
+    """,
+    "ALTER TABLE eventlog_derived ALTER value SET STORAGE EXTERNAL",
+    """
+    CREATE TABLE eventlog_lists (
+        partition int4 NOT NULL, session bytea NOT NULL, list bytea NOT NULL, updated int8 NOT NULL,
+        position int8 NOT NULL,
+        PRIMARY KEY (partition, session, list)
+    )
+    """,
+    "CREATE INDEX eventlog_lists_newest ON eventlog_lists (partition, list, updated, position)",
+)
+
+STEPS: tuple[tuple[LiteralString, ...], ...] = (_TABLES,)
+"""The statements that lead from each version of the schema to the next."""
+
+
+class Settings:
+    """Settings that a log was made with, and its identity."""
+
+    def __init__(self, stored: dict[str, bytes]) -> None:
+        self.version = int(stored["version"])
+        self.partitions = int(stored["partitions"])
+        self.identity = stored["identity"]
+        self.encryption = stored["encryption"].decode()
+        """The note of an encrypted log, "" of one that is not (`eventlog/open_log.py`)."""
+
+
+def create(connection: Connection, *, partitions: int = PARTITIONS, encryption: str = "") -> None:
+    """Make the tables of a log in an empty schema, with all rows that it always has."""
+    if type(partitions) is not int or not 1 <= partitions <= MAX_PARTITIONS:
+        raise CallError(f"a log has 1 to {MAX_PARTITIONS} partitions, not {partitions!r}")
+    with connection.transaction():
+        for statements in STEPS:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(
+            "INSERT INTO eventlog_counters SELECT number, 0 FROM generate_series(0, %s - 1) AS number", (partitions,)
+        )
+        for name, value in (
+            ("version", b"%d" % len(STEPS)),
+            ("partitions", b"%d" % partitions),
+            ("identity", os.urandom(16)),
+            ("encryption", encryption.encode()),
+        ):
+            connection.execute("INSERT INTO eventlog_settings VALUES (%s, %s, %s)", (_SETTINGS, name, value))
+
+
+def read_settings(connection: Connection) -> Settings | None:
+    """Return the settings of the log in this schema, None if there is no log yet.
+
+    `TooNewError` and `TooOldError` for a schema of another version.
+    """
+    found = stored(connection)
+    if found is None:
+        return None
+    version = int(found["version"])
+    if version > len(STEPS):
+        raise TooNewError(f"the tables are of version {version}, this program knows {len(STEPS)}")
+    if version < len(STEPS):
+        raise TooOldError(
+            f"the tables are of version {version}, this program needs {len(STEPS)}: call"
+            " eventlog.log.postgres.engine.upgrade once, as the owner of the tables"
+        )
+    if UNFINISHED in found:
+        raise UnfinishedError("the schema of this address", "a restore was being written")
+    return Settings(found)
+
+
+def has_commits(connection: Connection) -> bool:
+    """Return whether anything was ever written to a log."""
+    return bool(connection.execute("SELECT 1 FROM eventlog_heads LIMIT 1").fetchone())
+
+
+def empty(connection: Connection, encryption: str) -> Settings:
+    """Remove everything from a log that is to be filled, and keep it from being opened."""
+    with connection.transaction():
+        for table in ("heads", "commits", "bodies", "chunks", "derived", "lists"):
+            connection.execute(f"DELETE FROM eventlog_{table}".encode())
+        connection.execute("UPDATE eventlog_counters SET position = 0 WHERE position > 0")
+        for name, value in ((UNFINISHED, b"1"), ("encryption", encryption.encode())):
+            connection.execute(
+                "INSERT INTO eventlog_settings VALUES (%s, %s, %s)"
+                " ON CONFLICT (partition, name) DO UPDATE SET value = excluded.value",
+                (_SETTINGS, name, value),
+            )
+    return Settings(stored(connection) or {})
+
+
+def finish(connection: Connection) -> None:
+    """Let a log that was filled be opened."""
+    connection.execute("DELETE FROM eventlog_settings WHERE partition = %s AND name = %s", (_SETTINGS, UNFINISHED))
+
+
+def upgrade(connection: Connection) -> int:
+    """Bring the tables up to this program's version; return the version before.
+
+    In one transaction. Of several programs that do so at once one does it, and the others wait.
+    """
+    with connection.transaction():
+        found = connection.execute(
+            "SELECT value FROM eventlog_settings WHERE partition = %s AND name = 'version' FOR UPDATE", (_SETTINGS,)
+        ).fetchone()
+        before = len(STEPS) if found is None else int(found[0])
+        if before > len(STEPS):
+            raise TooNewError(f"the tables are of version {before}, this program knows {len(STEPS)}")
+        for statements in STEPS[before:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(
+            "UPDATE eventlog_settings SET value = %s WHERE partition = %s AND name = 'version'",
+            (b"%d" % len(STEPS), _SETTINGS),
+        )
+    return before
+
+
+def stored(connection: Connection) -> dict[str, bytes] | None:
+    """Return the settings of a log by name, None if there is none."""
+    found = connection.execute(
+        "SELECT to_regclass(quote_ident(current_schema()) || '.eventlog_settings') IS NOT NULL"
+    ).fetchone()
+    if found is None or not found[0]:
+        return None
+    rows = connection.execute("SELECT name, value FROM eventlog_settings WHERE partition = %s", (_SETTINGS,))
+    return {name: bytes(value) for name, value in rows}

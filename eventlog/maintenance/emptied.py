@@ -1,0 +1,65 @@
+"""Removed content: emptied appends, and which versions of erased sessions others inherited."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog.codec.payload import is_foreign
+from eventlog.history.catalog import entry_of
+from eventlog.history.streams import HeadReader, ancestry
+from eventlog.log.contract import Commit, Head
+from eventlog.log.merkle import SALT_BYTES, leaf_of
+
+__all__ = ["Change", "VacuumResult", "emptied", "inherited_versions"]
+
+Change = Callable[[Commit], Commit]
+
+
+class HeadSource(HeadReader, Protocol):
+    """Source of the heads of all sessions."""
+
+    def heads(self, after: str) -> Iterator[Head]:
+        """See `log.contract.Log`."""
+        ...
+
+
+class VacuumResult(msgspec.Struct, frozen=True):
+    """Result of writing a store anew."""
+
+    bytes_before: int
+    """Bytes of the store on disk."""
+    bytes_after: int
+    erased: int
+    """Sessions whose events are gone."""
+    emptied: int
+    """Appends that lost redacted content, or content that no fork inherits."""
+
+
+def emptied(commit: Commit, payload: bytes = b"") -> Commit:
+    """Return the commit with another payload and salt; only the hash of its leaf stays."""
+    return replace(commit, payload=payload, salt=os.urandom(SALT_BYTES), leaf=leaf_of(commit))
+
+
+def inherited_versions(segments: HeadSource) -> dict[str, int]:
+    """Return the erased sessions with the last version that a living session inherited, or 0."""
+    needed: dict[str, int] = {}
+    alive: list[Head] = []
+    for head in segments.heads(""):
+        if is_foreign(head):
+            continue
+        entry = entry_of(head)
+        if entry.erased:
+            needed[head.session] = 0
+        elif entry.fork_of is not None:
+            alive.append(head)
+    if needed:
+        for head in alive:
+            for stream in ancestry(segments, head.session)[:-1]:
+                if stream.session in needed:
+                    needed[stream.session] = max(needed[stream.session], stream.last)
+    return needed

@@ -1,0 +1,100 @@
+"""Backup and restore of a log on a PostgreSQL server.
+
+A backup is a store directory, as that of any store; each is written anew. A restore fills the
+tables of an empty log, in transactions of whole commits; while it is being written, or after it
+broke off, the log does not open. Heads are equal in both directions; positions are those of the
+copy, so a cursor does not go on there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from eventlog.errors import CallError
+from eventlog.history.catalog import is_session
+from eventlog.history.cursor import cursor_at
+from eventlog.log.embedded import swap
+from eventlog.log.embedded.bulk_writer import BulkWriter
+from eventlog.log.embedded.directory import encryption_of, identity_of
+from eventlog.log.embedded.options import Options
+from eventlog.maintenance.copy_commits import CopySource, copy_commits, storage_errors
+from eventlog.maintenance.destination import BackupResult, Progress, clear, destination
+from eventlog.maintenance.merged_log import MergedLog
+from eventlog.open_log import is_server, place_of
+
+if TYPE_CHECKING:
+    from eventlog.log.postgres.engine import PostgresLog
+    from eventlog.log.postgres.tables import Tables
+
+__all__ = ["backup_to_directory", "restore_to_server"]
+
+
+def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | None) -> BackupResult:
+    """Copy what is committed by now into a store directory, while writers go on."""
+    from eventlog.log.embedded.engine import open_log
+
+    options = Options()
+    identity = log.identity.hex()
+    with storage_errors(to), destination(to):
+        swap.finish(to, options.io)
+        is_store = (to / "format").exists() and swap.unfinished(to) is None
+        if is_store and identity_of(to) != identity:
+            raise CallError(f"{to} is a backup of another store")
+        place = swap.fresh(to) if is_store else to  # the old copy stays until the new one is whole
+        if not is_store:
+            swap.set_unfinished(to, "a backup was being written")
+            clear(to)
+        copy = BulkWriter(place, options)
+        try:
+            copy.begin()
+            swap.write_file(place / "edition", options.io.random(16).hex())
+            source = MergedLog(log)
+            events = copy_commits(source, copy, source.end, on_progress=on_progress)
+            gone = [
+                replace(head, gone=True) for head in source.heads() if head.gone and copy.head(head.session) is None
+            ]
+            if gone:
+                copy.add([], {}, {}, {}, position=copy.position, gone=gone)
+            copy.finish(None if is_store else to, identity, log.settings.encryption)
+        finally:
+            copy.close()
+        if is_store:
+            swap.commit(to, shred=True)
+            swap.finish(to, options.io)
+        else:
+            swap.set_unfinished(to, None)
+    with closing(open_log(to, read_only=True)) as made:
+        sessions = sum(is_session(head) for head in made.heads())
+        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
+
+
+def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progress: Progress | None) -> BackupResult:
+    """Fill the empty log at an address from a backup, a store or another server."""
+    from eventlog.log.embedded.engine import open_log as open_directory
+    from eventlog.log.postgres.engine import filling, open_log
+
+    if is_server(source):
+        on_server = open_log(str(source), read_only=True)
+        with closing(on_server):
+            merged = MergedLog(on_server)
+            with filling(address, on_server.settings.encryption) as copy:
+                events = _copied(merged, copy, merged.end, on_progress)
+    else:
+        log = open_directory(place_of(source), read_only=True)
+        with closing(log), filling(address, encryption_of(log.path)) as copy:
+            events = _copied(log, copy, log.last_position(), on_progress)
+    with closing(open_log(address)) as made:
+        sessions = sum(is_session(head) for head in made.heads())
+        return BackupResult(cursor_at(made, made.last_positions()), sessions, events, whole=True)
+
+
+def _copied(source: CopySource, copy: Tables, upto: int, on_progress: Progress | None) -> int:
+    events = copy_commits(source, copy, upto, on_progress=on_progress)
+    gone = [head for head in source.heads() if head.gone and copy.head(head.session) is None]
+    copy.add([], {}, {}, {}, position=copy.position, gone=gone)
+    return events

@@ -1,0 +1,94 @@
+"""Rewriting of a log on a server: its rows change in one transaction that keeps writers out.
+
+The server keeps bytes of changed and deleted rows for a while, in dead rows, its own journal and
+archives: content is gone for certain only where it was encrypted, and its key is destroyed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from eventlog.codec.bodies import digests_in
+from eventlog.codec.payload import DESTROYED
+from eventlog.history.checkpoint_store import PREFIX, name_in_keys
+from eventlog.history.value_index import PREFIX as VALUES
+from eventlog.integrity.scrub_ledger import ScrubLedger, new_record
+from eventlog.log.merkle import SALT_BYTES
+from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Commit
+    from eventlog.log.postgres.engine import PostgresLog
+
+__all__ = ["rewrite_on_server"]
+
+_PAGE = 1000
+
+
+def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: int) -> VacuumResult:
+    """Remove the events of erased sessions, and change those of others, in one transaction.
+
+    Bodies that no commit names any more go, and what was derived from the sessions that changed.
+    """
+    before = log.bytes_stored()
+    with log.held() as tables:
+        needed = inherited_versions(log)
+        ledger = ScrubLedger()
+        named: set[bytes] = set()
+        left: dict[str, int] = dict.fromkeys((name for name, last in needed.items() if last == 0), 0)
+        counted = 0
+        for commit in _all_commits(log):
+            changed = _changed(commit, needed.get(commit.session), changes)
+            if changed is None:
+                tables.remove([commit])
+                continue
+            counted += changed.emptied and not commit.emptied
+            if changed is not commit:
+                tables.replace(changed)
+            if changed.emptied:
+                ledger.add(changed)
+            named.update(digests_in(changed.payload))
+        for name in left:
+            tables.tombstone(name)
+        tables.remove_bodies([digest for digest in log.bodies() if digest not in named])
+        record = new_record(log, ledger, 0, time, os.urandom(SALT_BYTES))
+        if record is not None:
+            commit, head = record
+            tables.add([commit], {head.session: head}, {}, {}, position=0)
+    dropped = {name_in_keys(session) for session in (*needed, *changes)}
+    log.put_derived([(key, None) for key in log.derived_keys(b"") if _is_stale(key, dropped)])
+    log.reclaim()
+    return VacuumResult(before, log.bytes_stored(), len(left), counted)
+
+
+def _changed(commit: Commit, last: int | None, changes: Mapping[str, Change]) -> Commit | None:
+    """Return what is kept of a commit; `last` is what an erased session's heirs inherit of it."""
+    if last == 0:
+        return None
+    if last is not None and commit.first > last:
+        return emptied(commit)
+    changed = changes[commit.session](commit) if commit.session in changes else commit
+    if changed.emptied and not changed.salt:
+        return emptied(changed, changed.payload)
+    return commit if commit.emptied and changed.payload == commit.payload else changed
+
+
+def _is_stale(key: bytes, dropped: set[bytes]) -> bool:
+    """Return whether a derived value goes with what was removed."""
+    if not dropped or key.startswith(DESTROYED):
+        return False
+    return not key.startswith((PREFIX, VALUES)) or any(name in key for name in dropped)
+
+
+def _all_commits(log: PostgresLog) -> Iterator[Commit]:
+    """Yield all commits, partition by partition."""
+    for partition, last in enumerate(log.last_positions()):
+        after = 0
+        while after < last:
+            found = log.commits_after(after, _PAGE, partition=partition)
+            if not found:
+                break
+            yield from found
+            after = found[-1].last_position

@@ -1,0 +1,1 @@
+"""Windows and prices of known models, as data (`models.json`)."""

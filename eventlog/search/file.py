@@ -1,0 +1,189 @@
+"""The file of a search index: an SQLite database in the directory `derived` of a store.
+
+It is derived: it may be deleted at any time and is then made again. A file is never changed into
+another one. Where it is damaged, or is of another store or program, it is removed and one of a new
+name takes its place, so a process that still has the old one open harms no other.
+
+The words of a text are in `words`, a full-text table that stores no text. The number of a row says
+when the text was said: the second, times `SLOTS`, and a free place in it. So the newest hits are
+found first without looking at the others.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import RLock
+
+from eventlog.errors import BusyError, StorageError
+
+__all__ = ["MEMORY", "SLOTS", "IndexFile", "is_damage", "sqlite_errors"]
+
+MEMORY = ":memory:"
+SLOTS = 16
+"""Rows of a second; those over that take the next free number."""
+_VERSION = 1
+"""Version of the tables, and of what is a word: change it with either."""
+_LOCK = "search.lock"
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE reached (part INTEGER PRIMARY KEY, position INTEGER NOT NULL, tag BLOB NOT NULL);
+CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, fork_of TEXT, scope INTEGER NOT NULL);
+CREATE INDEX forks ON streams (fork_of) WHERE fork_of IS NOT NULL;
+CREATE TABLE labels (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
+CREATE TABLE names (
+    stream INTEGER NOT NULL, name INTEGER NOT NULL, begun INTEGER NOT NULL, kind INTEGER NOT NULL,
+    tool INTEGER NOT NULL, said INTEGER, called INTEGER,
+    field TEXT, first INTEGER, start INTEGER, chars INTEGER, mark INTEGER, before INTEGER, time INTEGER,
+    PRIMARY KEY (stream, name)
+) WITHOUT ROWID;
+CREATE INDEX open ON names (stream) WHERE field IS NOT NULL;
+CREATE TABLE texts (
+    id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, kind INTEGER NOT NULL, begun INTEGER NOT NULL,
+    first INTEGER NOT NULL, start INTEGER NOT NULL, chars INTEGER NOT NULL, earlier INTEGER
+);
+CREATE TABLE rollbacks (stream INTEGER NOT NULL, version INTEGER NOT NULL, target INTEGER NOT NULL,
+    PRIMARY KEY (stream, version)) WITHOUT ROWID;
+CREATE TABLE removals (stream INTEGER NOT NULL, name INTEGER NOT NULL, version INTEGER NOT NULL,
+    PRIMARY KEY (stream, name, version)) WITHOUT ROWID;
+CREATE TABLE crowded (second INTEGER PRIMARY KEY, next INTEGER NOT NULL);
+CREATE VIRTUAL TABLE words USING fts5 (
+    text, tags, content='', tokenize="unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'"
+);
+INSERT INTO words (words, rank) VALUES ('rank', 'bm25(1.0, 0.0)');
+INSERT INTO words (words, rank) VALUES ('hashsize', 8388608);
+"""
+
+
+@contextmanager
+def sqlite_errors(path: object) -> Generator[None]:
+    """Turn errors of SQLite that no new file mends into those of this engine."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise BusyError(f"the search index {path} is locked by another process") from error
+        if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
+            raise StorageError(f"the search index {path} cannot be written: {name}") from error
+        raise
+
+
+class IndexFile:
+    """The connections of a process with the index of a store; one writes, one reads."""
+
+    def __init__(self, directory: Path | None, store: bytes) -> None:
+        """Open the index in a directory, or one in memory; `store` names store and edition."""
+        self.store = store
+        self.directory = directory
+        self.lock = RLock()
+        """Held while the writing connection is used."""
+        self.read_lock = RLock() if directory is not None else self.lock
+        """Held while the reading connection is used; in memory there is one for both."""
+        self.path: Path | None = None
+        self._inode = 0
+        self.writer: sqlite3.Connection
+        self.reader: sqlite3.Connection
+        if directory is None:
+            self.writer = self.reader = _connected(MEMORY)
+            _begin(self.writer, store)
+        else:
+            self._open(directory)
+
+    def _open(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        with _alone(directory), sqlite_errors(directory):
+            found = sorted(directory.glob("search-*.sqlite"))
+            path = found[0] if found and self._opened(found[0]) else None
+            for other in found:
+                if other != path:
+                    _remove(other)
+            if path is None:
+                path = directory / f"search-{os.urandom(8).hex()}.sqlite"
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+                self.writer = _connected(path)
+                _begin(self.writer, self.store)
+                self.reader = _connected(path)
+            self.path, self._inode = path, path.stat().st_ino
+
+    def _opened(self, path: Path) -> bool:
+        """Open a file that is there; False if it is damaged, or of another store or program."""
+        opened: list[sqlite3.Connection] = []
+        try:
+            opened += [_connected(path), _connected(path)]
+            said = opened[0].execute("SELECT value FROM facts WHERE name = 'store'").fetchone()
+            if opened[0].execute("PRAGMA user_version").fetchone()[0] == _VERSION and said == (self.store,):
+                self.writer, self.reader = opened
+                return True
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error) and error.sqlite_errorname != "SQLITE_ERROR":  # other tables, or none
+                raise
+        for connection in opened:
+            connection.close()
+        return False
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file is still the one of its directory."""
+        if self.path is None:
+            return True
+        try:
+            return self.path.stat().st_ino == self._inode
+        except OSError:
+            return False
+
+    def discard(self) -> None:
+        """Close the file and remove it, because it is damaged."""
+        self.close()
+        if self.directory is not None and self.path is not None:
+            with suppress(OSError), _alone(self.directory):
+                _remove(self.path)
+
+    def close(self) -> None:
+        """Close the connections; they are not used any more."""
+        with self.lock, self.read_lock:
+            self.reader.close()
+            self.writer.close()
+
+
+def is_damage(error: sqlite3.DatabaseError) -> bool:
+    """Return whether an error says that the file is damaged."""
+    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"))
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5.0)
+    for setting in (
+        "page_size=8192",
+        "temp_store=memory",  # a temporary file would hold words
+        "cache_size=-16000",
+        "journal_mode=wal",
+        "synchronous=normal",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
+
+
+def _begin(connection: sqlite3.Connection, store: bytes) -> None:
+    connection.executescript(f"BEGIN IMMEDIATE;{_TABLES}PRAGMA user_version={_VERSION};COMMIT;")
+    connection.execute("INSERT INTO facts VALUES ('store', ?)", (store,))
+
+
+@contextmanager
+def _alone(directory: Path) -> Generator[None]:
+    """Hold the lock under which files come and go."""
+    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    for ending in ("-wal", "-shm", ""):
+        path.with_name(path.name + ending).unlink(missing_ok=True)

@@ -1,0 +1,217 @@
+"""Hits of one search, asked of an index that stands still."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from eventlog.log.contract import Log
+from eventlog.search.asked import Asked, label_of
+from eventlog.search.file import SLOTS
+from eventlog.search.hit import SearchHit
+from eventlog.search.read import Beginning, Row, TextReader
+from eventlog.search.rows import name_of, second_of
+from eventlog.search.said import KINDS
+from eventlog.search.sight import Sights, Viewer
+from eventlog.search.snippet import cut_around, matched
+
+__all__ = ["Results"]
+
+_END = 1 << 62
+"""Over every row number."""
+_AT_ONCE = 32
+"""Texts that are cut together."""
+RANKED = 200_000
+"""Most texts that are weighed against each other, the newest ones."""
+_ROW = "SELECT id, stream, kind, begun, first, start, chars FROM texts WHERE id = ?"
+
+
+class _Found(NamedTuple):
+    """A row that may be shown, and what the log says of it."""
+
+    place: int
+    row: Row
+    viewer: Viewer
+    begun: Beginning
+    time: int
+    text: str
+
+
+class Results:
+    """Hits of a search from a place on: a row number, or a count if it is ranked."""
+
+    def __init__(self, log: Log, connection: sqlite3.Connection, asked: Asked, place: int | None) -> None:
+        self._log = log
+        self._connection = connection
+        self._asked = asked
+        self._place = place
+        self._sights = Sights(log, connection, asked.session)
+        self._expression = asked.expression(connection, self._sights.streams)
+        self._reader = TextReader(log)
+        self._sessions: dict[int, str] = {}
+        self._seen: set[tuple[int, int, int]] = set()
+        """Texts of which a piece was passed already."""
+        self._open = {row.whole: row for row in self._open_rows()}
+        """Texts that still stream and have the words."""
+
+    def hits(self, limit: int) -> tuple[list[SearchHit], int | None]:
+        """Return the first hits, and the place behind the last one if there are more."""
+        hits: list[SearchHit] = []
+        place = 0
+        candidates = self._candidates()
+        while group := list(islice(candidates, min(limit + 1 - len(hits), _AT_ONCE))):
+            where = matched([found.text for found in group], self._asked.match)
+            for found, ranges in zip(group, where, strict=True):
+                if not ranges:  # it is not in the log any more
+                    continue
+                if len(hits) == limit:
+                    return hits, place
+                hits.append(self._hit(found, ranges))
+                place = found.place
+        return hits, None
+
+    def _hit(self, found: _Found, ranges: list[tuple[int, int]]) -> SearchHit:
+        cut = cut_around(found.text, ranges)
+        row, begun, viewer = found.row, found.begun, found.viewer
+        return SearchHit(
+            session=viewer.session,
+            version=row.first,
+            time=found.time,
+            kind=KINDS[row.kind],
+            message=begun.message,
+            part=begun.part,
+            tool=begun.tool,
+            snippet=cut.text,
+            found=cut.found,
+            before=cut.before or row.start > 0,
+            after=cut.after,
+            rolled_back=not viewer.holds(row.first),
+            removed=viewer.removed(begun.message, begun.part),
+        )
+
+    def _candidates(self) -> Iterator[_Found]:
+        """Yield what may be a hit, in order; each part and kind once."""
+        asked = self._asked
+        for place, row in self._ranked() if asked.ranked else self._newest():
+            if row.whole in self._seen or (not row.open and row.whole in self._open):
+                continue
+            session = self._session(row.stream)
+            sight = self._sights.of(session)
+            viewer = sight.viewer(row.first)
+            if viewer is None:
+                continue
+            if asked.rolled_back is not None and asked.rolled_back == viewer.holds(row.first):
+                continue
+            begun = self._reader.beginning(viewer.streams, row.begun)
+            if sight.hides(begun.part, row.begun, row.first):
+                continue
+            time, text = self._reader.text(session, row, begun)
+            if not text or time < (asked.since or time) or (asked.until is not None and time >= asked.until):
+                continue
+            self._seen.add(row.whole)
+            if asked.ranked or self._is_newest(row, begun):
+                yield _Found(place, row, viewer, begun, time, text)
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _ranked(self) -> Iterator[tuple[int, Row]]:
+        """Yield rows, the best first: those that still stream, then by rank; with their count."""
+        done = self._place or 0
+        for count, row in enumerate(self._by_rank(), 1):
+            if count > done:
+                yield count, row
+            else:
+                self._seen.add(row.whole)
+
+    def _by_rank(self) -> Iterator[Row]:
+        yield from self._open.values()
+        first, last = self._bounds()
+        if self._expression is not None:
+            question = (
+                "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ?"
+                " ORDER BY rowid DESC LIMIT 1 OFFSET ?"
+            )
+            found = self._connection.execute(question, (self._expression, first, last, RANKED)).fetchone()
+            first = first if found is None else found[0] + 1
+        yield from self._rows("words MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rank", first, last)
+
+    def _newest(self) -> Iterator[tuple[int, Row]]:
+        """Yield rows, the newest first, with their numbers."""
+        first, last = self._bounds()
+        last = last if self._place is None else min(last, self._place)
+        stored = self._rows("words MATCH ? AND rowid >= ? AND rowid < ? ORDER BY rowid DESC", first, last)
+        opened = sorted((row for row in self._open.values() if row.id < last), key=lambda row: -row.id)
+        for row in merge(stored, opened, key=lambda row: -row.id):
+            yield row.id, row
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the row numbers between which texts of the time asked for are."""
+        first = 0 if self._asked.since is None else second_of(self._asked.since) * SLOTS
+        if self._asked.until is None:
+            return first, _END
+        late = self._connection.execute("SELECT value FROM facts WHERE name = 'late'").fetchone()
+        return first, (second_of(self._asked.until) + 1 + (int(late[0]) if late else 0)) * SLOTS
+
+    def _rows(self, condition: str, *values: int) -> Iterator[Row]:
+        if self._expression is None:
+            return
+        question = f"SELECT rowid FROM words WHERE {condition}"  # noqa: S608 - no caller's text
+        for (id,) in self._connection.execute(question, (self._expression, *values)):
+            found = self._connection.execute(_ROW, (id,)).fetchone()
+            if found is not None:
+                yield Row(*found)
+
+    def _open_rows(self) -> Iterator[Row]:
+        """Yield the texts that still stream and have the words; they are read in the log."""
+        asked, texts, rows = self._asked, list[str](), list[Row]()
+        question = (
+            "SELECT n.stream, n.kind, n.begun, n.first, n.start, n.chars, n.field, n.time, n.tool, s.name, s.scope"
+            " FROM names n JOIN streams s ON s.id = n.stream WHERE n.field IS NOT NULL"
+        )
+        labels = [None if name is None else label_of(self._connection, name) for name in (asked.scope, asked.tool)]
+        for stream, kind, begun, first, start, chars, field, time, tool, session, scope in self._connection.execute(
+            question
+        ).fetchall():
+            said = KINDS.index("call") if field == "input" else kind
+            wanted = (
+                (asked.kinds is None or said in asked.kinds)
+                and (asked.scope is None or labels[0] == scope)
+                and (asked.tool is None or labels[1] == tool)
+                and (self._sights.streams is None or session in self._sights.streams)
+            )
+            viewer = self._sights.of(session).viewer(first) if wanted else None
+            if viewer is not None:
+                row = Row(second_of(time) * SLOTS, stream, said, begun, first, start, chars - start, open=True)
+                rows.append(row)
+                texts.append(self._reader.text(session, row, self._reader.beginning(viewer.streams, begun))[1])
+        for row, found in zip(rows, matched(texts, asked.match) if texts else (), strict=True):
+            if found:
+                yield row
+
+    def _is_newest(self, row: Row, begun: Beginning) -> bool:
+        """Return whether no later piece of its text has the words: that one is the hit."""
+        if row.open:
+            return True
+        column = "called" if KINDS[row.kind] == "call" else "said"
+        question = f"SELECT {column} FROM names WHERE stream = ? AND name = ?"  # noqa: S608
+        found = self._connection.execute(question, (row.stream, name_of("part", begun.part))).fetchone()
+        later = None if found is None else found[0]
+        while later is not None and later != row.id:
+            if (
+                later > row.id
+                and self._connection.execute(
+                    "SELECT 1 FROM words WHERE words MATCH ? AND rowid = ?", (self._expression, later)
+                ).fetchone()
+            ):
+                return False
+            later = self._connection.execute("SELECT earlier FROM texts WHERE id = ?", (later,)).fetchone()[0]
+        return True
+
+    def _session(self, stream: int) -> str:
+        if stream not in self._sessions:
+            question = "SELECT name FROM streams WHERE id = ?"
+            self._sessions[stream] = self._connection.execute(question, (stream,)).fetchone()[0]
+        return self._sessions[stream]

@@ -1,0 +1,183 @@
+"""Rows of the index in a transaction: looked up once, written together at its end."""
+
+from __future__ import annotations
+
+import sqlite3
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec.structs import astuple
+
+from eventlog.search.file import SLOTS
+from eventlog.search.spacing import spaced
+
+__all__ = ["Named", "Rows", "name_of", "second_of"]
+
+_LAST_SECOND = 1 << 40
+
+
+def name_of(kind: str, id: str) -> int:
+    """Return the number that stands for the id of a message or part."""
+    digest = blake2b(f"{kind} {id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def second_of(time: int) -> int:
+    """Return the second of a time in milliseconds, within the bounds of row numbers."""
+    return min(max(time // 1000, 0), _LAST_SECOND)
+
+
+class Named(msgspec.Struct):
+    """A message or part: how it began, its newest rows, and the text of it that is open."""
+
+    stream: int
+    name: int
+    begun: int
+    """Version of the event that began it."""
+    kind: int
+    """Who says its text; of a call it is the result."""
+    tool: int = 0
+    """Label of the tool's name."""
+    said: int | None = None
+    """The newest row of its text."""
+    called: int | None = None
+    """The newest row of a call's arguments."""
+    field: str | None = None
+    """The field whose deltas are open; None if none are."""
+    first: int = 0
+    """Version of the delta with which the open text begins."""
+    start: int = 0
+    """Characters of it that are in the index already."""
+    chars: int = 0
+    """Characters of it, those included."""
+    mark: int = 0
+    """Version of a later delta, from which a next piece may be read."""
+    before: int = 0
+    """Characters of the open text before that delta."""
+    time: int = 0
+    """Time of the first delta in UTC milliseconds."""
+
+
+_COLUMNS = ", ".join(Named.__struct_fields__)
+_PUT = f"REPLACE INTO names ({_COLUMNS}) VALUES ({', '.join('?' * len(Named.__struct_fields__))})"  # noqa: S608 - no caller's text
+_GET = f"SELECT {_COLUMNS} FROM names WHERE stream = ? AND name = ?"  # noqa: S608
+
+
+class Rows:
+    """Additions of a transaction to the index; `flush` writes them."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.connection = connection
+        self.characters = 0
+        """Characters of the texts that are added."""
+        self.rollbacks: list[tuple[int, int, int]] = []
+        """Stream, version and target of each."""
+        self.removals: list[tuple[int, int, int]] = []
+        """Stream, name and version of each."""
+        self._names: dict[tuple[int, int], Named] = {}
+        self._streams: dict[str, tuple[int, int] | None] = {}
+        self._labels: dict[str, int] = {}
+        self._free: dict[int, int] = {}
+        """Where a free number is looked for, by second."""
+        self._taken: set[int] = set()
+        self._words: list[tuple[int, str, str]] = []
+        self._texts: list[tuple[int, int, int, int, int, int, int, int | None]] = []
+        found = self._one("SELECT value FROM facts WHERE name = 'late'")
+        self._late = self._was_late = 0 if found is None else int(found[0])
+
+    def _one(self, question: str, *values: Any) -> Any:
+        return self.connection.execute(question, values).fetchone()
+
+    # -- streams, labels, names ------------------------------------------------------------------
+
+    def stream(self, session: str) -> tuple[int, int] | None:
+        """Return the number of a session's stream and the label of its scope, if it is known."""
+        if session not in self._streams:
+            self._streams[session] = self._one("SELECT id, scope FROM streams WHERE name = ?", session)
+        return self._streams[session]
+
+    def add_stream(self, session: str, scope: str, fork_of: str | None) -> tuple[int, int]:
+        """Add the stream of a session."""
+        label = self.label(scope)
+        question = "INSERT INTO streams (name, fork_of, scope) VALUES (?, ?, ?)"
+        id = self.connection.execute(question, (session, fork_of, label)).lastrowid
+        assert id is not None
+        self._streams[session] = id, label
+        return id, label
+
+    def label(self, name: str) -> int:
+        """Return the number of a scope or tool."""
+        if name not in self._labels:
+            stored = name.encode("utf-8", "surrogatepass")
+            found = self._one("SELECT id FROM labels WHERE name = ?", stored)
+            if found is None:
+                self.connection.execute("INSERT INTO labels (name) VALUES (?)", (stored,))
+                found = self._one("SELECT last_insert_rowid()")
+            self._labels[name] = int(found[0])
+        return self._labels[name]
+
+    def label_name(self, label: int) -> str:
+        """Return the name of a scope or tool."""
+        found = self._one("SELECT name FROM labels WHERE id = ?", label)
+        return "" if found is None else bytes(found[0]).decode("utf-8", "surrogatepass")
+
+    def named(self, stream: int, name: int) -> Named | None:
+        """Return a message or part of a stream, if it is known."""
+        known = self._names.get((stream, name))
+        if known is None:
+            found = self._one(_GET, stream, name)
+            if found is None:
+                return None
+            known = self._names[stream, name] = Named(*found)
+        return known
+
+    def put(self, named: Named) -> Named:
+        """Add a message or part; later changes of it are written, too."""
+        self._names[named.stream, named.name] = named
+        return named
+
+    # -- texts ---------------------------------------------------------------------------------
+
+    def add(self, named: Named, kind: int, tags: str, text: str, *, time: int, first: int, start: int) -> None:
+        """Add a text of a part, or a piece that begins at `start`."""
+        row = self._place(time)
+        earlier = named.said if kind == named.kind else named.called
+        if kind == named.kind:
+            named.said = row
+        else:
+            named.called = row
+        self._texts.append((row, named.stream, kind, named.begun, first, start, len(text), earlier))
+        self._words.append((row, spaced(text), tags))
+        self.characters += len(text)
+
+    def _place(self, time: int) -> int:
+        """Return a free row number of a second, or the next free one after it."""
+        second = second_of(time)
+        row = self._free[second] if second in self._free else self._crowded(second)
+        while row in self._taken or self._one("SELECT 1 FROM texts WHERE id = ?", row) is not None:
+            row += 1
+        self._taken.add(row)
+        self._free[second] = row + 1
+        if row // SLOTS != second:
+            self.connection.execute("REPLACE INTO crowded VALUES (?, ?)", (second, row + 1))
+            self._late = max(self._late, row // SLOTS - second)
+        return row
+
+    def _crowded(self, second: int) -> int:
+        """Return where a free number of a second is looked for."""
+        crowded = self._one("SELECT next FROM crowded WHERE second = ?", second)
+        return int(crowded[0]) if crowded else second * SLOTS
+
+    def flush(self) -> None:
+        """Write everything into the open transaction."""
+        write = self.connection.executemany
+        self._words.sort()
+        write("INSERT INTO words (rowid, text, tags) VALUES (?, ?, ?)", self._words)
+        self._texts.sort()
+        write("INSERT INTO texts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._texts)
+        write(_PUT, map(astuple, self._names.values()))
+        write("REPLACE INTO rollbacks VALUES (?, ?, ?)", self.rollbacks)
+        write("REPLACE INTO removals VALUES (?, ?, ?)", self.removals)
+        if self._late != self._was_late:
+            self.connection.execute("REPLACE INTO facts VALUES ('late', ?)", (self._late,))

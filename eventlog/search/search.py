@@ -1,0 +1,144 @@
+"""Searches of a store: bring its index up to date, then ask it.
+
+The index is a file beside the files of the store (`file.py`). Where no file may be written, and for
+an encrypted store, whose words no file may have, it is in memory and has an upper bound.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from threading import RLock
+
+from eventlog.errors import CallError
+from eventlog.history.cursor import hit_place, hits_cursor, tags_at
+from eventlog.log.contract import Log
+from eventlog.search.asked import Asked, asked_for
+from eventlog.search.file import IndexFile, is_damage, sqlite_errors
+from eventlog.search.follow import Follower, reached_in
+from eventlog.search.hit import SearchPage
+from eventlog.search.results import Results
+from eventlog.validation import require, require_wait
+
+__all__ = ["MAX_MEMORY", "Searcher"]
+
+MAX_MEMORY = 64_000_000
+"""Most characters of a store that is searched without an index file."""
+
+
+class Searcher:
+    """The index of a store, opened at the first search.  Safe across threads."""
+
+    def __init__(self, log: Log, clock: Callable[[], int]) -> None:
+        self._log = log
+        self._clock = clock
+        self._lock = RLock()
+        self._opened: tuple[IndexFile, Follower] | None = None
+
+    def search(
+        self,
+        words: str,
+        *,
+        session: str | None = None,
+        scope: str | None = None,
+        kinds: Sequence[str] | None = None,
+        tool: str | None = None,
+        since: int | None = None,
+        until: int | None = None,
+        rolled_back: bool | None = None,
+        ranked: bool = False,
+        cursor: str | None = None,
+        limit: int,
+        wait: float | None,
+    ) -> SearchPage:
+        """Return a page of hits; see `Store.search`."""
+        asked = asked_for(
+            words,
+            session=session,
+            scope=scope,
+            kinds=kinds,
+            tool=tool,
+            since=since,
+            until=until,
+            rolled_back=rolled_back,
+            ranked=ranked,
+        )
+        require(int, limit, "a limit is a whole number")
+        if limit < 1:
+            raise CallError(f"a page has one hit or more, not {limit}")
+        if wait is not None:
+            require_wait(wait)
+        self._log.require_keys()
+        place = None if cursor is None else hit_place(cursor, self._log, asked.fields)
+        deadline = None if wait is None else time.monotonic() + wait
+        try:
+            return self._page(asked, place, limit, deadline)
+        except sqlite3.DatabaseError as error:
+            if not is_damage(error):
+                raise
+            self._discard()
+            return self._page(asked, place, limit, deadline)
+
+    def _page(self, asked: Asked, place: int | None, limit: int, deadline: float | None) -> SearchPage:
+        index, follower = self._current()
+        with sqlite_errors(index.path or "in memory"):
+            follower.catch_up(deadline)
+            with index.read_lock:
+                reader = index.reader
+                reader.execute("BEGIN")
+                try:
+                    hits, last = Results(self._log, reader, asked, place).hits(limit)
+                    behind = follower.behind_of(reader)
+                finally:
+                    reader.execute("ROLLBACK")
+        following = None if last is None else hits_cursor(self._log, asked.fields, last)
+        return SearchPage(tuple(hits), following, behind)
+
+    def _current(self) -> tuple[IndexFile, Follower]:
+        """Return the index of the store as it is now; open it, or open it anew."""
+        with self._lock:
+            if self._opened is not None:
+                index = self._opened[0]
+                if index.store == self._log.identity and index.is_there:
+                    return self._opened
+                self.close()
+            index = self._open()
+            if not self._is_behind(index):
+                index.discard()
+                index = self._open()
+            most = MAX_MEMORY if index.directory is None else None
+            self._opened = index, Follower(self._log, index, self._clock, most)
+            return self._opened
+
+    def _open(self) -> IndexFile:
+        directory = self._log.derived_directory
+        if directory is not None:
+            try:
+                return IndexFile(directory, self._log.identity)
+            except OSError:  # the directory may not be written to
+                pass
+        return IndexFile(None, self._log.identity)
+
+    def _is_behind(self, index: IndexFile) -> bool:
+        """Return whether the log still has what the index took in: it may have been restored."""
+        with sqlite_errors(index.path):
+            reached = reached_in(index.reader, self._log.partitions)
+        last = self._log.last_positions()
+        tags = tags_at(self._log, [position for position, _ in reached])
+        return all(
+            position <= last[partition] and tags[partition] == tag for partition, (position, tag) in enumerate(reached)
+        )
+
+    def _discard(self) -> None:
+        with self._lock:
+            if self._opened is not None:
+                self._opened[0].discard()
+                self._opened = None
+
+    def close(self) -> None:
+        """Close the index; the next search opens it again."""
+        with self._lock:
+            if self._opened is not None:
+                self._opened[0].close()
+                self._opened = None

@@ -1,0 +1,26 @@
+"""Numbers and prices for people: short on a terminal, exact elsewhere."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from projections.cli.table import Cell
+
+__all__ = ["dollars", "number"]
+
+_SMALL = Decimal("0.01")
+_MILLION = 1_000_000
+
+
+def number(count: int | None) -> Cell | None:
+    """Return a whole number as a cell: with separators on a terminal, millions as such."""
+    if count is None:
+        return None
+    return Cell(count, f"{count:,}" if count < _MILLION else f"{count / _MILLION:,.1f} M")
+
+
+def dollars(amount: Decimal | None) -> str:
+    """Return an amount in US dollars, to the cent."""
+    if amount is None:
+        return ""
+    return f"${amount:,.2f}" if not amount or amount >= _SMALL else "<$0.01"

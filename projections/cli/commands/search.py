@@ -1,0 +1,121 @@
+"""`search`: find what was said in the sessions of the store."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+from projections.cli import output, times
+from projections.cli.exits import UsageFault
+from projections.cli.grammar import Argument, Context, Option
+from projections.cli.options import JSON
+from projections.cli.screen import safe, styled
+from projections.cli.short_ids import ShortIds, session_of
+from projections.cli.store_option import reading
+from projections.reports.wording import counted
+
+if TYPE_CHECKING:
+    from eventlog import SearchHit
+
+__all__ = ["run"]
+
+_SPACES = re.compile(r"\s+")
+_KINDS = ("user", "assistant", "reasoning", "call", "result")
+
+
+def _kinds(text: str) -> list[str]:
+    """Return kinds that are given between commas."""
+    kinds = [kind.strip() for kind in text.split(",")]
+    if not all(kind in _KINDS for kind in kinds):
+        raise UsageFault(f"--kind takes {', '.join(_KINDS)}; several between commas")
+    return kinds
+
+
+def run(
+    context: Context,
+    words: Annotated[list[str], Argument("WORDS", help='Words, all in one text; "several in quotes" are a phrase.')],
+    *,
+    session: Annotated[
+        str | None, Option("--session", metavar="SESSION", help="Only this session, with what it inherited.")
+    ] = None,
+    scope: Annotated[str | None, Option("--scope", metavar="SCOPE", help="Only sessions of this scope.")] = None,
+    kind: Annotated[
+        str | None,
+        Option("--kind", metavar="KINDS", help="Only user, assistant, reasoning, call or result; several with commas."),
+    ] = None,
+    tool: Annotated[str | None, Option("--tool", metavar="NAME", help="Only calls and results of this tool.")] = None,
+    since: Annotated[
+        str | None, Option("--since", metavar="TIME", help=f"Only what was said since: {times.TIME}.")
+    ] = None,
+    until: Annotated[str | None, Option("--until", metavar="TIME", help="Only what was said before this time.")] = None,
+    rolled_back: Annotated[
+        bool | None,
+        Option("--rolled-back/--effective", help="Only what a rollback hides, or only the rest."),
+    ] = None,
+    ranked: Annotated[bool, Option("--ranked", help="The best hits first, not the newest.")] = False,
+    limit: Annotated[int, Option("--limit", "-n", min=1, metavar="N", help="Hits on a page.")] = 20,
+    cursor: Annotated[
+        str | None,
+        Option("--cursor", metavar="CURSOR", help="The page after that one, with the same words and options."),
+    ] = None,
+    json: JSON = False,
+) -> None:
+    """Find what was said: messages, reasoning, calls and results.
+
+    Also finds what left the view. The first search of a store makes its index, which takes a
+    while if the store is large.
+    """
+    since_when, until_when = times.since("--since", since), times.since("--until", until)
+    with reading(context) as store:
+        page = store.search(
+            " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words),
+            session=None if session is None else session_of(store, session).id,
+            scope=scope,
+            kinds=None if kind is None else cast("Any", _kinds(kind)),
+            tool=tool,
+            since=since_when,
+            until=until_when,
+            rolled_back=rolled_back,
+            ranked=ranked,
+            cursor=cursor,
+            limit=limit,
+            wait=None,
+        )
+        ids = ShortIds([] if json else (info.id for info in store.sessions()))
+    if json:
+        output.document({"hits": list(map(_record, page.hits)), "next": page.next})
+        return
+    for hit in page.hits:
+        _print(hit, ids.of(hit.session))
+    if not page.hits:
+        output.note("nothing was found" if cursor is None else "no more hits")
+    elif page.next is not None:
+        output.note(f"more: --cursor {page.next}")
+    else:
+        output.note(counted(len(page.hits), "hit"))
+
+
+def _record(hit: SearchHit) -> dict[str, Any]:
+    names = ("session", "version", "time", "kind", "message", "part", "tool", "snippet", "before", "after")
+    found = [list(place) for place in hit.found]
+    marks = {"rolled_back": hit.rolled_back, "removed": hit.removed}
+    return {name: getattr(hit, name) for name in names} | {"found": found} | marks
+
+
+def _print(hit: SearchHit, session: str) -> None:
+    marks = [mark for mark, is_set in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if is_set]
+    who = f"{hit.kind} {hit.tool}" if hit.tool else hit.kind
+    output.heading("  ".join([session, f"version {hit.version}", who, times.minute(hit.time), *marks]))
+    pieces: list[str] = ["…" if hit.before else ""]
+    end = 0
+    for first, last in hit.found:
+        pieces += [_line(hit.snippet[end:first]), styled(_line(hit.snippet[first:last]), "bold")]
+        end = last
+    pieces += [_line(hit.snippet[end:]), "…" if hit.after else ""]
+    sys.stdout.write(f"  {''.join(pieces).strip()}\n")
+
+
+def _line(text: str) -> str:
+    """Return a piece of a text as a part of a line, without what a terminal would act on."""
+    return safe(_SPACES.sub(" ", text), one_line=True)

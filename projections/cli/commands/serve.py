@@ -1,0 +1,104 @@
+"""`serve`: show the sessions of the store in the browser."""
+
+from __future__ import annotations
+
+import socket
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated
+
+from projections.cli import output
+from projections.cli.exits import UsageFault
+from projections.cli.grammar import Context, Option
+from projections.cli.store_option import reading
+
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ["run"]
+
+PORT = 8377
+"""The port where none is named; a free one if it is taken."""
+MAX_PORT = 65_535
+_NEEDED = ("uvicorn", "starlette", "sse_starlette", "markdown_it", "nh3", "pygments")
+"""The packages of the extra `server`."""
+
+
+def run(
+    context: Context,
+    *,
+    host: Annotated[
+        str,
+        Option(
+            "--host",
+            metavar="HOST",
+            help="Address to listen on. Beyond this machine, a token is asked for and printed once.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int | None,
+        Option("--port", metavar="PORT", min=0, help=f"Port to listen on; 0 is any free one [default: {PORT}]."),
+    ] = None,
+    token: Annotated[bool, Option("--token", help="Ask for a token on this machine, too.")] = False,
+    no_open: Annotated[bool, Option("--no-open", help="Do not open the page in the browser.")] = False,
+) -> None:
+    """Show the sessions of the store in the browser, until Ctrl-C.
+
+    Only reads. Needs the packages of `pip install 'everdelta[server]'`.
+    """
+    for name in _NEEDED:
+        if find_spec(name) is None:
+            raise UsageFault(f"{name} is missing: pip install 'everdelta[server]'")
+    from secrets import token_urlsafe
+
+    import uvicorn
+
+    from projections.inspector.app import inspector
+    from projections.inspector.gate import is_loopback
+
+    secret = token_urlsafe(32) if token or not is_loopback(host) else None
+    with reading(context) as store, _listening(host, port) as listener:
+        app = inspector(store, host=host, token=secret)
+        address = _address(host, listener.getsockname()[1], secret)
+        output.line(f"the sessions are at {address}  (Ctrl-C ends)")
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=1
+        )
+        _serve(uvicorn.Server(config), listener, None if no_open else address)
+
+
+def _serve(server: uvicorn.Server, listener: socket.socket, opened: str | None) -> None:
+    """Serve until a signal ends it; the page is opened in the browser if there is one."""
+    if opened is not None:
+        import webbrowser
+        from threading import Thread
+
+        Thread(target=webbrowser.open, args=(opened,), daemon=True).start()
+    server.run(sockets=[listener])
+
+
+def _listening(host: str, port: int | None) -> socket.socket:
+    """Return a socket that listens: connections wait until the server takes them."""
+    try:
+        family = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][0]
+    except (OSError, UnicodeError) as error:
+        raise UsageFault(f"{output.safe(host, one_line=True)} is no host of this machine: {error}") from None
+    if port is not None and port > MAX_PORT:
+        raise UsageFault(f"a port is at most {MAX_PORT}, not {port}")
+    for wanted in (PORT, 0) if port is None else (port,):
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, wanted))
+            listener.listen(64)
+        except OSError as error:
+            listener.close()
+            if port is None and wanted:
+                continue
+            raise UsageFault(f"cannot listen on {host}, port {wanted}: {error.strerror}") from None
+        return listener
+    raise AssertionError("a free port was refused and not reported")
+
+
+def _address(host: str, port: int, token: str | None) -> str:
+    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104
+    return f"http://{shown}:{port}/" + ("" if token is None else f"?token={token}")

@@ -1,0 +1,27 @@
+"""A question before anything is erased."""
+
+from __future__ import annotations
+
+import sys
+
+from projections.cli import output
+from projections.cli.exits import UsageFault
+
+__all__ = ["confirm"]
+
+
+def confirm(*lines: str, yes: bool) -> None:
+    """Ask whether to do what the lines say; raises `UsageFault` unless the answer is yes.
+
+    With `yes` nothing is asked. Without a terminal there is no user to answer: that is refused.
+    """
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageFault(f"{lines[0]}: this needs a yes, and there is no terminal to ask on: give --yes")
+    for line in lines:
+        output.note(line)
+    sys.stderr.write("Do it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageFault("nothing was erased")

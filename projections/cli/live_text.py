@@ -1,0 +1,93 @@
+"""Events of a session as they happen, as text: what `tail --follow` prints."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from projections.cli import output
+from projections.cli.screen import styled
+from projections.reports.wording import counted, moment
+
+if TYPE_CHECKING:
+    from eventlog import Session
+    from eventlog.codec.decoded import Recorded
+    from eventlog.values import Content
+
+__all__ = ["LivePrinter"]
+
+_ROLES = {"user": "cyan", "assistant": "green"}
+
+
+class LivePrinter:
+    """Prints events one by one; streamed text goes on where it ended."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._tools: dict[str, str] = {}
+        self._streaming: tuple[str, str] | None = None
+        """The part and field whose text is on the last line."""
+
+    def event(self, recorded: Recorded) -> None:
+        """Print an event, at once."""
+        from eventlog import events as ev
+        from eventlog.values import Reasoning, Text, Tool
+
+        event = recorded.event
+        match event:
+            case ev.UserMessageAdded():
+                self._heading("user", recorded)
+            case ev.AssistantMessageStarted():
+                self._heading("assistant", recorded)
+            case ev.PartStarted(kind=Text(text=text) | Reasoning(text=text)):
+                if text:
+                    self._line(self._text(text))
+            case ev.PartStarted(kind=Tool(tool=tool)):
+                self._tools[event.part] = tool
+            case ev.PartDelta(field="text"):
+                self._stream((event.part, event.field), event.text)
+            case ev.ToolRunning():
+                self._line(f"-> {self._tools.get(event.part, 'tool')} {self._text(event.input)}", "magenta")
+            case ev.ToolCompleted():
+                self._line("<- " + self._text(event.output), "dim")
+            case ev.ToolFailed():
+                self._line("<! " + self._text(event.error), "red")
+            case ev.MessageFinished(error=error) if error is not None:
+                self._line(f"failed: {error.name}", "red")
+            case ev.Pruned():
+                self._line(f"({counted(len(event.parts), 'result')} pruned, {counted(event.freed, 'token')})", "dim")
+            case ev.CompactionCompleted():
+                self._line(f"(compacted; the summary is {event.summary})", "dim")
+            case ev.RolledBack():
+                self._line(f"(rolled back to version {event.to})", "dim")
+            case ev.SessionErased():
+                self._line("(erased)", "dim")
+            case _:
+                return
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """End the last line."""
+        if self._streaming is not None:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+            self._streaming = None
+
+    def _heading(self, role: str, recorded: Recorded) -> None:
+        self.end()
+        facts = f"  {moment(recorded.time)}  version {recorded.version}"
+        sys.stdout.write(styled(role, "bold", _ROLES[role]) + styled(facts, "dim") + "\n")
+
+    def _line(self, text: str, look: str = "") -> None:
+        self.end()
+        lines = output.safe(text).removesuffix("\n").split("\n")
+        sys.stdout.writelines((styled(line, look) if look else line) + "\n" for line in lines)
+
+    def _stream(self, place: tuple[str, str], text: str) -> None:
+        if self._streaming != place:
+            self.end()
+        self._streaming = place
+        sys.stdout.write(output.safe(text))
+
+    def _text(self, content: Content) -> str:
+        return self._session.text(content)

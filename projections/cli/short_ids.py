@@ -1,0 +1,114 @@
+"""Short ids: the beginning or the end of an id that is enough to name it.
+
+A word names the id that it is, else the only one that begins with it, else the only one that ends
+with it. Ids that are made here differ at their ends; those of other programs at either side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from projections.cli.exits import UsageFault
+
+if TYPE_CHECKING:
+    from eventlog import Session, Store
+
+__all__ = ["ShortIds", "part_named", "session_of"]
+
+_LISTED = 5
+"""How many candidates the error for an ambiguous word lists."""
+_SHORTEST = 8
+"""Characters of the shortest id that is shown."""
+_GAINED = 4
+"""Characters that a short id must save."""
+_MANY = 20_000
+"""Ids from which on each is shown whole: to compare so many takes too long."""
+
+
+class ShortIds:
+    """The shortest names of some ids that are unique among all."""
+
+    def __init__(self, ids: Iterable[str]) -> None:
+        self._ids: set[str] = set()
+        self._known: dict[str, int] = {}
+        for name in islice(ids, _MANY):
+            self._ids.add(name)
+            for short in {name[-_SHORTEST:], name[:_SHORTEST], name[-2 * _SHORTEST :]}:
+                self._known[short] = self._known.get(short, 0) + 1
+
+    def of(self, name: str) -> str:
+        """Return the end of the id if that is unique, else its beginning, else all of it."""
+        if len(name) <= _SHORTEST + _GAINED:
+            return name
+        for short in (name[-_SHORTEST:], name[:_SHORTEST], name[-2 * _SHORTEST :]):
+            if len(self._ids) < _MANY and self._known.get(short) == 1 and short not in self._ids:
+                return short
+        return name
+
+
+def session_of(store: Store, word: str) -> Session:
+    """Return the session that a word names.
+
+    Where several ids begin with it, the shortest is meant if all others begin with that, as those
+    of sidechains do; else a `UsageFault` lists the candidates.
+    """
+    if store.log.head(word) is not None:
+        return store.session(word)
+    how, found = "begins", list[str]()
+    for info in store.sessions(after=word):
+        if not info.id.startswith(word):
+            break
+        found.append(info.id)
+        if len(found) > _LISTED and not info.id.startswith(found[0]):
+            break
+    if not found and word:
+        how, found = "ends", [info.id for info in store.sessions() if info.id.endswith(word)]
+    return store.session(_only(found, f"session {how}", word) or word)
+
+
+def part_named(session: Session, word: str) -> str:
+    """Return the id of the message or part that a word names, else the word itself."""
+    from eventlog.errors import NotFoundError
+
+    try:
+        session.reader.find(word)
+    except NotFoundError:
+        if not word:
+            return word
+    else:
+        return word
+    ids = list(dict.fromkeys(_ids_in(session)))
+    for how, is_match in (("begins", str.startswith), ("ends", str.endswith)):
+        found = [name for name in ids if is_match(name, word)]
+        if found:
+            return _only(found, f"message or part {how}", word) or word
+    return word
+
+
+def _only(found: list[str], what: str, word: str) -> str | None:
+    """Return the one that is found, or that all others begin with; raises `UsageFault`."""
+    if not all(other.startswith(found[0]) for other in found):
+        from eventlog.errors import brief
+
+        listed = ", ".join(found[:_LISTED]) + (", …" if len(found) > _LISTED else "")
+        raise UsageFault(f"more than one {what} with {brief(word)}: {listed}; give more of the id")
+    return found[0] if found else None
+
+
+def _ids_in(session: Session) -> Iterator[str]:
+    """Yield the ids of the messages and parts of a session, those that a rollback hides, too."""
+    from eventlog import events as ev
+    from eventlog.codec.deltas import DeltaRun
+
+    for span in session.reader.spans(upto=session.version):
+        match span.item:
+            case DeltaRun():
+                continue
+            case ev.UserMessageAdded() | ev.AssistantMessageStarted():
+                yield span.item.message
+            case ev.PartStarted():
+                yield span.item.part
+            case _:
+                continue

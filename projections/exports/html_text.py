@@ -1,0 +1,119 @@
+"""Stored text as HTML: shown, and never acted on.
+
+Markdown is rendered with HTML in it switched off, then cleaned to a short list of tags, without
+images. All other text is escaped. Control characters become visible, so does what turns the
+direction of writing around, and lone surrogates become U+FFFD. Needs the extra `html`, loaded with
+the first Markdown text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from html import escape, unescape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from eventlog.errors import CallError
+from projections.formats.text import sendable
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+__all__ = ["LONGEST", "Colour", "Shown", "markdown_html", "plain_html", "shown", "visible"]
+
+LONGEST = 200_000
+"""Characters of a text that are shown."""
+_INVISIBLE = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb\ufeff]")
+_TAGS = {
+    "p", "br", "hr", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "table", "thead", "tbody",
+    "tr", "th", "td", "h1", "h2", "h3", "h4", "h5", "h6",
+}  # fmt: skip
+_HEADINGS = re.compile(r"(</?h)([1-6])(?=>)")
+
+
+class Shown(NamedTuple):
+    """A text that is shown, and how much of it is left out."""
+
+    text: str
+    left_out: int
+
+
+def shown(text: str, longest: int = LONGEST) -> Shown:
+    """Return the beginning of a text, up to a line's end if there is one near."""
+    if len(text) <= longest:
+        return Shown(text, 0)
+    end = text.rfind("\n", longest - 1_000, longest)
+    cut = text[: longest if end < 0 else end + 1]
+    return Shown(cut, len(text) - len(cut))
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are seen, and change nothing."""
+    return _INVISIBLE.sub(lambda found: _sign(ord(found[0])), sendable(text).replace("\r\n", "\n"))
+
+
+def _sign(code: int) -> str:
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "\u2421" if code == 0x7F else f"\u27e8U+{code:04X}\u27e9"
+
+
+def plain_html(text: str) -> str:
+    """Return a text as HTML that shows it as it is."""
+    return escape(visible(text))
+
+
+Colour = Callable[[str, str], str]
+"""Gives the HTML of code in a language: its text escaped, in `span` elements with a class."""
+
+
+def markdown_html(text: str, colour: Colour | None = None) -> str:
+    """Return Markdown as HTML; headings begin below those of a page.
+
+    With `colour` blocks of code get colours, and can be reached with the keyboard.
+    """
+    import_html()
+    import nh3
+
+    cleaned = nh3.clean(
+        _parser(colour).render(visible(text)),
+        tags=_TAGS if colour is None else _TAGS | {"span"},
+        attributes={"a": {"href", "title"}, "code": {"class"}, "ol": {"start"}, "pre": {"tabindex"}, "span": {"class"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+        set_tag_attribute_values={} if colour is None else {"a": {"target": "_blank"}},
+    )
+    return _HEADINGS.sub(lambda tag: f"{tag[1]}{min(int(tag[2]) + 2, 6)}", cleaned)
+
+
+def import_html() -> None:
+    """Raise `CallError` unless the extra `html` is installed."""
+    try:
+        import markdown_it
+        import nh3
+    except ImportError as error:
+        raise CallError(f"HTML needs the extra `html` ({error.name}): pip install 'everdelta[html]'") from None
+    del markdown_it, nh3
+
+
+@cache
+def _parser(colour: Colour | None) -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    options = {"html": False, "linkify": False, "typographer": False, "breaks": True}
+    made = (
+        MarkdownIt("commonmark", options)
+        .enable(["table", "strikethrough"])
+        .disable(["image", "html_block", "html_inline"])
+    )
+    if colour is not None:
+
+        def block(_renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:
+            token = tokens[index]
+            return f'<pre tabindex="0"><code>{colour(token.content, unescape(token.info))}</code></pre>\n'
+
+        made.add_render_rule("fence", block)
+        made.add_render_rule("code_block", block)
+    return made

@@ -1,0 +1,185 @@
+"""Export sessions as an SQLite file that people query.
+
+Sessions, messages, parts, calls, usage and events are tables; large texts are in them whole. Lone
+surrogates become U+FFFD. Money is text, so that no cent is lost. The export is for reading: event
+JSONL is what an importer takes.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar
+
+from eventlog import events as ev
+from eventlog.codec.decoded import Recorded
+from eventlog.codec.deltas import DeltaRun
+from eventlog.codec.redaction import blank
+from eventlog.events import LASTING
+from eventlog.history.catalog import SessionInfo, entry_of
+from eventlog.history.ranges import covers
+from eventlog.history.streams import forked_from
+from eventlog.session.session import Session
+from projections.exports.in_order import own_messages
+from projections.formats.text import sendable
+from projections.reports.event_json import event_record
+from projections.reports.wording import DAY
+from projections.transcript.transcript import TranscriptMessage, TranscriptPart
+
+__all__ = ["write_sqlite"]
+
+_TABLES = """
+CREATE TABLE sessions (
+    id TEXT PRIMARY KEY, title TEXT NOT NULL, scope TEXT NOT NULL, directory TEXT NOT NULL, agent TEXT NOT NULL,
+    parent TEXT, fork_of TEXT, forked_at INTEGER, created TEXT, updated TEXT, version INTEGER NOT NULL,
+    messages INTEGER NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, cost TEXT, archived INTEGER NOT NULL,
+    origin_format TEXT, origin_id TEXT, name TEXT, note TEXT NOT NULL
+);
+CREATE TABLE messages (
+    session TEXT NOT NULL REFERENCES sessions (id), id TEXT NOT NULL, version INTEGER NOT NULL, role TEXT NOT NULL,
+    created TEXT, finished TEXT, agent TEXT NOT NULL, model TEXT, reason TEXT, error TEXT, synthetic INTEGER NOT NULL,
+    summary INTEGER NOT NULL, removed INTEGER NOT NULL, covered_by TEXT, PRIMARY KEY (session, id)
+);
+CREATE TABLE parts (
+    session TEXT NOT NULL, message TEXT NOT NULL, id TEXT NOT NULL, place INTEGER NOT NULL, kind TEXT NOT NULL,
+    text TEXT NOT NULL, title TEXT NOT NULL, mime TEXT NOT NULL, filename TEXT, synthetic INTEGER NOT NULL,
+    removed INTEGER NOT NULL, redacted INTEGER NOT NULL, pruned INTEGER NOT NULL, open INTEGER NOT NULL,
+    PRIMARY KEY (session, id), FOREIGN KEY (session, message) REFERENCES messages (session, id)
+);
+CREATE TABLE calls (
+    session TEXT NOT NULL, part TEXT NOT NULL, message TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
+    title TEXT NOT NULL, status TEXT NOT NULL, input TEXT NOT NULL, output TEXT NOT NULL, error TEXT NOT NULL,
+    PRIMARY KEY (session, part), FOREIGN KEY (session, part) REFERENCES parts (session, id)
+);
+CREATE TABLE usage (
+    session TEXT NOT NULL REFERENCES sessions (id), version INTEGER NOT NULL, time TEXT, message TEXT, purpose TEXT NOT NULL,
+    model TEXT, input INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cache_read INTEGER NOT NULL,
+    cache_write INTEGER NOT NULL, total INTEGER, cost TEXT, failed INTEGER NOT NULL, PRIMARY KEY (session, version)
+);
+CREATE TABLE events (
+    session TEXT NOT NULL REFERENCES sessions (id), version INTEGER NOT NULL, time TEXT, kind TEXT NOT NULL,
+    effective INTEGER NOT NULL, data TEXT NOT NULL, PRIMARY KEY (session, version)
+);
+CREATE INDEX calls_by_tool ON calls (tool);
+CREATE INDEX events_by_kind ON events (kind);
+"""
+T = TypeVar("T")
+_TOGETHER = 256
+"""Rows written at a time."""
+
+
+def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) -> None:
+    """Write sessions into a new file; `inherited` includes the history that a fork inherited.
+
+    Without it a fork has what was said in it, and the rest is that of its parent.
+    """
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")  # an unfinished file is thrown away
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript(f"BEGIN;{_TABLES}")
+        for session in sessions:
+            _write(connection, session, 0 if inherited else session.version - session.info.events)
+        connection.execute("COMMIT")
+        connection.execute("ANALYZE")
+
+
+def _write(connection: sqlite3.Connection, session: Session, base: int) -> None:
+    info = session.info
+    _insert(connection, "sessions", [_session(info)])
+    for message in own_messages(session, base):
+        _insert(connection, "messages", [_message(info.id, message)])
+        parts = list(enumerate(message.parts, 1))
+        _insert(connection, "parts", (_part(info.id, message.id, place, part) for place, part in parts))
+        called = (part for part in message.parts if part.kind == "tool")
+        _insert(connection, "calls", (_call(info.id, message.id, part) for part in called))
+    for together in _together(_events(session, base)):
+        _insert(connection, "events", (row for row, _ in together))
+        _insert(connection, "usage", (usage for _, usage in together if usage is not None))
+
+
+def _together(rows: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the rows in lists of a bounded length."""
+    left = iter(rows)
+    while together := list(islice(left, _TOGETHER)):
+        yield together
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[Any, ...]]) -> None:
+    for together in _together(rows):
+        places = ", ".join("?" * len(together[0]))
+        clean = ([sendable(cell) if isinstance(cell, str) else cell for cell in row] for row in together)
+        connection.executemany(f"INSERT INTO {table} VALUES ({places})", clean)  # noqa: S608  # no caller's text
+
+
+def _session(info: SessionInfo) -> tuple[Any, ...]:
+    origin, name = info.origin, info.name
+    return (
+        info.id, info.title, info.scope, info.directory, info.agent, info.parent, info.fork_of, info.forked_at,
+        _time(info.created), _time(info.updated), info.version, info.messages, info.calls, info.tokens,
+        None if info.spent is None else str(info.spent), info.archived,
+        None if origin is None else origin.format, None if origin is None else origin.foreign_id,
+        None if name is None else ":".join(name), info.note,
+    )  # fmt: skip
+
+
+def _message(session: str, message: TranscriptMessage) -> tuple[Any, ...]:
+    error = message.error
+    return (
+        session, message.id, message.version, message.role, _time(message.created), _time(message.finished),
+        message.agent, None if message.model is None else str(message.model), message.reason,
+        None if error is None else f"{error.name}: {error.message}", message.synthetic, message.summary,
+        message.removed, message.covered,
+    )  # fmt: skip
+
+
+def _part(session: str, message: str, place: int, part: TranscriptPart) -> tuple[Any, ...]:
+    return (
+        session, message, part.id, place, part.kind, part.text, part.title, part.mime, part.filename, part.synthetic,
+        part.removed, part.redacted, part.pruned, part.open,
+    )  # fmt: skip
+
+
+def _call(session: str, message: str, part: TranscriptPart) -> tuple[Any, ...]:
+    return (
+        session, part.id, message, part.call, part.tool, part.title, part.status, part.input, part.text, part.error,
+    )  # fmt: skip
+
+
+def _events(session: Session, base: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...] | None]]:
+    """Yield a row for each event, and one more for each that records usage."""
+    version = session.version
+    effective = session.reader.effective_ranges(version)
+    redacted = {part for head, _ in forked_from(session.store.log, session.id) for part in entry_of(head).redacted}
+    for recorded in session.events(base, version):
+        event = blank(recorded.event, redacted, digests=False)
+        assert not isinstance(event, DeltaRun)
+        shown = Recorded(session.id, recorded.version, 0, recorded.time, recorded.epoch, event)
+        record = event_record(shown)
+        counts = isinstance(event, LASTING) or covers(effective, recorded.version)
+        data = json.dumps(record["event"], ensure_ascii=False)
+        row = session.id, recorded.version, _time(recorded.time), record["kind"], counts, data
+        yield row, _usage(session.id, recorded, event) if isinstance(event, ev.UsageRecorded) else None
+
+
+def _usage(session: str, recorded: Recorded, event: ev.UsageRecorded) -> tuple[Any, ...]:
+    tokens, cost = event.usage.tokens, event.usage.cost
+    return (
+        session, recorded.version, _time(recorded.time), event.message, event.purpose,
+        None if event.model is None else str(event.model), tokens.input, tokens.output, tokens.reasoning,
+        tokens.cache_read, tokens.cache_write, tokens.total, None if cost is None else str(cost), event.failed,
+    )  # fmt: skip
+
+
+def _time(milliseconds: int | None) -> str | None:
+    """Return a time as SQLite and others understand it, in UTC; None if it is not known."""
+    if milliseconds is None or 0 <= milliseconds < DAY:
+        return None
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        return None

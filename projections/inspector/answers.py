@@ -1,0 +1,332 @@
+"""The answers to what the page asks about one session, as JSON values."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from eventlog.errors import CallError, NotFoundError, brief
+from eventlog.session.unfinished import state_of
+from projections.inspector.catalogue import Catalogue, info_json
+from projections.inspector.comparison import neutral_json, seen_parts, shortened
+from projections.inspector.history import is_hidden
+from projections.inspector.large_text import MOST, beginning, beginnings, full_size
+from projections.inspector.markup import prose_html, visible
+from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
+from projections.inspector.playback import played
+from projections.inspector.room import Room
+from projections.inspector.window_series import WindowSeries
+from projections.reports.audit import audit
+from projections.reports.session_tree import whole_tree
+from projections.reports.view_diff import diff
+from projections.transcript.transcript import Transcript
+from projections.view.options import DEFAULT
+from projections.view.selection import visible_messages
+from projections.view.system_prompt import system_segments
+from projections.window.limits import usable
+from projections.window.policy import decode_policy
+
+if TYPE_CHECKING:
+    from eventlog.history.catalog import SessionState
+    from projections.reports.timeline import TimelineEntry
+
+__all__ = [
+    "changes",
+    "events_to_play",
+    "history",
+    "messages",
+    "number",
+    "part",
+    "request",
+    "session",
+    "steps",
+    "tree",
+    "verdicts",
+    "view",
+    "window",
+    "window_now",
+]
+
+_PAGE = 30
+"""Messages of a page."""
+_MOST_MESSAGES = 200
+_STEPS = 40
+"""Steps of a page."""
+_PLAYED = 2_000
+"""Events of a page of a replay."""
+_REQUEST = 40
+"""Messages of a page of a request."""
+_REQUEST_TEXT = 20_000
+"""Characters of each text of a request that are sent."""
+_JUMPS = 2_000
+"""The newest jumps that are listed."""
+_LOOKED_FOR = 200
+"""Messages in which a part is looked for."""
+
+Query = Mapping[str, str]
+
+
+def number(query: Query, name: str, default: int, *, least: int = 0, most: int = 1 << 53) -> int:
+    """Return a whole number of a query; `CallError` unless it is one in its bounds."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or not least <= int(text[:20]) <= most:
+        raise CallError(f"{name} is a whole number from {least} to {most}, not {brief(text)}")
+    return int(text)
+
+
+def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
+    """Return the listed facts of the session, its state and its newest version."""
+    del query
+    info = room.session.info
+    model = room.state().model
+    return info_json(replace(info, state=_state(room))) | {
+        "version": room.session.version,
+        "model": "" if model is None else visible(str(model)),
+        "forks": catalogue.forks_of(info.id),
+    }
+
+
+def _state(room: Room) -> SessionState | None:
+    """Return whether a task runs the session, or has to go on with it."""
+    store, info = room.session.store, room.session.info
+    head = store.log.head(info.id)
+    return None if head is None else state_of(store, head, info)
+
+
+def messages(room: Room, query: Query) -> dict[str, Any]:
+    """A page of everything that was said; with `seen=1` what the model saw of it.
+
+    The newest messages up to version `at` that began before version `before`; or the oldest that
+    began after version `after`; or those around version `around`.
+    """
+    newest = room.session.version
+    at = number(query, "at", newest, least=1, most=newest)
+    size = number(query, "size", _PAGE, least=1, most=_MOST_MESSAGES)
+    before, newer = number(query, "before", 0) or None, False
+    if "after" in query or "around" in query:
+        begins = room.history.messages
+        first = bisect_right(begins, number(query, "after", number(query, "around", 0) - 1))
+        first = first if "after" in query else max(0, first - size // 2)
+        newer = first + size < len(begins)
+        before = begins[first + size] if newer else None
+        size = min(size, len(begins) - first)
+    found = room.page(at, before, size) if size else []
+    state = room.state(at)
+    characters, running = [PAGE_TEXT], at == newest and _state(room) == "running"
+
+    resolve = partial(beginning, room.session)
+    shown: list[dict[str, Any]] = []
+    for each in reversed(found):
+        reasons = reasons_in(state, resolve, hidden=each.hidden, at=at)
+        message = message_json(each, reasons, characters, running=running)
+        if query.get("seen"):
+            message["view"] = {} if each.hidden else seen_parts(state, each.message, resolve)
+        shown.append(message)
+    return {"at": at, "messages": shown, "more": len(found) == size > 0, "newer": newer, "newest": newest}
+
+
+def part(room: Room, query: Query) -> dict[str, Any]:
+    """A stretch of the texts of one part, from a character on."""
+    name, start = query.get("part", ""), number(query, "from", 0)
+    newest = room.session.version
+    at = number(query, "at", newest, least=1, most=newest)
+    before = min(room.session.reader.find(name), at) + 1
+    texts = beginnings(room.session, start + MOST)
+    within = islice(Transcript(room.session, at, texts=texts).newest_first(before), _LOOKED_FOR)
+    found = next((found for message in within for found in message.parts if found.id == name), None)
+    if found is None:
+        raise NotFoundError("part", name, session=room.session.id)
+    full = full_size(found.text)
+    text = found.text[start : start + MOST]
+    answer: dict[str, Any] = {"id": name, "from": start, "size": full, "end": min(start + MOST, full)}
+    if found.kind in {"text", "reasoning"} and start == 0:
+        answer["html"] = prose_html(text)
+    answer["text"] = visible(text)
+    if found.kind == "tool" and start == 0:
+        answer |= {"input": visible(found.input[:MOST]), "error": visible(found.error[:MOST]), "status": found.status}
+        answer |= {"call": found.call, "title": visible(found.title), "pruned": found.pruned}
+    return answer
+
+
+def history(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
+    """The jumps, and where messages and steps are."""
+    del query
+    found, ranges = room.history, room.session.reader.effective_ranges()
+    jumps = [
+        _jump_json(entry, found.compactions, hidden=is_hidden(ranges, entry.version)) for entry in found.jumps[-_JUMPS:]
+    ]
+    forks = [
+        {"version": fork["at"], "kind": "fork", "what": fork["title"] or fork["id"], "session": fork["id"]}
+        for fork in catalogue.forks_of(room.session.id)
+    ]
+    return {
+        "version": found.version,
+        "jumps": sorted([*jumps, *forks], key=lambda jump: jump["version"]),
+        "earlier": max(0, len(found.jumps) - _JUMPS),
+        "messages": len(found.messages),
+        "begins": _spread(found.messages),
+        "steps": len(found.steps),
+        "first": found.first_time,
+        "last": found.last_time,
+    }
+
+
+def _spread(versions: list[int], most: int = 500) -> list[int]:
+    """Return at most so many of the versions, evenly chosen."""
+    return versions[:: max(1, len(versions) // most)]
+
+
+def _jump_json(entry: TimelineEntry, before: dict[str, int], *, hidden: bool) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "version": entry.version,
+        "time": entry.time,
+        "kind": entry.kind,
+        "what": visible(entry.what),
+        "hidden": hidden,
+    }
+    if entry.kind == "pruned":
+        found["freed"] = entry.tokens
+    if entry.kind == "compacted":
+        found |= {"after": entry.tokens, "before": before.get(entry.what)}
+    return found
+
+
+def view(room: Room, query: Query) -> dict[str, Any]:
+    """Return the prompt, the size and the time of the view right after a version."""
+    newest = room.session.version
+    at = number(query, "at", newest, least=1, most=newest)
+    state = room.state(at)
+
+    resolve = partial(beginning, room.session)
+    moment = next(iter(room.session.events(after=at - 1, upto=at)))
+    tools = "" if state.tools is None else resolve(state.tools)
+    return {
+        "at": at,
+        "time": moment.time,
+        "event": type(moment.event).__name__,
+        "messages": len(visible_messages(state, DEFAULT)),
+        "system": [visible(segment) for segment in system_segments(state, resolve)],
+        "tools": visible(tools),
+        "model": "" if state.model is None else visible(str(state.model)),
+        "usable": usable(state.limits, decode_policy(state.policy).overflow),
+    }
+
+
+def changes(room: Room, query: Query) -> dict[str, Any]:
+    """Return the difference of the views of two versions, in sentences."""
+    newest = room.session.version
+    first = number(query, "first", 1, least=1, most=newest)
+    second = number(query, "second", newest, least=1, most=newest)
+    found = diff(room.session, first, second, resolve=partial(beginning, room.session))
+    parts = [{"part": each.part, "message": each.message, "kind": each.kind} for each in found.changes[:_JUMPS]]
+    return {"first": first, "second": second, "sentences": found.sentences(), "parts": parts,
+            "tokens": [found.tokens_first, found.tokens_second]}  # fmt: skip
+
+
+def window(room: Room, query: Query) -> dict[str, Any]:
+    """The window over time, as far as it is counted; each call counts some more."""
+    have = number(query, "have", 0)
+    found = room.history
+    if room.series is None or (room.series.done and room.series.version != found.version):
+        room.series = WindowSeries(room.session, found)
+        have = 0
+    series = room.series
+    series.go_on()
+    return {"points": series.points[have:], "from": have, "done": series.done, "left": series.left,
+            "version": series.version}  # fmt: skip
+
+
+def window_now(room: Room, query: Query) -> dict[str, Any]:
+    """Return what fills the window now and would leave it next; takes no lock of the room."""
+    from projections.window.report import window_report
+    from projections.window.window import ContextWindow
+
+    del query
+    with room.report_lock:
+        version = room.session.version
+        if room.report is None or room.report[0] != version:
+            report = window_report(ContextWindow(room.session), largest=12)
+            room.report = version, shortened(report.as_json(), _REQUEST_TEXT)
+        return room.report[1]
+
+
+def steps(room: Room, query: Query) -> dict[str, Any]:
+    """A page of the model calls, the newest first, and sums over all of them."""
+    found, ranges = room.history, room.session.reader.effective_ranges()
+    last = min(number(query, "before", len(found.steps) + 1) - 1, len(found.steps))
+    rows = found.steps[max(0, last - _STEPS) : last]
+    priced = [step.cost for step in found.steps if step.cost is not None]
+    return {
+        "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
+        "all": len(found.steps),
+        "more": last > _STEPS,
+        "cost": str(sum(priced)) if priced else None,
+        "priced": len(priced),
+        "input": sum(step.input + step.cache_read + step.cache_write for step in found.steps),
+        "cached": sum(step.cache_read for step in found.steps),
+        "output": sum(step.output for step in found.steps),
+    }
+
+
+def verdicts(room: Room, query: Query) -> dict[str, Any]:
+    """For a few steps whether the request, rebuilt from the events, has the recorded digest."""
+    first = number(query, "first", 1, least=1)
+    last = number(query, "last", first, least=first, most=first + _STEPS)
+    return {"steps": [_verdict(step) for step in audit(room.session, first, last)]}
+
+
+def _verdict(step: Any) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in ("number", "verdict", "reason", "recorded", "rebuilt", "renderer")}
+
+
+def request(room: Room, query: Query) -> dict[str, Any]:
+    """A page of the exact request of one step, and whether its digest matches."""
+    which, start = number(query, "step", 1, least=1), number(query, "from", 0)
+    audited, sent = room.request(which)
+    row = room.history.steps[which - 1]
+    answer: dict[str, Any] = {
+        **row.as_json(hidden=is_hidden(room.session.reader.effective_ranges(), row.version)),
+        **_verdict(audited),
+        "steps": len(room.history.steps),
+        "request": None,
+    }
+    if sent is not None:
+        pieces = [
+            {
+                "role": each.role,
+                "source": each.source,
+                "parts": [neutral_json(piece, _REQUEST_TEXT) for piece in each.parts],
+            }
+            for each in islice(sent.messages, start, start + _REQUEST)
+        ]
+        answer["request"] = {
+            "from": start,
+            "of": len(sent.messages),
+            "messages": pieces,
+            "system": [visible(segment[:MOST]) for segment in sent.system],
+            "tools": None if sent.tools is None else visible(sent.tools[:MOST]),
+            "options": msgspec.to_builtins(sent.options),
+        }
+    return answer
+
+
+def tree(room: Room, query: Query) -> dict[str, Any]:
+    """The session's tree of forks and sub-sessions, the first session first."""
+    del query
+    own = room.session
+    return {"sessions": [info_json(info) for info in whole_tree(own.store, own.id)], "of": own.id}
+
+
+def events_to_play(room: Room, query: Query) -> dict[str, Any]:
+    """A page of a replay: what happens after a version, with the recorded times."""
+    after = number(query, "after", 0)
+    scenes, last = played(room.session, room.redacted(), after, number(query, "limit", _PLAYED, least=1, most=_PLAYED))
+    return {"scenes": scenes, "last": last, "newest": room.session.version}

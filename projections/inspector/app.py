@@ -1,0 +1,191 @@
+"""The inspector's ASGI application: its page, and the JSON that the page asks for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from eventlog.errors import CallError, EventlogError, NotFoundError
+from eventlog.validation import require, require_or_none
+from projections.inspector import answers
+from projections.inspector.catalogue import Catalogue
+from projections.inspector.gate import Gate, served_hosts
+from projections.inspector.markup import visible
+from projections.inspector.room import Rooms
+from projections.server import live_app
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import ASGIApp
+
+    from eventlog import SearchHit, Store
+
+__all__ = ["inspector"]
+
+_LISTED = 100
+"""Sessions of a page of the list, at most."""
+_UNCHANGED = 10
+"""Seconds after which an unchanged list is answered again: a lease may be over."""
+
+
+def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None) -> ASGIApp:
+    """Return an application that shows the sessions of a store to people, and only reads.
+
+    `host` is what it is served on: requests that name another are refused. With a `token` requests
+    without it are refused.
+    """
+    require(str, host, "a host is a str")
+    require_or_none(str, token, "a token is a str")
+    try:
+        from starlette.applications import Starlette
+        from starlette.routing import Mount, Route
+        from starlette.staticfiles import StaticFiles
+    except ImportError as error:
+        raise CallError("the inspector needs the extra `server`: pip install 'everdelta[server]'") from error
+    pages = _Pages(store)
+    routes = [
+        Route("/", pages.index),
+        Route("/api/sessions", pages.sessions),
+        Route("/api/search", pages.answer(pages.found)),
+        Route("/api/scopes", pages.answer(lambda _: {"scopes": pages.catalogue.scopes()})),
+        *(Route(f"/api/{name}", pages.answer(_in_room(pages, told))) for name, told in _ABOUT_A_SESSION.items()),
+        Mount("/live", live_app(store, authorize=lambda _request, _session: True)),  # the gate let it through
+        Mount("/page", StaticFiles(directory=str(files("projections.inspector") / "page"))),
+    ]
+    hosts, addresses = served_hosts(host)
+    return Gate(Starlette(routes=routes), hosts=hosts, addresses=addresses, token=token)
+
+
+def _in_room(pages: _Pages, told: Callable[..., dict[str, Any]]) -> Callable[[Request], dict[str, Any]]:
+    """Return an answer that is given with the lock of the session that is asked about."""
+
+    def answer(request: Request) -> dict[str, Any]:
+        room = pages.rooms.enter(request.query_params.get("session", ""))
+        if told is answers.window_now:  # counts for seconds
+            return told(room, request.query_params)
+        with room.lock:
+            room.refresh()
+            more = (pages.catalogue,) if told in _WITH_CATALOGUE else ()
+            return told(room, request.query_params, *more)
+
+    return answer
+
+
+_ABOUT_A_SESSION: dict[str, Callable[..., dict[str, Any]]] = {
+    "session": answers.session,
+    "messages": answers.messages,
+    "part": answers.part,
+    "history": answers.history,
+    "view": answers.view,
+    "changes": answers.changes,
+    "window": answers.window,
+    "window-now": answers.window_now,
+    "steps": answers.steps,
+    "verdicts": answers.verdicts,
+    "request": answers.request,
+    "tree": answers.tree,
+    "replay": answers.events_to_play,
+}
+_WITH_CATALOGUE = (answers.session, answers.history)
+
+
+class _Pages:
+    """The store that the routes answer from, and what is kept of it."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.catalogue = Catalogue(store)
+        self.rooms = Rooms(store)
+
+    def answer(self, find: Callable[[Request], Any]) -> Callable[[Request], Response]:
+        """Return a route that answers with JSON, and with a sentence where that fails."""
+
+        def route(request: Request) -> Response:
+            try:
+                return _json(find(request))
+            except NotFoundError as error:
+                return _json({"error": str(error)}, 404)
+            except CallError as error:
+                return _json({"error": str(error)}, 400)
+            except EventlogError as error:
+                return _json({"error": str(error)}, 500)
+
+        return route
+
+    def index(self, request: Request) -> Response:
+        """The page."""
+        from starlette.responses import HTMLResponse
+
+        del request
+        text = (files("projections.inspector") / "page" / "index.html").read_text(encoding="utf-8")
+        return HTMLResponse(text, headers={"cache-control": "no-cache"})
+
+    def sessions(self, request: Request) -> Response:
+        """A page of the list; unchanged since the client asked last, it is not sent again."""
+        from starlette.responses import Response
+
+        mark = f'"{self.store.cursor()} {int(time()) // _UNCHANGED}"'
+        if request.headers.get("if-none-match") == mark:
+            return Response(status_code=304, headers={"etag": mark})
+        response = self.answer(self._listed)(request)
+        response.headers["etag"] = mark
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+    def found(self, request: Request) -> dict[str, Any]:
+        """A page of a search over all that was said."""
+        query = request.query_params
+        page = self.store.search(
+            query.get("words", ""),
+            session=query.get("session"),
+            scope=query.get("scope"),
+            kinds=[query["kind"]] if "kind" in query else None,  # type: ignore[list-item]  # checked there
+            ranked=query.get("order") == "ranked",
+            cursor=query.get("cursor"),
+            limit=answers.number(query, "limit", 30, least=1, most=_LISTED),
+        )
+        return {"hits": [self._hit(hit) for hit in page.hits], "next": page.next, "behind": page.behind}
+
+    def _hit(self, hit: SearchHit) -> dict[str, Any]:
+        """A hit with its session's title, and its snippet as pieces: text, and whether found."""
+        pieces: list[tuple[str, bool]] = []
+        end = 0
+        for first, last in hit.found:
+            pieces += [(hit.snippet[end:first], False), (hit.snippet[first:last], True)]
+            end = last
+        pieces.append((hit.snippet[end:], False))
+        return {
+            "session": hit.session,
+            "title": visible(self.store.info(hit.session).title),
+            "version": hit.version,
+            "time": hit.time,
+            "kind": hit.kind,
+            "tool": visible(hit.tool),
+            "pieces": [(visible(piece), found) for piece, found in pieces if piece],
+            "before": hit.before,
+            "after": hit.after,
+            "marks": [mark for mark, on in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if on],
+        }
+
+    def _listed(self, request: Request) -> dict[str, Any]:
+        query = request.query_params
+        return self.catalogue.page(
+            scope=query.get("scope"),
+            archived={"yes": True, "no": False}.get(query.get("archived", "")),
+            state=query.get("state", ""),
+            text=query.get("text", ""),
+            cursor=query.get("cursor"),
+            limit=answers.number(query, "limit", 50, least=1, most=_LISTED),
+        )
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    """Return a JSON response; as ASCII, for ids may hold what UTF-8 cannot."""
+    from starlette.responses import Response
+
+    body = json.dumps(value, separators=(",", ":"))
+    return Response(body, status, {"cache-control": "no-store"}, "application/json")

@@ -1,0 +1,194 @@
+"""One pass over a session's events: its steps, its jumps, where its messages begin.
+
+The pass goes on where it stopped, so a session that grows costs what is new.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.deltas import DeltaRun
+from projections.reports.timeline import TimelineBuilder, TimelineEntry
+
+if TYPE_CHECKING:
+    from eventlog import Session
+    from eventlog.codec.decoded import Span
+    from eventlog.values import Model, Usage
+
+__all__ = ["JUMPS", "History", "StepRow", "is_hidden"]
+
+JUMPS = frozenset(
+    (
+        "forked",
+        "pruned",
+        "restored",
+        "compacted",
+        "compaction-failed",
+        "compaction-undone",
+        "rolled-back",
+        "removed",
+        "redacted",
+        "forgotten",
+        "settled",
+        "interrupt",
+        "broke-off",
+    )
+)
+"""Kinds of timeline entries that change the view, or where the conversation goes."""
+
+_JUMPING = frozenset(
+    (
+        ev.SessionForked,
+        ev.Pruned,
+        ev.Restored,
+        ev.CompactionCompleted,
+        ev.CompactionFailed,
+        ev.CompactionUndone,
+        ev.RolledBack,
+        ev.MessageRemoved,
+        ev.PartRedacted,
+        ev.RecordForgotten,
+        ev.Settled,
+        ev.InterruptRequested,
+        ev.MessageFinished,
+    )
+)
+"""The events that give such entries."""
+
+
+class StepRow(msgspec.Struct):
+    """One model call as it was recorded."""
+
+    number: int
+    version: int
+    time: int
+    message: str
+    purpose: str
+    agent: str
+    model: str
+    counted: int | None
+    view_version: int | None
+    digest: str | None
+    reason: str = ""
+    ended: int | None = None
+    failed: bool = False
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reported: int | None = None
+    """Tokens in the window after the call, as its provider counts them."""
+    cost: Decimal | None = None
+
+    def as_json(self, *, hidden: bool) -> dict[str, Any]:
+        """The row as JSON values."""
+        return {
+            **{name: getattr(self, name) for name in self.__struct_fields__},
+            "cost": None if self.cost is None else str(self.cost),
+            "hidden": hidden,
+        }
+
+
+class History:
+    """Steps, jumps and beginnings of messages of one session, up to a version."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.steps: list[StepRow] = []
+        self.jumps: list[TimelineEntry] = []
+        self.messages: list[int] = []
+        """Versions at which messages begin, ascending."""
+        self.compactions: dict[str, int] = {}
+        """Tokens of the view before each compaction, by its part, where that is recorded."""
+        self.first_time = 0
+        self.last_time = 0
+        self.redacted: set[str] = set()
+        """Parts that were redacted in this session."""
+        self._builder = TimelineBuilder()
+        self._makers: dict[str, tuple[str, Model | None]] = {}
+        self._open: dict[str, StepRow] = {}
+        """The newest step of each message."""
+
+    def catch_up(self, session: Session) -> None:
+        """Take in what was appended since the last call."""
+        version = session.version
+        if version == self.version:
+            return
+        for span in session.reader.spans(self.version, version):
+            self._add(span)
+        self.version = version
+
+    def begins_within(self, first: int, last: int) -> bool:
+        """Whether a message begins at one of these versions."""
+        place = bisect_left(self.messages, first)
+        return place < len(self.messages) and self.messages[place] <= last
+
+    def _add(self, span: Span) -> None:
+        item = span.item
+        self.first_time = self.first_time or span.time
+        if isinstance(item, DeltaRun):
+            return
+        self.last_time = span.time
+        match item:
+            case ev.AssistantMessageStarted():
+                self._makers[item.message] = (item.agent, item.model)
+                self.messages.append(span.first)
+            case ev.UserMessageAdded():
+                self.messages.append(span.first)
+            case ev.StepStarted():
+                self._begin(item, span)
+            case ev.StepFinished() if item.message in self._open:
+                row = self._open[item.message]
+                row.reason, row.ended = item.reason, span.time
+            case ev.UsageRecorded():
+                self._use(item.message, item.usage, failed=item.failed)
+            case ev.PartRedacted():
+                self.redacted.add(item.part)
+            case ev.CompactionStarted() if item.tokens_before is not None:
+                self.compactions[item.part] = item.tokens_before
+            case _:
+                pass
+        if type(item) in _JUMPING:
+            entries = self._builder.entries(item, span.first, span.time)
+            self.jumps += [entry for entry in entries if entry.kind in JUMPS]
+
+    def _begin(self, event: ev.StepStarted, span: Span) -> None:
+        agent, model = self._makers.get(event.message, ("", None))
+        row = StepRow(
+            number=len(self.steps) + 1,
+            version=span.first,
+            time=span.time,
+            message=event.message,
+            purpose=event.purpose,
+            agent=agent,
+            model="" if model is None else str(model),
+            counted=event.counted,
+            view_version=event.view_version,
+            digest=None if event.view_digest is None else event.view_digest.hex(),
+        )
+        self.steps.append(row)
+        self._open[event.message] = row
+
+    def _use(self, message: str | None, usage: Usage, *, failed: bool) -> None:
+        row = self._open.get(message or "")
+        if row is None:
+            return
+        tokens = usage.tokens
+        row.failed = failed
+        row.input, row.output, row.reasoning = tokens.input, tokens.output, tokens.reasoning
+        row.cache_read, row.cache_write = tokens.cache_read, tokens.cache_write
+        row.reported = tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
+        if usage.cost is not None:
+            row.cost = (row.cost or Decimal(0)) + usage.cost
+
+
+def is_hidden(ranges: list[tuple[int, int]], version: int) -> bool:
+    """Return whether a version is in none of the effective ranges, which ascend."""
+    place = bisect_right(ranges, (version, 1 << 62)) - 1
+    return place < 0 or ranges[place][1] < version

@@ -1,0 +1,126 @@
+"""Messages and parts as JSON for the page: rendered, cut, with the reason of the view.
+
+A call is sent folded: what it was given and what came of it is read when it is opened.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from projections.inspector.large_text import cut, full_size
+from projections.inspector.markup import prose_html, visible
+from projections.view.explain import SHOWING, Reason, reason_in
+from projections.view.options import DEFAULT
+
+if TYPE_CHECKING:
+    from projections.conversation.state import Conversation
+    from projections.inspector.told import Told
+    from projections.transcript.transcript import TranscriptPart
+    from projections.view.part_rendering import Resolver
+
+__all__ = ["PAGE_TEXT", "Reasons", "gist", "message_json", "part_json", "reasons_in"]
+
+PAGE_TEXT = 300_000
+"""Characters of a page's messages; where they are used up, parts are cut short."""
+_SHORT = 4_000
+"""Characters of a part that is cut short."""
+_GIST = 160
+"""Characters of a call's arguments that are shown while it is folded."""
+_QUIET = frozenset(("step-start", "step-finish", "snapshot"))
+"""Kinds of parts that a reader of a chat does not look for."""
+_TELLING = ("command", "file_path", "filePath", "path", "pattern", "query", "url", "description", "prompt", "title")
+
+Reasons: TypeAlias = Callable[[str], Reason]
+"""Says of the id of a message or part why it is in the view, or is not."""
+
+
+def reasons_in(state: Conversation, resolve: Resolver, *, hidden: bool, at: int) -> Reasons:
+    """Return the function that says why: from the state behind the view."""
+
+    def reason(name: str) -> Reason:
+        if hidden:
+            return "rolled-back"
+        return reason_in(state, DEFAULT, resolve, name) or ("covered" if at else "later")
+
+    return reason
+
+
+def message_json(told: Told, reason: Reasons, room: list[int], *, running: bool) -> dict[str, Any]:
+    """Return a message for the page; `room` has the characters that its page has left.
+
+    What is open is said to be so while a task runs the session: else nothing more will come.
+    """
+    message = told.message
+    why = reason(message.id)
+    parts = [
+        part_json(part, reason(part.id) if why in SHOWING else why, room, running=running)
+        for part in message.parts
+        if part.kind not in _QUIET
+    ]
+    error = message.error
+    return {
+        "id": message.id,
+        "role": message.role,
+        "version": message.version,
+        "at": told.at,
+        "created": message.created,
+        "finished": message.finished,
+        "open": running and message.role == "assistant" and message.finished is None,
+        "agent": visible(message.agent),
+        "model": "" if message.model is None else visible(str(message.model)),
+        "error": None if error is None else f"{visible(error.name)}: {visible(cut(error.message, _SHORT))}",
+        "synthetic": message.synthetic,
+        "summary": message.summary,
+        "covered": message.covered,
+        "reason": why,
+        "seen": why in SHOWING,
+        "parts": parts,
+    }
+
+
+def part_json(part: TranscriptPart, reason: Reason, room: list[int], *, running: bool) -> dict[str, Any]:
+    """Return a part for the page."""
+    is_open = running and part.open
+    found: dict[str, Any] = {
+        "id": part.id,
+        "kind": part.kind,
+        "open": is_open,
+        "marks": [mark for mark in part.marks if mark != "open"],
+        "reason": reason,
+        "seen": reason in SHOWING,
+    }
+    if part.kind == "tool":
+        return found | {
+            "tool": visible(part.tool),
+            "call": part.call,
+            "title": visible(part.title),
+            "status": part.status,
+            "gist": gist(part.input),
+            "size": full_size(part.text),
+            "error": visible(cut(part.error, _GIST)),
+        }
+    full = full_size(part.text)
+    text = cut(part.text, len(part.text) if room[0] >= len(part.text) else _SHORT)
+    room[0] -= len(text)
+    found |= {"size": full, "shown": len(text)}
+    if part.kind in {"text", "reasoning"} and not is_open:
+        return found | {"html": prose_html(text)}
+    named = {"title": part.title, "tool": part.tool, "mime": part.mime, "filename": part.filename or ""}
+    return found | {"text": visible(text)} | {name: visible(value) for name, value in named.items() if value}
+
+
+def gist(arguments: str) -> str:
+    """Return a line that says what a call was given."""
+    try:
+        given: object = json.loads(arguments) if len(arguments) < _SHORT * 4 else arguments
+    except (ValueError, RecursionError):
+        given = arguments
+    if isinstance(given, dict):
+        named = cast("dict[str, object]", given)
+        telling = [named[name] for name in _TELLING if isinstance(named.get(name), str)]
+        others = [value for value in named.values() if isinstance(value, (str, int, float))]
+        given = (telling or others or [""])[0] if named else ""
+    line = " ".join(str(given)[: _GIST * 4].split())
+    return visible(line[:_GIST]) + ("…" if len(line) > _GIST else "")

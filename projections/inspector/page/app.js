@@ -1,0 +1,139 @@
+// The shell: the address decides the view, the bar above has search, keys and colours.
+import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, dollars, ago, useLoaded } from "./ui.js";
+import { get } from "./api.js";
+import { Sessions } from "./sessions.js";
+import { Transcript } from "./transcript.js";
+import { Versions } from "./versions.js";
+import { WindowView } from "./window.js";
+import { Steps } from "./steps.js";
+import { Tree } from "./tree.js";
+import { Replay } from "./replay.js";
+import { Search } from "./search.js";
+
+const VIEWS = [
+  ["", "Transcript", Transcript],
+  ["versions", "Versions", Versions],
+  ["window", "Window", WindowView],
+  ["steps", "Steps", Steps],
+  ["tree", "Tree", Tree],
+  ["replay", "Replay", Replay],
+];
+
+const KEYS = [
+  ["/", "search"],
+  ["1 … 6", "the views of a session"],
+  ["j, k", "next, previous message or row"],
+  ["Enter", "open what is focused"],
+  ["[ , ]", "previous, next jump"],
+  ["← , →", "one version back, on"],
+  ["Space", "play or pause a replay"],
+  ["u", "up: to the list of sessions"],
+  ["t", "light, dark, or as the system"],
+  ["?", "these keys"],
+];
+
+function place() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  return { path: path.split("/").map(decodeURIComponent), query: new URLSearchParams(query) };
+}
+
+function usePlace() {
+  const [where, set] = useState(place);
+  useEffect(() => {
+    const moved = () => set(place());
+    addEventListener("hashchange", moved);
+    return () => removeEventListener("hashchange", moved);
+  }, []);
+  return where;
+}
+
+const THEMES = ["", "light", "dark"];
+
+function useTheme() {
+  const [theme, set] = useState(localStorage.getItem("theme") || "");
+  useEffect(() => {
+    localStorage.setItem("theme", theme);
+    document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  return [theme, () => set(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length])];
+}
+
+function App() {
+  const { path, query } = usePlace();
+  const [theme, nextTheme] = useTheme();
+  const help = useRef(null);
+  const field = useRef(null);
+  const inSession = path[0] === "s" && path[1];
+  useKeys({
+    "/": () => field.current.focus(),
+    "?": () => help.current.showModal(),
+    t: nextTheme,
+    u: () => (location.hash = "#/"),
+    ...Object.fromEntries(VIEWS.map(([name], index) => [String(index + 1), () => (inSession ? (location.hash = link("s", path[1], name)) : false)])),
+  });
+  useEffect(() => {
+    if (!inSession) document.title = path[0] === "search" ? `${query.get("q") || ""} – search – eventlog` : "Sessions – eventlog";
+  });
+  const search = (event) => {
+    event.preventDefault();
+    const words = field.current.value.trim();
+    location.hash = words ? `#/search?q=${encodeURIComponent(words)}` : "#/";
+    field.current.blur();
+  };
+  return html`
+    <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main")?.focus())}>To the content</a>
+    <header class="bar">
+      <a class="brand" href="#/" aria-label="Sessions"><img src="/page/icon.svg" alt="" width="22" height="22" /><span>eventlog</span></a>
+      <form role="search" onSubmit=${search}>
+        <input ref=${field} type="search" aria-label="Search everything that was said" placeholder="Search everything that was said" value=${path[0] === "search" ? query.get("q") : ""} />
+      </form>
+      <button class="quiet" onClick=${nextTheme} aria-label=${`Colours: ${theme || "as the system"}`} title="Colours (t)">${{ "": "◐", light: "☀", dark: "☾" }[theme]}</button>
+      <button class="quiet" onClick=${() => help.current.showModal()} aria-label="Keys" title="Keys (?)">?</button>
+    </header>
+    ${inSession ? html`<${Session} key=${path[1]} id=${path[1]} path=${path.slice(2)} query=${query} />` : path[0] === "search" ? html`<${Search} query=${query} />` : html`<${Sessions} query=${query} />`}
+    <dialog ref=${help} aria-labelledby="keys-title" onClick=${(event) => event.target === help.current && help.current.close()}>
+      <h2 id="keys-title">Keys</h2>
+      <dl class="keys">${KEYS.map(([key, what]) => html`<dt><kbd>${key}</kbd></dt><dd>${what}</dd>`)}</dl>
+      <form method="dialog"><button autofocus>Close</button></form>
+    </dialog>
+  `;
+}
+
+function Session({ id, path, query }) {
+  const { value: info, error } = useLoaded((signal) => get("session", { session: id }, signal), [id, path[0]]);
+  const chosen = VIEWS.find(([name]) => name === (path[0] || "")) || VIEWS[0];
+  const [name, words, View] = chosen;
+  const title = info ? info.title || info.id : id;
+  useEffect(() => {
+    document.title = `${title} – ${words} – eventlog`;
+  });
+  if (error) return html`<main id="main" tabindex="-1"><h1 class="visually-hidden">${id}</h1><${Failed} error=${error} /></main>`;
+  return html`
+    <div class="about">
+      <div class="about-line">
+        <h1 title=${title}><bdi>${title}</bdi></h1>
+        ${info && html`<${State} state=${info.state} />`}
+      </div>
+      <p class="facts">
+        ${info
+          ? html`<span class="mono">${info.id}</span>
+              ${info.scope && html`<span><bdi>${info.scope}</bdi></span>`}
+              ${info.model && html`<span>${info.model}</span>`}
+              <span>${counted(info.messages, "message")}</span>
+              <span>${counted(info.version, "version")}</span>
+              ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
+              ${info.cost && html`<span>${dollars(info.cost)}</span>`}
+              <span>${ago(info.updated)}</span>
+              ${info.forkOf && html`<span>fork of <a href=${link("s", info.forkOf)}>${info.forkOf}</a> at ${info.forkedAt}</span>`}
+              ${info.parent && html`<span>sub-session of <a href=${link("s", info.parent)}>${info.parent}</a></span>`}`
+          : "…"}
+      </p>
+      <nav class="tabs" aria-label="Views of the session">
+        ${VIEWS.map(([other, label], index) => html`<a href=${link("s", id, other)} aria-current=${other === name ? "page" : null} title=${`${label} (${index + 1})`}>${label}</a>`)}
+      </nav>
+    </div>
+    <${View} key=${name} id=${id} info=${info} path=${path.slice(1)} query=${query} />
+  `;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

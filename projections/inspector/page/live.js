@@ -1,0 +1,75 @@
+// Follows a session: text that streams in goes to `growing`, any other change asks for a refresh.
+
+const SOON = 120;
+
+/** Follow a session until the function that is returned is called. */
+export function follow(session, growing, refresh, tell) {
+  let source = null;
+  let timer = null;
+  let stopped = false;
+  const texts = new Map();
+  const later = () => {
+    timer ??= setTimeout(() => {
+      timer = null;
+      if (!stopped) refresh().catch(() => {});
+    }, SOON);
+  };
+  const take = (part) => {
+    for (const field of ["text", "input"]) texts.set(`${part.id} ${field}`, part[field] ?? "");
+    if (part.open) growing.set(part.id, part.text || part.input || "");
+  };
+  const apply = (patch) => {
+    if (patch.reset) {
+      texts.clear();
+      for (const message of patch.reset.messages) message.parts.forEach(take);
+      return true;
+    }
+    if (patch.message) {
+      (patch.message.parts || []).forEach(take);
+      return true;
+    }
+    if (patch.set) {
+      const { part, set } = patch;
+      if (patch.of) take(set);
+      for (const field of ["text", "input"]) if (field in set) texts.set(`${part} ${field}`, set[field]);
+      return true;
+    }
+    if (patch.field) {
+      const key = `${patch.part} ${patch.field}`;
+      const text = texts.get(key) ?? "";
+      if ("end" in patch) texts.set(key, text.slice(0, patch.end));
+      else if (text.length < patch.at) throw new Error("text is missing");
+      else texts.set(key, text + patch.text.slice(text.length - patch.at));
+      growing.set(patch.part, texts.get(key));
+      return false;
+    }
+    return true;
+  };
+  let first = true;
+  const open = () => {
+    source = new EventSource(`/live/${encodeURIComponent(session)}/live?limit=2`);
+    source.onopen = () => tell("");
+    source.onerror = () => tell(stopped ? "" : "The connection is lost; trying again …");
+    source.onmessage = (event) => {
+      try {
+        const patches = JSON.parse(event.data);
+        if (patches.some((patch) => patch.gone)) {
+          source.close();
+          tell("The session was erased.");
+        }
+        const changed = patches.map(apply).some(Boolean);
+        if (changed && !first) later();
+        first = false;
+      } catch {
+        source.close();
+        if (!stopped) open();
+      }
+    };
+  };
+  open();
+  return () => {
+    stopped = true;
+    clearTimeout(timer);
+    source.close();
+  };
+}

@@ -1,0 +1,164 @@
+// One message of a chat: its parts, calls folded, and why the model does not see what it does not.
+import { html, Component, useEffect, useRef, useState, Rendered, REASONS, Failed, Loading, count, compact, link, moment, duration, visible } from "./ui.js";
+import { get } from "./api.js";
+
+/** Texts of parts that grow while they are watched: the view that follows them asks here. */
+export class Growing {
+  constructor() {
+    this.texts = new Map();
+    this.watchers = new Map();
+  }
+  set(part, text) {
+    this.texts.set(part, text);
+    this.watchers.get(part)?.(text);
+  }
+  watch(part, tell) {
+    this.watchers.set(part, tell);
+    return () => this.watchers.delete(part);
+  }
+}
+
+/** A text that grows: only its new end is added to the page. */
+export function Stream({ part, text, growing }) {
+  const box = useRef(null);
+  useEffect(() => {
+    const node = box.current;
+    let shown = growing.texts.get(part) ?? text ?? "";
+    node.textContent = visible(shown);
+    return growing.watch(part, (now) => {
+      if (now.startsWith(shown)) node.append(visible(now.slice(shown.length)));
+      else node.textContent = visible(now);
+      shown = now;
+    });
+  }, [part]);
+  return html`<div class="stream" dir="auto"><span ref=${box}></span><span class="caret" aria-hidden="true"></span></div>`;
+}
+
+export const speaker = (message) =>
+  message.summary ? "Summary" : message.role !== "user" ? "Assistant" : message.parts.some((part) => part.kind === "compaction") ? "Compaction" : message.synthetic ? "Program" : "User";
+
+export class Message extends Component {
+  shouldComponentUpdate(next) {
+    return next.message !== this.props.message || next.at !== this.props.at;
+  }
+  render({ message, session, growing }) {
+    const who = speaker(message);
+    const reason = message.seen ? "" : REASONS[message.reason] || message.reason;
+    return html`
+      <article class=${`message ${message.role} ${message.summary ? "summary" : ""} ${message.seen ? "" : "unseen"}`} tabindex="-1" data-version=${message.version}
+        aria-label=${`${who}, version ${message.version}${reason ? `, not seen by the model: ${reason}` : ""}`}>
+        <header>
+          <b>${who}</b>
+          ${message.agent && html`<span>${message.agent}</span>`}
+          ${message.model && html`<span class="dim model">${message.model}</span>`}
+          ${reason && html`<span class="tag why">${reason}</span>`}
+          <span class="grow"></span>
+          <time class="dim">${moment(message.created)}</time>
+          ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
+          <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+        </header>
+        <div class="parts">
+          ${message.parts.map((part) => html`<${Part} key=${part.id} part=${part} message=${message} session=${session} growing=${growing} />`)}
+          ${message.open && !message.parts.some((part) => part.open) ? html`<span class="caret" role="status" aria-label="The answer is being written"></span>` : null}
+          ${message.error && html`<p class="failed">${message.error}</p>`}
+        </div>
+      </article>
+    `;
+  }
+}
+
+export function Part({ part, message, session, growing }) {
+  const own = message.seen && !part.seen ? REASONS[part.reason] ?? part.reason : message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
+  const body = partBody(part, message, session, growing);
+  if (!body) return null;
+  const quiet = part.reason === "never-sent" || part.reason === "empty";
+  return html`<div class=${`part ${part.kind} ${own && !part.seen && !quiet ? "unseen" : ""}`}>${own && !quiet && part.kind !== "tool" ? html`<span class="tag why">${own}</span>` : null}${body}</div>`;
+}
+
+function partBody(part, message, session, growing) {
+  switch (part.kind) {
+    case "tool":
+      return html`<${Call} part=${part} message=${message} session=${session} growing=${growing} />`;
+    case "text":
+      return html`<${Text} part=${part} message=${message} session=${session} growing=${growing} />`;
+    case "reasoning":
+      if (part.open) return html`<div class="thought-open"><span class="dim">Thinking</span><${Stream} part=${part.id} text=${part.text} growing=${growing} /></div>`;
+      if (!part.size) return null;
+      return html`<details class="thought"><summary>Thought <span class="dim">${count(part.size)} characters</span></summary><${Text} part=${part} message=${message} session=${session} growing=${growing} /></details>`;
+    case "file":
+      return html`<p class="attachment"><span class="tag">${part.mime || "file"}</span> <bdi>${part.filename || part.text || "file"}</bdi></p>`;
+    case "subtask":
+      return html`<details class="thought"><summary>Subtask for ${part.tool || "an agent"}: <bdi>${part.title}</bdi></summary><pre tabindex="0" dir="auto">${part.text}</pre></details>`;
+    case "compaction":
+      return html`<p class="mark"><span>compaction</span></p>`;
+    case "patch":
+      return html`<details class="thought"><summary>Files changed <span class="dim">${part.text.split("\n").length}</span></summary><pre tabindex="0">${part.text}</pre></details>`;
+    default:
+      return part.text ? html`<p class="dim small">${part.kind}: <bdi>${part.text}</bdi></p>` : null;
+  }
+}
+
+function Text({ part, message, session, growing }) {
+  const [more, setMore] = useState(null);
+  if (part.open) return html`<${Stream} part=${part.id} text=${part.text} growing=${growing} />`;
+  if (part.html === undefined) return html`<div class="prose" dir="auto">${part.text}</div>`;
+  if (!more && part.shown < part.size)
+    return html`<${Rendered} html=${part.html} /><button class="more" onClick=${() => setMore(true)}>Show more: ${compact(part.shown)} of ${compact(part.size)} characters are shown</button>`;
+  return more ? html`<${Whole} part=${part} message=${message} session=${session} />` : html`<${Rendered} html=${part.html} />`;
+}
+
+/** The text of a part in pieces of at most 200,000 characters; the next comes when it is asked for. */
+function Whole({ part, message, session, call = false }) {
+  const [pieces, setPieces] = useState([]);
+  const [error, setError] = useState(null);
+  const load = (from) =>
+    get("part", { session, part: part.id, at: message.at, from }).then((piece) => setPieces((before) => [...before.filter((each) => each.from < from), piece]), setError);
+  useEffect(() => void load(0), [part.id, part.status]);
+  const last = pieces[pieces.length - 1];
+  if (error) return html`<${Failed} error=${error} />`;
+  if (!last) return html`<${Loading} />`;
+  return html`
+    ${call && html`<${Given} text=${pieces[0].input} />`}
+    ${call && pieces[0].error && html`<h4>Error</h4><pre class="output bad" tabindex="0" dir="auto">${pieces[0].error}</pre>`}
+    ${call && last.size > 0 && html`<h4>Result <span class="dim">${count(last.size)} characters${pieces[0].pruned ? ", cleared from the view" : ""}</span></h4>`}
+    ${pieces.map((piece) => piece.html ? html`<${Rendered} html=${piece.html} />` : piece.size ? html`<pre class="output" tabindex="0" dir="auto">${piece.text}</pre>` : null)}
+    ${last.end < last.size && html`<button class="more" onClick=${() => load(last.end)}>Show more: ${compact(last.end)} of ${compact(last.size)} characters are shown</button>`}
+  `;
+}
+
+/** What a call was given: a field for each argument where it is a JSON object. */
+export function Given({ text }) {
+  let given = null;
+  try {
+    given = JSON.parse(text);
+  } catch {}
+  if (!text || text === "{}") return null;
+  if (!given || typeof given !== "object" || Array.isArray(given)) return html`<pre class="output" tabindex="0" dir="auto">${text}</pre>`;
+  return html`<dl class="given">
+    ${Object.entries(given).map(([name, value]) => {
+      const shown = visible(typeof value === "string" ? value : JSON.stringify(value, null, 2));
+      return html`<dt>${visible(name)}</dt><dd>${shown.includes("\n") || shown.length > 120 ? html`<pre tabindex="0" dir="auto">${shown}</pre>` : html`<code dir="auto">${shown}</code>`}</dd>`;
+    })}
+  </dl>`;
+}
+
+function Call({ part, message, session, growing }) {
+  const [open, setOpen] = useState(false);
+  const why = message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
+  const bad = part.status === "failed";
+  return html`
+    <details class=${`call ${part.status}`} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        <span class="tool-name">${part.tool}</span>
+        <span class="gist" dir="auto">${part.title && part.title !== part.gist ? part.title : part.gist}</span>
+        ${why && html`<span class="tag why">${why}</span>`}
+        ${bad && html`<span class="tag bad">failed</span>`}
+        ${part.open && html`<span class="tag running">${part.status}</span>`}
+        <span class="dim size">${part.size ? compact(part.size) : ""}</span>
+      </summary>
+      ${open && html`<div class="call-body">
+        ${part.open ? html`<${Stream} part=${part.id} text="" growing=${growing} />` : html`<${Whole} part=${part} message=${message} session=${session} call=${true} />`}
+      </div>`}
+    </details>
+  `;
+}

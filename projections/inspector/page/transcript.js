@@ -1,0 +1,142 @@
+// A session as people read chats: the newest page first, older ones while scrolling up, deltas live.
+import { html, Component, useEffect, useRef, useState, useKeys, link, Failed, Loading } from "./ui.js";
+import { get } from "./api.js";
+import { Growing, Message } from "./message.js";
+import { follow } from "./live.js";
+
+const SIZE = 30;
+
+class Chunk extends Component {
+  shouldComponentUpdate(next) {
+    return next.messages !== this.props.messages;
+  }
+  render({ messages, session, growing }) {
+    return html`<div class="chunk">${messages.map((message) => html`<${Message} key=${message.id} message=${message} session=${session} growing=${growing} />`)}</div>`;
+  }
+}
+
+export function Transcript({ id, query }) {
+  const [chunks, setChunks] = useState(null);
+  const [more, setMore] = useState(false);
+  const [newer, setNewer] = useState(false);
+  const around = Number(query.get("v")) || null; // a message to show, instead of the newest
+  const [error, setError] = useState(null);
+  const [live, setLive] = useState("");
+  const scroller = useRef(null);
+  const top = useRef(null);
+  const busy = useRef(false);
+  const growing = useRef(null);
+  growing.current ??= new Growing();
+  const known = useRef([]);
+  known.current = chunks || [];
+
+  useEffect(() => {
+    let stop = () => {};
+    const control = new AbortController();
+    setChunks(null);
+    get("messages", { session: id, size: SIZE, around }, control.signal).then((page) => {
+      setChunks([{ key: "newest", messages: page.messages }]);
+      setMore(page.more);
+      setNewer(page.newer);
+      if (!page.newer) stop = follow(id, growing.current, refresh, setLive);
+    }, (failure) => failure.name !== "AbortError" && setError(failure));
+    return () => (control.abort(), stop());
+  }, [id, around]);
+  useEffect(() => {
+    if (!around || !chunks) return;
+    const found = [...scroller.current.querySelectorAll("article.message")].findLast((each) => Number(each.dataset.version) <= around);
+    if (!found) return;
+    found.focus({ preventScroll: true });
+    found.classList.add("fresh");
+    let frames = 12; // what comes into sight gets its true height: until then the place moves
+    const settle = () => {
+      found.scrollIntoView({ block: "center" });
+      if (--frames) requestAnimationFrame(settle);
+    };
+    settle();
+  }, [around, chunks === null]);
+
+  /** Read the newest messages again: those that are unchanged stay the same objects. */
+  const refresh = async () => {
+    const newest = known.current[known.current.length - 1];
+    if (!newest) return;
+    const first = newest.messages[0]?.version ?? 0;
+    let page = await get("messages", { session: id, size: SIZE });
+    const reaches = !page.more || (page.messages[0]?.version ?? 0) <= (newest.messages[newest.messages.length - 1]?.version ?? 0);
+    const before = new Map(newest.messages.map((message) => [message.id, message]));
+    const same = (message) => (JSON.stringify(before.get(message.id)) === JSON.stringify(message) ? before.get(message.id) : message);
+    const read = page.messages.map(same);
+    if (!reaches) {
+      setChunks([{ key: "newest", messages: read }]);
+      setMore(page.more);
+      return;
+    }
+    const from = read[0]?.version ?? 0;
+    const kept = page.more ? newest.messages.filter((message) => message.version < from && message.version >= first) : [];
+    setChunks((all) => [...(page.more ? all.slice(0, -1) : []), { key: "newest", messages: [...kept, ...read] }]);
+  };
+
+  const older = async () => {
+    const oldest = known.current[0]?.messages[0];
+    if (busy.current || !oldest) return;
+    busy.current = true;
+    try {
+      const page = await get("messages", { session: id, size: SIZE, before: oldest.version });
+      setMore(page.more);
+      if (page.messages.length) setChunks((all) => [{ key: oldest.version, messages: page.messages }, ...all]);
+    } catch (failure) {
+      setError(failure);
+    }
+    busy.current = false;
+  };
+
+  const later = async () => {
+    if (busy.current) return;
+    busy.current = true;
+    const last = known.current[known.current.length - 1].messages.at(-1);
+    const standing = scroller.current.querySelector("article.message:last-of-type, .chunk:last-of-type article:last-child");
+    const page = await get("messages", { session: id, size: SIZE, after: last.version }).finally(() => (busy.current = false));
+    setChunks((all) => [...all, { key: `after ${last.version}`, messages: page.messages }]);
+    setNewer(page.newer);
+    requestAnimationFrame(() => standing?.scrollIntoView({ block: "end" }));
+  };
+
+  useEffect(() => {
+    if (!top.current || !more) return;
+    const observer = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && older(), { root: scroller.current, rootMargin: "2500px 0px" });
+    observer.observe(top.current);
+    return () => observer.disconnect();
+  }, [more, chunks]);
+
+  const step = (by) => () => {
+    const all = [...scroller.current.querySelectorAll("article.message")];
+    const at = all.indexOf(document.activeElement.closest?.("article.message"));
+    const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by];
+    next?.focus({ preventScroll: true });
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  useKeys({
+    j: step(1),
+    k: step(-1),
+    G: () => scroller.current.scrollTo({ top: 0 }),
+    Enter: () => {
+      if (!document.activeElement.matches("article.message")) return false;
+      document.activeElement.querySelector("details > summary")?.click();
+    },
+  });
+
+  return html`
+    <main id="main" class="chat" ref=${scroller} tabindex="0" aria-label="Transcript">
+      <div class="chat-in">
+        <${Failed} error=${error} />
+        ${chunks === null && !error ? html`<${Loading} />` : null}
+        ${chunks && !chunks.some((chunk) => chunk.messages.length) ? html`<div class="empty"><p>Nothing was said yet.</p></div>` : null}
+        ${more ? html`<button class="wide" ref=${top} onClick=${older}>Older messages</button>` : chunks?.length ? html`<p class="mark"><span>the beginning</span></p>` : null}
+        <div>${(chunks || []).map((chunk) => html`<${Chunk} key=${chunk.key} messages=${chunk.messages} session=${id} growing=${growing.current} />`)}</div>
+        ${newer ? html`<button class="wide" onClick=${() => later().catch(setError)}>Newer messages</button>` : null}
+        ${around ? html`<p class="mark"><a href=${link("s", id)}>To the newest messages</a></p>` : null}
+        <p class="live-state dim" role="status">${live}</p>
+      </div>
+    </main>
+  `;
+}

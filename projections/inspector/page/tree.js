@@ -1,0 +1,41 @@
+// The tree of forks and sub-sessions, each with the time that it covers.
+import { html, useRef, useKeys, useLoaded, Failed, Loading, compact, counted, dollars, link, moment } from "./ui.js";
+import { get } from "./api.js";
+
+export function Tree({ id }) {
+  const { value, error } = useLoaded((signal) => get("tree", { session: id }, signal), [id]);
+  const list = useRef(null);
+  const focus = (by) => () => {
+    const links = [...list.current.querySelectorAll("a")];
+    const at = links.indexOf(document.activeElement);
+    links[Math.max(0, Math.min(links.length - 1, at < 0 ? 0 : at + by))]?.focus();
+  };
+  useKeys({ j: focus(1), k: focus(-1) });
+  if (!value) return html`<main id="main" class="tree" tabindex="-1"><${Failed} error=${error} />${!error && html`<${Loading} />`}</main>`;
+  const children = new Map();
+  const known = new Set(value.sessions.map((info) => info.id));
+  const roots = [];
+  for (const info of value.sessions) {
+    const origin = [info.forkOf, info.parent].find((name) => name && known.has(name));
+    if (origin) children.set(origin, [...(children.get(origin) || []), info]);
+    else roots.push(info);
+  }
+  const from = Math.min(...value.sessions.map((info) => info.created));
+  const span = Math.max(1, Math.max(...value.sessions.map((info) => info.updated)) - from);
+  const draw = (info) => html`
+    <li>
+      <a class="node" href=${link("s", info.id)} aria-current=${info.id === value.of ? "true" : null}>
+        <span class="node-title"><span class=${`tag ${info.forkOf ? "fork" : info.parent ? "sub" : ""}`}>${info.forkOf ? `fork at v${info.forkedAt}` : info.parent ? "sub-session" : "session"}</span> <b><bdi>${info.title || info.id}</bdi></b></span>
+        <span class="dim small">${counted(info.messages, "message")} · ${counted(info.events, "event")}${info.calls ? ` · ${compact(info.tokens)} tokens` : ""}${info.cost ? ` · ${dollars(info.cost)}` : ""} · ${moment(info.created)}</span>
+        <span class="life" aria-hidden="true"><span style=${{ marginLeft: `${(100 * (info.created - from)) / span}%`, width: `${Math.max(1, (100 * (info.updated - info.created)) / span)}%` }}></span></span>
+      </a>
+      ${children.has(info.id) && html`<ul>${children.get(info.id).map(draw)}</ul>`}
+    </li>
+  `;
+  return html`
+    <main id="main" class="tree" tabindex="-1">
+      <h2>${counted(value.sessions.length, "session")} in the tree</h2>
+      <ul ref=${list}>${roots.map(draw)}</ul>
+    </main>
+  `;
+}

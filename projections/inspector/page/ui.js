@@ -1,0 +1,124 @@
+// Small pieces that all views share: words for numbers and times, badges, loading, errors.
+import htm from "./vendor/htm.js";
+import { h } from "./vendor/preact.js";
+import { useEffect, useRef, useState } from "./vendor/hooks.js";
+
+export { Component, render } from "./vendor/preact.js";
+export { useEffect, useMemo, useRef, useState } from "./vendor/hooks.js";
+export const html = htm.bind(h);
+
+const number = new Intl.NumberFormat("en");
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const day = new Intl.DateTimeFormat("en", { dateStyle: "medium" });
+const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+
+export const count = (value) => (value === null || value === undefined ? "–" : number.format(value));
+export const compact = (value) => (value === null || value === undefined ? "–" : value < 10000 ? number.format(value) : short.format(value));
+export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+export const dollars = (cost) => {
+  if (cost === null || cost === undefined) return "";
+  const value = Number(cost);
+  return `$${value.toFixed(value !== 0 && value < 0.1 ? 4 : 2)}`;
+};
+
+const DAY = 86400000;
+
+/** A moment: the clock today, else the day; imports without a time say so. */
+export function moment(time, { seconds = false } = {}) {
+  if (!time || time < DAY) return "no time";
+  const date = new Date(time);
+  const today = new Date().toDateString() === date.toDateString();
+  const at = seconds ? clock.format(date) : clock.format(date).slice(0, 5);
+  return today ? at : `${day.format(date)}, ${at}`;
+}
+
+export function ago(time) {
+  if (!time || time < DAY) return "no time";
+  const seconds = (Date.now() - time) / 1000;
+  if (seconds < 60) return "just now";
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ago`;
+  if (seconds < 86400 * 14) return counted(Math.floor(seconds / 86400), "day") + " ago";
+  return day.format(new Date(time));
+}
+
+export function duration(milliseconds) {
+  if (milliseconds < 1000) return `${milliseconds} ms`;
+  if (milliseconds < 60000) return `${(milliseconds / 1000).toFixed(1)} s`;
+  if (milliseconds < 3600000) return `${Math.round(milliseconds / 60000)} min`;
+  return `${(milliseconds / 3600000).toFixed(1)} h`;
+}
+
+/** Short words for why the model does not see something as it was said. */
+export const REASONS = {
+  shown: "",
+  "shown-as-text": "shown as a fixed text",
+  cleared: "result cleared",
+  interrupted: "shown as interrupted",
+  redacted: "redacted",
+  covered: "covered by a summary",
+  "rolled-back": "rolled back",
+  removed: "removed",
+  later: "later than this version",
+  "message-removed": "message removed",
+  "message-failed": "failed, nothing to show",
+  "message-unfinished": "unfinished, nothing to show yet",
+  "compaction-not-in-force": "summary not in force",
+  waiting: "queued",
+  ignored: "for people only",
+  empty: "empty",
+  "file-as-text": "file sent as text elsewhere",
+  "never-sent": "never sent",
+  carried: "carried beside the summary",
+};
+
+export const link = (...parts) => "#/" + parts.filter((part) => part !== "").map(encodeURIComponent).join("/");
+
+export const State = ({ state }) =>
+  state === "running" || state === "unfinished"
+    ? html`<span class="badge ${state}"><span class="dot" aria-hidden="true"></span>${state}</span>`
+    : null;
+
+export const Failed = ({ error }) => (error ? html`<p class="failed" role="alert">${error.message || String(error)}</p>` : null);
+
+export const Loading = ({ what = "Loading" }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span>${what}…</p>`;
+
+/** Run an asynchronous function again when what it depends on changes: {value, error, loading}. */
+export function useLoaded(load, depends) {
+  const [found, set] = useState({ value: null, error: null, loading: true });
+  useEffect(() => {
+    const control = new AbortController();
+    set((before) => ({ ...before, loading: true, error: null }));
+    load(control.signal).then(
+      (value) => set({ value, error: null, loading: false }),
+      (error) => error.name !== "AbortError" && set((before) => ({ ...before, error, loading: false })),
+    );
+    return () => control.abort();
+  }, depends);
+  return found;
+}
+
+/** Call a function on a key that no field takes; `keys` maps names of keys to functions. */
+export function useKeys(keys) {
+  const current = useRef(keys);
+  current.current = keys;
+  useEffect(() => {
+    const pressed = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      const field = event.target.closest?.("input, textarea, select, [contenteditable]");
+      if (field && !(field.type === "range" && event.key.length === 1)) return;
+      const action = current.current[event.key];
+      if (action && action(event) !== false) event.preventDefault();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}
+
+const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+
+/** Text with control characters as visible signs: for what the server could not make so. */
+export const visible = (text) => text.replace(HARMFUL, (sign) => (sign < " " ? String.fromCharCode(0x2400 + sign.charCodeAt(0)) : "\ufffd"));
+
+/** HTML that the server rendered and cleaned; nothing else is ever set as HTML. */
+export const Rendered = ({ html: markup, class: name = "" }) => html`<div class="prose ${name}" dir="auto" dangerouslySetInnerHTML=${{ __html: markup }}></div>`;

@@ -1,0 +1,131 @@
+"""A session that people look at, and what is kept of it meanwhile: bounded, disposable."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from itertools import islice
+from threading import Lock, RLock
+from typing import TYPE_CHECKING, Any
+
+from eventlog.events import PartRedacted
+from projections.inspector.history import History
+from projections.inspector.told import Told, told
+from projections.inspector.window_series import WindowSeries
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import Follower, state_at
+from projections.reports.audit import audited_step
+from projections.view.model_view import PROJECTION
+
+if TYPE_CHECKING:
+    from eventlog import Store
+    from projections.conversation.state import Conversation
+    from projections.reports.audit import AuditedStep, StepRequest
+
+__all__ = ["Room", "Rooms"]
+
+_ROOMS = 8
+"""Sessions that are kept."""
+_STATES = 2
+"""States of earlier versions that are kept of each."""
+_READERS = 4
+"""Readers of a transcript that wait for their next page."""
+
+
+class Room:
+    """One session: its handle, its history, states that were asked for.  Take `lock` first."""
+
+    def __init__(self, store: Store, session: str) -> None:
+        self.session = store.session(session)
+        self.lock = RLock()
+        self.series: WindowSeries | None = None
+        self.report_lock = Lock()
+        self.report: tuple[int, dict[str, Any]] | None = None
+        """The newest report on the window, and its version."""
+        self._history = History()
+        self._looked = self.session.version
+        self._gone: object = None
+        """Records forgotten and parts redacted in parents, up to the version that was looked at."""
+        self._follower: Follower[Conversation] | None = None
+        self._states: OrderedDict[int, Conversation] = OrderedDict()
+        self._readers: OrderedDict[tuple[int, int], Iterator[Told]] = OrderedDict()
+        self._request: tuple[object, tuple[AuditedStep, StepRequest | None]] | None = None
+
+    @property
+    def history(self) -> History:
+        """The history up to now."""
+        self._history.catch_up(self.session)
+        return self._history
+
+    def refresh(self) -> None:
+        """Let go of all that has in it what was redacted or forgotten since it was read."""
+        reader = self.session.reader
+        version, gone = self.session.version, (reader.forgotten(), reader.inherited_redactions())
+        spans = reader.spans(self._looked, version)
+        if gone != self._gone or any(isinstance(span.item, PartRedacted) for span in spans):
+            self._history, self._follower, self.series, self._request = History(), None, None, None
+            self._states.clear()
+            self._readers.clear()
+        self._gone, self._looked = gone, version
+
+    def redacted(self) -> set[str]:
+        """The parts that must not be shown, inherited ones included."""
+        return self.history.redacted | set(self.session.reader.inherited_redactions())
+
+    def state(self, at: int | None = None) -> Conversation:
+        """The conversation behind the model's view right after a version, by default now."""
+        if at is None or at == self.session.version:
+            if self._follower is None:
+                self._follower = Follower(PROJECTION, self.session.reader, Checkpoints(self.session.store.log))
+            self._follower.advance()
+            return self._follower.state
+        state = self._states.get(at)
+        if state is None:
+            state = self._states[at] = state_at(self.session, PROJECTION, at).state
+            if len(self._states) > _STATES:
+                self._states.popitem(last=False)
+        self._states.move_to_end(at)
+        return state
+
+    def request(self, number: int) -> tuple[AuditedStep, StepRequest | None]:
+        """One step and its request; that of the last call is kept for its pages."""
+        key = (number, self.session.version)
+        if self._request is None or self._request[0] != key:
+            self._request = key, audited_step(self.session, number)
+        return self._request[1]
+
+    def page(self, at: int, before: int | None, size: int) -> list[Told]:
+        """The newest messages as of a version that began before another.
+
+        The reader waits for the page after it, so that pages in order cost what they have.
+        """
+        reader = self._readers.pop((at, before), None) if before is not None else None
+        if reader is None:
+            reader = told(self.session, lambda: self.history, at, before)
+        found = list(islice(reader, size))
+        if len(found) == size:
+            self._readers[at, found[-1].message.version] = reader
+            if len(self._readers) > _READERS:
+                self._readers.popitem(last=False)
+        return found
+
+
+class Rooms:
+    """The rooms that were entered last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._lock = Lock()
+        self._rooms: OrderedDict[str, Room] = OrderedDict()
+
+    def enter(self, session: str) -> Room:
+        """Return the room of a session; `NotFoundError` if there is none, or it was erased."""
+        self._store.session(session)
+        with self._lock:
+            room = self._rooms.get(session)
+            if room is None:
+                room = self._rooms[session] = Room(self._store, session)
+                if len(self._rooms) > _ROOMS:
+                    self._rooms.popitem(last=False)
+            self._rooms.move_to_end(session)
+        return room

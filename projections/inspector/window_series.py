@@ -1,0 +1,128 @@
+"""The window over time: tokens by kind at a few hundred versions, found a slice at a time.
+
+A long session is sampled: at its prunes, compactions and rollbacks, just before and right after,
+and at steps in between.  One forward pass visits the versions in order; each call goes on for a
+fraction of a second, so that a page draws what is known while the rest is counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from projections.inspector.large_text import beginning
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import Follower
+from projections.tokens import LogCountCache, TokenCounter
+from projections.view.assembly import Assembly
+from projections.view.model_view import PROJECTION, ModelView
+from projections.view.options import DEFAULT
+from projections.view.system_prompt import system_segments
+from projections.view.token_count import ViewCounter
+from projections.window.limits import usable
+from projections.window.policy import decode_policy
+from projections.window.sizing.breakdown import RunningKinds
+
+if TYPE_CHECKING:
+    from eventlog import Session
+    from eventlog.values import Content
+    from projections.conversation.state import Conversation
+    from projections.inspector.history import History
+
+__all__ = ["POINTS", "WindowSeries", "sample"]
+
+POINTS = 160
+"""Versions that are looked at, at most."""
+_SLICE = 0.4
+"""Seconds of one call."""
+_COUNTED = 4_000_000
+"""Characters of a text that are counted: more fill any window."""
+_SHRINKING = frozenset(("pruned", "compacted", "rolled-back", "restored", "compaction-undone"))
+
+
+def sample(history: History, points: int = POINTS) -> list[int]:
+    """Return the versions to look at: around what shrinks the view, and steps in between."""
+    edges = [entry.version for entry in history.jumps if entry.kind in _SHRINKING]
+    edges = _thinned(edges, points // 4)
+    around = {version for edge in edges for version in (edge - 1, edge) if version > 0}
+    steps = [step.view_version or step.version for step in history.steps] or history.messages
+    between = _thinned(steps, points - len(around) - 1)
+    return sorted({*around, *between, history.version})
+
+
+def _thinned(versions: list[int], most: int) -> list[int]:
+    """Return at most so many of the versions, evenly chosen, with the first and the last."""
+    if len(versions) <= most:
+        return versions
+    return [versions[round(place * (len(versions) - 1) / (most - 1))] for place in range(most)]
+
+
+class WindowSeries:
+    """The points of one session up to a version."""
+
+    def __init__(self, session: Session, history: History) -> None:
+        self.version = history.version
+        self.points: list[dict[str, Any]] = []
+        self._session = session
+        self._waiting = sample(history)[::-1]
+        self._steps = [step.version for step in history.steps]
+        self._follower: Follower[Conversation] | None = None
+        self._assembly: Assembly | None = None
+        self._counter: ViewCounter | None = None
+        self._kinds = RunningKinds()
+
+    @property
+    def done(self) -> bool:
+        """Whether every point is known."""
+        return not self._waiting
+
+    @property
+    def left(self) -> int:
+        """Points that are not known yet."""
+        return len(self._waiting)
+
+    def go_on(self) -> None:
+        """Look at more versions, for a fraction of a second."""
+        end = monotonic() + _SLICE
+        while self._waiting and monotonic() < end:
+            self.points.append(self._point(self._waiting.pop()))
+        if not self._waiting:
+            self._follower = self._assembly = self._counter = None
+            self._kinds = RunningKinds()
+
+    def _point(self, version: int) -> dict[str, Any]:
+        if self._follower is None:
+            checkpoints = Checkpoints(self._session.store.log)
+            self._follower = Follower(PROJECTION, self._session.reader, checkpoints, at=version)
+        before = self._follower.state
+        self._follower.advance(version)
+        state = self._follower.state
+        if self._assembly is None or state is not before:
+            self._assembly = Assembly(state, DEFAULT, self._text)
+        if self._counter is None:
+            name = "" if state.model is None else state.model.name
+            cache = LogCountCache(self._session.store.log.of(self._session.id))
+            self._counter = ViewCounter(TokenCounter.for_model(name), name, cache)
+        view = ModelView(
+            self._session,
+            version,
+            DEFAULT,
+            self._assembly.view(),
+            system=system_segments(state, self._text),
+            tools=None if state.tools is None else self._text(state.tools),
+        )
+        kinds = self._kinds.of(state, view, DEFAULT, self._text, self._counter)
+        return {
+            "version": version,
+            "step": bisect_right(self._steps, version),
+            "messages": len(view.messages),
+            "kinds": msgspec.to_builtins(kinds),
+            "total": kinds.total,
+            "usable": usable(state.limits, decode_policy(state.policy).overflow),
+        }
+
+    def _text(self, content: Content) -> str:
+        return beginning(self._session, content, _COUNTED)

@@ -1,0 +1,1 @@
+"""Pages that follow a session: the newest messages, then patches, as JSON."""

@@ -1,0 +1,210 @@
+"""The assistant messages of a page that are being filled, and what events change of them.
+
+Events change these messages in memory. All others are complete, and a page reads them again in the
+rare case that an event is about one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from eventlog.codec.decoded import Span
+from eventlog.codec.deltas import DeltaRun
+from eventlog.events import (
+    AssistantMessageStarted,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionStarted,
+    CompactionUndone,
+    Event,
+    PartDelta,
+    PartRedacted,
+    UserMessageAdded,
+)
+from eventlog.session.session import Session
+from projections.conversation import apply
+from projections.conversation.parts import Message, Part, ReasoningPart, TextPart, ToolPart
+from projections.conversation.state import Conversation
+from projections.live.form import Form, Json
+from projections.live.growing import GrowingText
+from projections.live.patches import end, new_part, part_patches
+from projections.view.part_rendering import Resolver
+
+__all__ = ["OpenMessages"]
+
+_OF_COVERAGE = (CompactionStarted, CompactionCompleted, CompactionFailed, CompactionUndone)
+"""Events that change what covers a message, which is read from the transcript."""
+
+
+class OpenMessages:
+    """The open messages, and those that began since the last `let_go`."""
+
+    def __init__(self, form: Form, resolve: Resolver) -> None:
+        self._form = form
+        self._resolve = resolve
+        self._state = Conversation(whole=True)
+        self._growing: dict[tuple[str, str], GrowingText] = {}
+        self.born: dict[str, Message] = {}
+        """Messages that began since the last `let_go`: a page is told of them as a whole."""
+
+    def load(self, session: Session, version: int, messages: Iterable[Json]) -> None:
+        """Add the open ones among these messages, as they were right after a version."""
+        wanted = {
+            message["id"]: message
+            for message in messages
+            if message["role"] == "assistant" and message["finished"] is None and message["id"] not in self
+        }
+        if not wanted:
+            return
+        state = Conversation(whole=True)
+        for span in session.reader.history(version, min(message["version"] for message in wanted.values()) - 1):
+            _apply(state, span)
+        redacted = {part["id"] for message in wanted.values() for part in message["parts"] if part["redacted"]}
+        for name in [*state.messages]:
+            if name in wanted:
+                message = state.messages[name]
+                message.covered = wanted[name]["covered"]
+                self._state.add_message(message)
+                for part in message.parts:
+                    part.redacted = part.redacted or part.id in redacted
+                    self._state.where[part.id] = message, part
+
+    def __contains__(self, message: str) -> bool:
+        return message in self._state.messages
+
+    def message_of(self, part: str) -> str | None:
+        """Return the open message that has a part."""
+        found = self._state.where.get(part)
+        return None if found is None else found[0].id
+
+    def ends(self) -> list[Json]:
+        """Return where growing texts end: a page may show more, which was never committed."""
+        return [
+            end(part.id, shown, growing.units)
+            for message in self._state.messages.values()
+            for part in message.parts
+            for field in ("text", "input", "output")
+            if (growing := self._grown(part, field)) is not None
+            for shown in ("input" if field == "input" else "text",)
+        ]
+
+    # -- events
+
+    def begin(self, event: UserMessageAdded | AssistantMessageStarted, version: int, time: int) -> None:
+        """Add a message that begins."""
+        apply.apply(self._state, event, version, time)
+        self.born[event.message] = self._state.messages[event.message]
+
+    def grow(self, part: str, field: str, text: str) -> Iterator[Json]:
+        """Add committed text to a part of these messages."""
+        message, found = self._state.where[part]
+        growing = self._grown(found, field) if message.id not in self.born else None
+        self._state.append_delta(PartDelta(part, field, text))
+        if growing is not None:
+            yield from growing.commit(text)
+
+    def change(self, event: Event, version: int, time: int, parts: Iterable[str], message: str) -> Iterator[Json]:
+        """Apply an event about one of these messages, and about some of its parts."""
+        if isinstance(event, _OF_COVERAGE):
+            return
+        found = self._state.messages[message]
+        if message in self.born:
+            apply.apply(self._state, event, version, time)
+            return
+        form, resolve = self._form, self._resolve
+        changed = [self._state.where[part][1] for part in parts if part in self._state.where]
+        for part in changed:
+            for field in ("text", "input", "output"):
+                growing = self._growing.pop((part.id, field), None)
+                if growing is not None:
+                    yield from growing.retract()
+        header, count = form.live_header(found), len(found.parts)
+        before = [form.live_part(part, resolve) for part in changed]
+        apply.apply(self._state, event, version, time)
+        for old, part in zip(before, changed, strict=True):
+            yield from part_patches(old, form.live_part(part, resolve))
+        for part in found.parts[count:]:
+            yield new_part(message, form.live_part(part, resolve))
+        after = form.live_header(found)
+        if after != header:
+            yield {"message": after}
+
+    def cover(self, message: str, covered: str | None) -> None:
+        """Note which compaction covers a message."""
+        self._state.messages[message].covered = covered
+
+    def documents(self) -> Iterator[Json]:
+        """Yield the messages that began, whole."""
+        for message in self.born.values():
+            yield self._form.live_message(message, self._resolve)
+
+    def part(self, part: str) -> Json | None:
+        """Return a part of these messages."""
+        found = self._state.where.get(part)
+        return None if found is None else self._form.live_part(found[1], self._resolve)
+
+    def let_go(self) -> Iterator[Json]:
+        """Forget the messages that are complete."""
+        self.born.clear()
+        for message in [*self._state.messages.values()]:
+            if message.user or message.finished is not None:
+                del self._state.messages[message.id]
+                for part in message.parts:
+                    del self._state.where[part.id]
+                    for field in ("text", "input", "output"):
+                        growing = self._growing.pop((part.id, field), None)
+                        if growing is not None:
+                            yield from growing.retract()
+
+    # -- what is not committed yet
+
+    def expect(self, accepted: Iterable[Span]) -> Iterator[Json]:
+        """Yield what shows the accepted text of these messages, and no other uncommitted text."""
+        texts: dict[tuple[str, str], str] = {}
+        for span in accepted:
+            if isinstance(span.item, DeltaRun):
+                for key, text in span.item.joined().items():
+                    texts[key] = texts.get(key, "") + text
+            elif isinstance(span.item, PartDelta):
+                key = span.item.part, span.item.field
+                texts[key] = texts.get(key, "") + span.item.text
+        for key, text in texts.items():
+            found = self._state.where.get(key[0])
+            growing = None if found is None else self._grown(found[1], key[1])
+            if growing is not None:
+                yield from growing.expect(text)
+        for key, growing in self._growing.items():
+            if key not in texts:
+                yield from growing.retract()
+
+    def _grown(self, part: Part, field: str) -> GrowingText | None:
+        """Return the text that deltas of a field add to; None if they are not shown."""
+        growing = self._growing.get((part.id, field))
+        if growing is not None:
+            return growing
+        shown = "text"
+        if part.redacted:
+            return None
+        if isinstance(part, (TextPart, ReasoningPart)):
+            if field != "text" or part.ended:
+                return None
+            pieces = part.pieces
+        elif not isinstance(part, ToolPart):
+            return None
+        elif field == "input" and not part.input:
+            pieces, shown = part.pieces, "input"
+        elif field == "output" and part.output is None and part.full is None and part.status in {"pending", "running"}:
+            pieces = part.live
+        else:
+            return None
+        text = "".join(map(self._resolve, pieces))
+        growing = self._growing[part.id, field] = GrowingText(part.id, shown, text, self._form.longest)
+        return growing
+
+
+def _apply(state: Conversation, span: Span) -> None:
+    item = span.item
+    if isinstance(item, DeltaRun):
+        state.apply_run(item)
+    elif not isinstance(item, (*_OF_COVERAGE, PartRedacted)):
+        apply.apply(state, item, span.first, span.time)

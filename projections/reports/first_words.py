@@ -1,0 +1,62 @@
+"""The first words of messages and of errors, gathered in one pass over a history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from eventlog import events as ev
+from eventlog.codec.deltas import DeltaRun
+from eventlog.values import Content, Text, Tool
+from projections.view.opening_words import opening
+from projections.view.part_rendering import REDACTED
+
+__all__ = ["FirstWords"]
+
+_ENOUGH = 400
+"""Characters of a text in which its first words are."""
+
+
+class FirstWords:
+    """The beginning of each message's first text, else its tools, to stand for it in lists."""
+
+    def __init__(self) -> None:
+        self._added: dict[str, int] = {}
+        self._place: dict[str, int] = {}
+        self._said: dict[int, list[Content]] = {}
+        self._tools: dict[int, list[str]] = {}
+
+    def event(self, event: ev.Event, version: int) -> None:
+        """Note what an event begins, says or takes back."""
+        match event:
+            case ev.UserMessageAdded() | ev.AssistantMessageStarted():
+                self._added[event.message] = version
+            case ev.PartStarted(kind=Text(text=text)):
+                place = self._added.get(event.message)
+                if place is not None and place not in self._said:
+                    self._place[event.part] = place
+                    self._said[place] = [text]
+            case ev.PartStarted(kind=Tool(tool=tool)) if event.message in self._added:
+                self._tools.setdefault(self._added[event.message], []).append(tool)
+            case ev.ToolFailed():
+                self._said[version] = [event.error]
+            case ev.PartEdited() if event.part in self._place:
+                self._said[self._place[event.part]] = [event.text]
+            case ev.PartRedacted() if event.part in self._place:
+                self._said[self._place[event.part]] = [REDACTED]
+            case _:
+                pass
+
+    def deltas(self, run: DeltaRun) -> None:
+        """Note what is streamed, of texts that have not enough yet."""
+        for part, field in run.keys:
+            place = self._place.get(part)
+            if place is None or field != "text":
+                continue
+            said = self._said[place]
+            if sum(len(piece) for piece in said if isinstance(piece, str)) < _ENOUGH:
+                said.append(run.joined()[part, field][:_ENOUGH])
+
+    def by_version(self, resolve: Callable[[Content], str]) -> dict[int, str]:
+        """Return the words by the version of the event that added the message or ended the call."""
+        found = {place: opening("-> " + ", ".join(tools)) for place, tools in self._tools.items()}
+        return found | {place: opening("".join(map(resolve, said))) for place, said in self._said.items()}

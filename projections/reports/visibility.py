@@ -1,0 +1,174 @@
+"""Why a part or message is, or is not, in a view, and the event that decided it.
+
+`view/explain.py` finds the reason in the state; here one pass over the history finds what brought
+it about: the prune, compaction, rollback, redaction or removal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Literal
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.codec.deltas import DeltaRun
+from eventlog.session.session import Session
+from projections.reports.first_words import FirstWords
+from projections.view.explain import Explanation, Reason
+from projections.view.model_view import ModelView
+from projections.view.options import DEFAULT, RenderOptions
+
+__all__ = ["Cause", "Visibility", "explain_part"]
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """The event that decided it."""
+
+    kind: Literal["prune", "compaction", "rollback", "redaction", "removal"]
+    version: int
+    time: int
+    """UTC milliseconds."""
+    number: int
+    """Its number among those of its kind in this session, from 1."""
+    what: str = ""
+    """The policy of a prune, the summary of a compaction, the version of a rollback, a reason."""
+
+
+class Visibility(msgspec.Struct, frozen=True):
+    """A part or message, and why a view shows it, or does not."""
+
+    session: str
+    version: int
+    """The version of the view."""
+    id: str
+    message: str
+    """The message that it is, or belongs to."""
+    kind: str
+    """"user", "assistant", or the kind of a part."""
+    added: int
+    """The version that added it."""
+    shown: bool
+    reason: Reason
+    sentence: str
+    cause: Cause | None = None
+    tool: str = ""
+    words: str = ""
+    """The first words of its message."""
+
+
+_CAUSES: dict[Reason, str] = {
+    "cleared": "prune",
+    "covered": "compaction",
+    "rolled-back": "rollback",
+    "redacted": "redaction",
+    "removed": "removal",
+    "message-removed": "removal",
+}
+
+
+def explain_part(session: Session, name: str, at: int | None = None, options: RenderOptions = DEFAULT) -> Visibility:
+    """Return why the part or message `name` is in the view right after a version, or is not.
+
+    `NotFoundError` if the session has none of this name.
+    """
+    view = ModelView.of(session, at, options)
+    return _Search(view.explain(name)).visibility(session, view.version)
+
+
+class _Search:
+    """The pass over the history that looks for one name."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        self._explained = explanation
+        self._numbers: Counter[str] = Counter()
+        self._words = FirstWords()
+        self._message = ""
+        self._message_added = 0
+        self._kind = ""
+        self._tool = ""
+        self._added = 0
+        self._causes: list[Cause] = []
+
+    def visibility(self, session: Session, version: int) -> Visibility:
+        """Read the history up to the newest event and return what it says of the name."""
+        added: dict[str, tuple[int, str]] = {}
+        for span in session.reader.spans(upto=session.version):
+            item = span.item
+            if isinstance(item, DeltaRun):
+                self._words.deltas(item)
+                continue
+            self._words.event(item, span.first)
+            if isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
+                added[item.message] = span.first, "user" if isinstance(item, ev.UserMessageAdded) else "assistant"
+            self._find(item, span.first, added)
+            if span.first <= version:
+                self._note(item, span.first, span.time)
+        wanted = _CAUSES.get(self._explained.reason)
+        cause = next((each for each in reversed(self._causes) if each.kind == wanted), None)
+        said = self._words.by_version(session.text)
+        return Visibility(
+            session.id,
+            version,
+            self._explained.id,
+            self._message,
+            self._kind,
+            self._added,
+            self._explained.shown,
+            self._explained.reason,
+            self._explained.sentence,
+            cause,
+            self._tool,
+            said.get(self._message_added, ""),
+        )
+
+    def _find(self, event: ev.Event, version: int, added: dict[str, tuple[int, str]]) -> None:
+        """Note the event that adds the name."""
+        name = self._explained.id
+        match event:
+            case ev.UserMessageAdded() | ev.AssistantMessageStarted() if event.message == name:
+                self._message, (self._added, self._kind) = name, added[name]
+            case ev.PartStarted() if event.part == name:
+                self._message, self._added = event.message, version
+                self._kind = type(event.kind).__name__.lower()
+                self._tool = getattr(event.kind, "tool", "")
+            case ev.CompactionRequested() if event.part == name:
+                self._message, self._added, self._kind = event.message, version, "compaction"
+            case _:
+                return
+        self._message_added = added.get(self._message, (0, ""))[0]
+
+    def _note(self, event: ev.Event, version: int, time: int) -> None:
+        """Note an event that may have taken the name out of the view."""
+        match event:
+            case ev.Pruned():
+                self._cause("prune", version, time, event.policy, concerns=self._explained.id in event.parts)
+            case ev.CompactionCompleted():
+                self._cause("compaction", version, time, event.summary, concerns=bool(self._added))
+            case ev.CompactionUndone():
+                compactions = [each for each in self._causes if each.kind == "compaction"]
+                if compactions:
+                    self._causes.remove(compactions[-1])
+            case ev.RolledBack():
+                self._cause("rollback", version, time, str(event.to), concerns=event.to < self._added)
+            case ev.PartRedacted():
+                self._cause("redaction", version, time, event.reason, concerns=event.part == self._explained.id)
+            case ev.PartRemoved():
+                self._cause("removal", version, time, "", concerns=event.part == self._explained.id)
+            case ev.MessageRemoved():
+                self._cause("removal", version, time, "", concerns=event.message == self._message)
+            case _:
+                pass
+
+    def _cause(
+        self,
+        kind: Literal["prune", "compaction", "rollback", "redaction", "removal"],
+        version: int,
+        time: int,
+        what: str,
+        *,
+        concerns: bool,
+    ) -> None:
+        self._numbers[kind] += 1
+        if concerns:
+            self._causes.append(Cause(kind, version, time, self._numbers[kind], what))

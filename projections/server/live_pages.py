@@ -1,0 +1,129 @@
+"""An ASGI app with the pages of sessions: server-sent events, older messages, long texts.
+
+    GET /SESSION/live       the newest messages, then patches; goes on behind `Last-Event-ID`
+    GET /SESSION/messages   a page of older messages: `before=VERSION`, `limit=NUMBER`
+    GET /SESSION/parts/ID   a part with its whole texts
+
+Mount it in an app of your own, or run it as it is: `projections/live/README.md` has both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from inspect import isawaitable
+from typing import TYPE_CHECKING
+
+from eventlog.errors import CallError, ClosedError, NotFoundError
+from eventlog.store import Store
+from eventlog.validation import require, require_function
+from projections.live.aio import AsyncLive
+from projections.live.form import Form, Json
+from projections.live.live_session import LIMIT, LONGEST, page_of, part_of
+from projections.live.patches import Update, encoded
+from projections.transcript.transcript import Transcript
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+__all__ = ["live_app"]
+
+MOST = 1_000
+"""Most messages of a page."""
+Authorize = Callable[["Request", str], "bool | Awaitable[bool]"]
+
+
+def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> Starlette:
+    """Return an ASGI app with the pages of a store's sessions.
+
+    `authorize(request, session)` says whether the request may read the session, also as a
+    coroutine; it is asked before anything is read. Texts are cut at `longest` characters.
+    """
+    require(Store, store, "an app is that of a Store")
+    require_function(authorize, "authorize is a function that is given the request and the session's id")
+    try:
+        from sse_starlette import EventSourceResponse
+        from starlette.applications import Starlette
+        from starlette.exceptions import HTTPException
+        from starlette.responses import Response
+        from starlette.routing import Route
+    except ImportError:
+        raise CallError("a server needs the extra `server`: pip install 'everdelta[server]'") from None
+
+    async def asked(request: Request) -> str:
+        """Return the session that a request may read."""
+        session: str = request.path_params["session"]
+        allowed = authorize(request, session)
+        if isawaitable(allowed):
+            allowed = await allowed
+        if allowed is not True:
+            raise HTTPException(403)
+        return session
+
+    def number(request: Request, name: str, default: int | None, most: int) -> int | None:
+        """Return a number of the query."""
+        text = request.query_params.get(name)
+        if text is None:
+            return default
+        if not (text.isascii() and text.isdecimal() and 0 < int(text[:20]) <= most):
+            raise HTTPException(400, f"{name} is a number from 1 to {most}")
+        return int(text)
+
+    async def live(request: Request) -> Response:
+        session = await asked(request)
+        limit = number(request, "limit", LIMIT, MOST)
+        after = request.headers.get("last-event-id") or request.query_params.get("after")
+        assert limit is not None
+        updates = aiter(AsyncLive(store, session, after, limit=limit, longest=longest))
+        try:
+            first = await anext(updates)
+        except NotFoundError as error:
+            raise HTTPException(404) from error
+        return EventSourceResponse(_stream(first, updates), sep="\n")
+
+    async def read(request: Request, reading: Callable[[str], Json]) -> Response:
+        session = await asked(request)
+        try:
+            found = await asyncio.to_thread(reading, session)
+        except NotFoundError as error:
+            raise HTTPException(404) from error
+        return Response(encoded(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+    async def messages(request: Request) -> Response:
+        limit = number(request, "limit", LIMIT, MOST)
+        before = number(request, "before", None, (1 << 63) - 1)
+        assert limit is not None
+
+        def page(name: str) -> Json:
+            session = store.session(name)
+            return page_of(session, Transcript(session), Form(longest), limit, before)
+
+        return await read(request, page)
+
+    async def part(request: Request) -> Response:
+        name: str = request.path_params["part"]
+        return await read(request, lambda session: part_of(store.session(session), name))
+
+    return Starlette(
+        routes=[
+            Route("/{session:path}/live", live),
+            Route("/{session:path}/messages", messages),
+            Route("/{session:path}/parts/{part:path}", part),
+        ]
+    )
+
+
+async def _stream(first: Update, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:
+    """Yield updates as server-sent events; ends when the store is closed."""
+    yield _event(first)
+    with suppress(ClosedError):
+        async for update in updates:
+            yield _event(update)
+
+
+def _event(update: Update) -> bytes:
+    cursor = b"" if update.cursor is None else b"id: %b\n" % update.cursor.encode()
+    return b"%bdata: %b\n\n" % (cursor, update.data)

@@ -1,0 +1,260 @@
+"""Programs that run agents of the frameworks, killed where a test says.
+
+The process imports the frameworks once, and runs each program in a child of its own. A line of its
+input is a JSON list of programs that run at once; each prints what it was told is stored into a
+file of its own. A program kills itself before or behind its n-th append, or is killed after a time.
+For tests only: `AgentWorker` is the other end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+import eventlog
+from eventlog import Store
+from eventlog.log.contract import Append
+
+__all__ = ["TURNS", "AgentWorker", "Outcome", "Program"]
+
+TURNS = ("first", "second")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Program(msgspec.Struct):
+    """A program: which framework's, on what store and server, and where it is killed."""
+
+    framework: str
+    store: str
+    url: str
+    out: str
+    name: str = "chat"
+    kill_at: int = 0
+    """Number of the append at which the program dies; 0: at none."""
+    behind: bool = False
+    """Whether it dies when that append is durable, not before."""
+    seconds: float = 0.0
+    """Seconds after which it is killed from outside; 0: never."""
+    entries: list[Any] = []
+    """Entries to mirror, for the Claude Agent SDK."""
+
+
+class Outcome(NamedTuple):
+    """End of a program: what it printed, and the signal that killed it, 0 if none did."""
+
+    told: list[Any]
+    signal: int
+
+    @property
+    def stored(self) -> list[Any]:
+        """The newest list that the program knew to be stored."""
+        found: list[list[Any]] = [one["stored"] for one in self.told if "stored" in one]
+        return found[-1] if found else []
+
+    @property
+    def appends(self) -> int:
+        """How many appends a program made that came to its end."""
+        return next((one["appends"] for one in self.told if "appends" in one), 0)
+
+
+class AgentWorker:
+    """The process in which programs run."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.adapters.agent_worker"]
+        self._process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait(30)
+
+    def run(self, *programs: Program) -> list[Outcome]:
+        """Run programs at once, and return how each ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([msgspec.to_builtins(one) for one in programs]) + "\n")
+        self._process.stdin.flush()
+        signals: list[int] = json.loads(self._process.stdout.readline())
+        told = [[json.loads(line) for line in Path(one.out).read_text().splitlines()] for one in programs]
+        return [Outcome(lines, killed) for lines, killed in zip(told, signals, strict=True)]
+
+
+# -- in the process ----------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Run the programs of each line."""
+    import agents  # pyright: ignore[reportUnusedImport]  # noqa: F401
+    import claude_agent_sdk  # pyright: ignore[reportUnusedImport]  # noqa: F401
+    import openai  # pyright: ignore[reportUnusedImport]  # noqa: F401
+    import pydantic_ai.models.openai  # pyright: ignore[reportUnusedImport]  # noqa: F401
+
+    for line in sys.stdin:
+        programs = msgspec.json.decode(line, type=list[Program])
+        begun = [(one, _begin(one)) for one in programs]
+        for one, child in begun:
+            if one.seconds:
+                time.sleep(one.seconds)
+                os.kill(child, signal.SIGKILL)
+        statuses = [os.waitpid(child, 0)[1] for _, child in begun]
+        for status in statuses:
+            assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "a program failed"
+        print(json.dumps([os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0 for status in statuses]), flush=True)
+
+
+def _begin(program: Program) -> int:
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        with Path(program.out).open("w") as out:
+            _play(program, lambda told: print(json.dumps(told), file=out, flush=True))
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _play(program: Program, tell: Callable[[Any], None]) -> None:
+    with eventlog.open(program.store) as store:
+        counted = _Counting(store, program)
+        asyncio.run(FRAMEWORKS[program.framework](store, program, tell))
+        tell({"appends": counted.appends})
+
+
+class _Counting:
+    """Counts the appends of a store, and kills the process at one."""
+
+    def __init__(self, store: Store, program: Program) -> None:
+        self.appends = 0
+        self._program = program
+        self._submit = store.log.submit
+        store.log.submit = self.submit  # type: ignore[method-assign]
+
+    def submit(self, append: Append) -> Any:
+        """Submit an append, unless the process dies before."""
+        self.appends += 1
+        dies = self.appends == self._program.kill_at
+        if dies and not self._program.behind:
+            os.kill(os.getpid(), signal.SIGKILL)
+        ticket = self._submit(append)
+        if dies:
+            ticket.wait()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return ticket
+
+
+async def _openai_agents(store: Store, program: Program, tell: Callable[[Any], None]) -> None:
+    """Run the turns that the session has not, with the SDK's own loop, streaming."""
+    from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool
+    from openai import AsyncOpenAI
+
+    from eventlog.adapters.openai_agents import EverdeltaSession
+
+    @function_tool
+    async def look(at: str) -> str:
+        """Look at a thing."""
+        return f"seen {at}"
+
+    class Told(EverdeltaSession):
+        async def add_items(self, items: list[Any]) -> None:
+            await super().add_items(items)
+            tell({"stored": await self.get_items()})
+
+    client = AsyncOpenAI(base_url=program.url, api_key="none", max_retries=0)
+    agent = Agent(name="Agent", model=OpenAIResponsesModel("m", client), tools=[look])
+    session = Told(store, program.name)
+    said = [item.get("content") for item in await session.get_items()]
+    for turn in TURNS:
+        if turn not in said:
+            run = Runner.run_streamed(agent, turn, session=session, run_config=RunConfig(tracing_disabled=True))
+            async for _ in run.stream_events():
+                pass
+    await client.close()
+
+
+async def _pydantic_ai(store: Store, program: Program, tell: Callable[[Any], None]) -> None:
+    """Run the turns that the conversation has not, and save each; a conflict loads again."""
+    from openai import AsyncOpenAI
+    from pydantic_ai import Agent
+    from pydantic_ai.conversation import Conversation
+    from pydantic_ai.conversation_store import ConversationConflict
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+
+    client = AsyncOpenAI(base_url=program.url, api_key="none", max_retries=0)
+    agent = Agent(OpenAIChatModel("m", provider=OpenAIProvider(openai_client=client)))
+
+    @agent.tool_plain
+    def look(at: str) -> str:
+        """Look at a thing."""
+        return f"seen {at}"
+
+    async def streams(_: Any, events: Any) -> None:
+        async for _event in events:
+            pass
+
+    conversations = EverdeltaConversationStore(store)
+    for turn in TURNS:
+        while True:
+            conversation = await conversations.load(program.name) or Conversation(conversation_id=program.name)
+            if turn in [
+                part.content
+                for message in conversation.messages
+                for part in message.parts
+                if part.part_kind == "user-prompt"
+            ]:
+                break
+            result = await agent.run(turn, conversation=conversation, event_stream_handler=streams)
+            try:
+                await conversations.save(result)
+            except ConversationConflict:
+                tell({"conflict": turn})
+                continue
+            stored = ModelMessagesTypeAdapter.dump_python(result.all_messages(), mode="json")
+            tell({"stored": stored})
+            break
+    await client.close()
+
+
+async def _claude_agent(store: Store, program: Program, tell: Callable[[Any], None]) -> None:
+    """Mirror the entries that the store has not, as the SDK does: the last batch is repeated."""
+    from eventlog.adapters.claude_agent import EverdeltaSessionStore
+    from tests.adapters.claude_entries import KEY
+
+    transcripts = EverdeltaSessionStore(store)
+    key = {**KEY, "project_key": program.name}
+    done = max(len(await transcripts.load(key) or []) - 3, 0)
+    for start in range(done, len(program.entries), 3):
+        await transcripts.append(key, program.entries[start : start + 3])
+        tell({"stored": await transcripts.load(key)})
+
+
+FRAMEWORKS = {"openai_agents": _openai_agents, "pydantic_ai": _pydantic_ai, "claude_agent": _claude_agent}
+
+
+if __name__ == "__main__":
+    main()

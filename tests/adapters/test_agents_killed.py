@@ -1,0 +1,214 @@
+"""Agents of the frameworks: killed anywhere, resumed, and looked at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import Session, Store
+from projections import ModelView
+from projections.cli.app import run
+from tests.support.file_search import files_with
+from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
+
+if os.environ.get("CI") is None:
+    for framework in ("agents", "claude_agent_sdk", "pydantic_ai.conversation_store"):
+        pytest.importorskip(framework)
+from claude_agent_sdk import get_session_messages_from_store
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+from eventlog.adapters.claude_agent import EverdeltaSessionStore
+from eventlog.adapters.openai_agents import EverdeltaSession
+from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+from tests.adapters import claude_entries, openai_items, pydantic_messages
+from tests.adapters.agent_worker import TURNS, AgentWorker, Program
+
+FRAMEWORKS = ("openai_agents", "pydantic_ai", "claude_agent")
+"""Of the Claude Agent SDK, whose loop is a program of its own, the store is driven."""
+SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
+NAME = "-work"
+SECRET = "looked at everything"
+
+
+def answered(asked: Asked) -> Answer:
+    """Ask for two tools before each answer."""
+    last, number = asked.messages[-1], len(asked.messages)
+    if last.get("role") == "tool" or last.get("type") == "function_call_output":
+        return Answer([SECRET, f" {number}"], usage=(number, 2))
+    calls = [ToolCall(f"call_{number}_{name}", "look", f'{{"at": "{name}"}}') for name in "ab"]
+    return Answer(calls=calls, usage=(number, 1))
+
+
+@pytest.fixture(scope="module")
+def worker() -> Generator[AgentWorker]:
+    """Give the process that runs programs."""
+    with AgentWorker() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def url() -> Generator[str]:
+    """Give the address of a model server."""
+    with OpenAIServer(by=answered) as server:
+        yield server.url
+
+
+class Place:
+    """A store in which programs of a framework run."""
+
+    def __init__(self, framework: str, directory: Path, url: str) -> None:
+        self.framework = framework
+        self.directory = directory
+        self.path = directory / "store"
+        self._url = url
+        talk = claude_entries.Talk()
+        self.entries = talk.more(
+            [("calls", 2), ("results", 2), ("answer", 0), ("branch", 0), ("answer", 1), ("prompt", 0), ("answer", 0)]
+        )
+
+    def program(self, **options: Any) -> Program:
+        """Return a program on this store."""
+        out = self.directory / f"out {random.random()}"
+        entries = self.entries if self.framework == "claude_agent" else []
+        return Program(self.framework, str(self.path), self._url, str(out), NAME, entries=entries, **options)
+
+    def clear(self) -> None:
+        """Remove the store."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def check(self, store: Store) -> tuple[list[Any], Session]:
+        """Return the framework's own list, which the view shows, and its session."""
+        return asyncio.run(self._check(store))
+
+    async def _check(self, store: Store) -> tuple[list[Any], Session]:
+        if self.framework == "openai_agents":
+            chat = EverdeltaSession(store, NAME)
+            items = await chat.get_items()
+            assert openai_items.viewed(ModelView.of(chat.session).messages) == openai_items.listed(items)
+            return items, chat.session
+        if self.framework == "pydantic_ai":
+            conversations = EverdeltaConversationStore(store)
+            loaded = await conversations.load(NAME)
+            messages = loaded.messages if loaded is not None else []
+            session = conversations.session(NAME)
+            assert pydantic_messages.viewed(ModelView.of(session).messages) == pydantic_messages.listed(messages)
+            return ModelMessagesTypeAdapter.dump_python(messages, mode="json"), session
+        transcripts: Any = EverdeltaSessionStore(store)
+        key = {**claude_entries.KEY, "project_key": NAME}
+        chain = await get_session_messages_from_store(transcripts, key["session_id"], "/work")
+        session = transcripts.session(key)
+        assert claude_entries.viewed(ModelView.of(session).messages) == claude_entries.listed(chain)
+        return await transcripts.load(key) or [], session
+
+    def delete(self, store: Store) -> None:
+        """Delete the conversation as the framework does."""
+
+        async def play() -> None:
+            if self.framework == "openai_agents":
+                await EverdeltaSession(store, NAME).clear_session()
+            elif self.framework == "pydantic_ai":
+                await EverdeltaConversationStore(store).delete(NAME)
+            else:
+                await EverdeltaSessionStore(store).delete({**claude_entries.KEY, "project_key": NAME})
+
+        asyncio.run(play())
+
+
+@pytest.fixture(params=FRAMEWORKS)
+def place(request: pytest.FixtureRequest, tmp_path: Path, url: str) -> Place:
+    """Give a store for programs of each framework."""
+    return Place(request.param, tmp_path, url)
+
+
+def texts_of(stored: list[Any]) -> list[str]:
+    """Return prompts in a framework's list."""
+    return [turn for turn in TURNS if f"'{turn}'" in repr(stored)]
+
+
+def killed_and_resumed(worker: AgentWorker, place: Place, **kill: Any) -> None:
+    """Kill a program, run another one to its end, and compare with what the first one knew."""
+    place.clear()
+    (died,) = worker.run(place.program(**kill))
+    assert died.signal in ({signal.SIGKILL} if "kill_at" in kill else {0, signal.SIGKILL})
+    (ended,) = worker.run(place.program())
+    assert ended.signal == 0
+    with eventlog.open(place.path) as store:
+        stored, _ = place.check(store)
+    assert stored[: len(died.stored)] == died.stored, "what was acknowledged is lost"
+    if place.framework == "claude_agent":
+        assert stored == place.entries
+    else:
+        assert texts_of(stored) == list(TURNS)
+
+
+@pytest.mark.promise(1, 3)
+def test_nothing_acknowledged_is_lost_at_any_append(worker: AgentWorker, place: Place) -> None:
+    """Killed at any append and resumed, a loop has all that it knew to be stored."""
+    (whole,) = worker.run(place.program())
+    assert whole.appends >= 3
+    every = range(1, whole.appends + 1)
+    for number in every if SLOW else every[:: -(-whole.appends // 6)]:
+        for behind in (False, True) if SLOW else (number % 2 == 0,):
+            killed_and_resumed(worker, place, kill_at=number, behind=behind)
+
+
+@pytest.mark.promise(1, 3)
+def test_nothing_acknowledged_is_lost_at_any_time(worker: AgentWorker, place: Place) -> None:
+    """Killed at a random time and resumed, a loop has all that it knew to be stored."""
+    chance = random.Random(7)
+    for _ in range(40 if SLOW else 3):
+        killed_and_resumed(worker, place, seconds=chance.uniform(0.02, 0.3))
+
+
+def test_a_killed_run_is_looked_at(worker: AgentWorker, place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """`show`, `timeline`, `audit` and `verify` work on what a killed loop left."""
+    (whole,) = worker.run(place.program())
+    for kill_at in (whole.appends, 0):
+        place.clear()
+        worker.run(place.program(kill_at=kill_at))
+        with eventlog.open(place.path) as store:
+            _, session = place.check(store)
+        for command in ("show", "timeline", "audit"):
+            assert run([command, session.id, "--store", str(place.path)]) == 0, command
+            assert capsys.readouterr().out
+        assert run(["verify", "--store", str(place.path)]) == 0
+
+
+@pytest.mark.promise(4)
+def test_two_workers_run_one_conversation(worker: AgentWorker, place: Place) -> None:
+    """Two programs on one conversation at once lose nothing that either knew to be stored."""
+    outcomes = worker.run(place.program(), place.program())
+    assert [one.signal for one in outcomes] == [0, 0]
+    with eventlog.open(place.path) as store:
+        stored, _ = place.check(store)
+    for outcome in outcomes:
+        known = outcome.stored
+        if place.framework == "openai_agents":
+            assert all(item in stored for item in known)
+        else:
+            assert stored[: len(known)] == known
+    if place.framework == "claude_agent":
+        assert sorted(entry["uuid"] for entry in stored) == sorted(entry["uuid"] for entry in place.entries)
+    else:
+        assert texts_of(stored) == list(TURNS)
+
+
+def test_a_deleted_run_leaves_no_byte(worker: AgentWorker, place: Place) -> None:
+    """After a framework's deletion and a scrub no file has a text of the run."""
+    worker.run(place.program())
+    texts = (SECRET, "seen a") if place.framework != "claude_agent" else ("long enough to be moved",)
+    assert any(files_with(place.path, text) for text in texts)
+    with eventlog.open(place.path) as store:
+        place.delete(store)
+        store.scrub()
+    for text in texts:
+        assert files_with(place.path, text) == []

@@ -1,0 +1,133 @@
+"""Cost of the adapters' operations in conversations of two sizes, a factor of eight apart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Generator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog import Store
+from eventlog.adapters.openai_agents import EverdeltaSession
+from tests.growth.judging import FLAT, NOISE, TRIES
+from tests.growth.measuring import least
+
+if os.environ.get("CI") is None:
+    pytest.importorskip("claude_agent_sdk")
+    pytest.importorskip("pydantic_ai.conversation_store")
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+from eventlog.adapters.claude_agent import EverdeltaSessionStore
+from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+from tests.adapters.claude_entries import KEY, said
+
+SIZES = (400, 3_200)
+TOGETHER = 100
+FRESH = count(10**6)
+"""Numbers of entries that are told while it is measured."""
+
+
+def item(number: int) -> dict[str, Any]:
+    """Return an item of the OpenAI Agents SDK."""
+    return {"role": "user", "content": f"what the user said, number {number}"}
+
+
+def entry(number: int) -> dict[str, Any]:
+    """Return an entry of Claude Code, behind the one before."""
+    return said(number, "user", f"what the user said, number {number}", said(number - 1, "user", "")["uuid"])
+
+
+def request(number: int) -> Any:
+    """Return a message of pydantic-ai."""
+    return ModelRequest([UserPromptPart(f"what the user said, number {number}")])
+
+
+async def fill(store: Store, size: int) -> None:
+    """Tell a conversation of each framework."""
+    session, transcripts = EverdeltaSession(store, "chat"), EverdeltaSessionStore(store)
+    conversations, conversation = EverdeltaConversationStore(store), Conversation(conversation_id="chat")
+    for start in range(0, size, TOGETHER):
+        numbers = range(start, start + TOGETHER)
+        await session.add_items([item(number) for number in numbers])
+        await transcripts.append(KEY, [entry(number) for number in numbers])
+        conversation.messages += [request(number) for number in numbers]
+        await conversations.save(conversation)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Generator[list[Store]]:
+    """Give stores with conversations of both sizes."""
+    stores: list[Store] = []
+    for size in SIZES:
+        path: Path = tmp_path_factory.mktemp("growth") / str(size)
+        with eventlog.open(path) as store:
+            asyncio.run(fill(store, size))
+            asyncio.run(EverdeltaSessionStore(store).append(KEY, [entry(size)]))  # makes rows of the index
+        stores.append(eventlog.open(path))
+    yield stores
+    for store in stores:
+        store.close()
+
+
+class Open:
+    """Adapters of a store that have been used."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.session = EverdeltaSession(store, "chat")
+        self.transcripts = EverdeltaSessionStore(store)
+        self.conversations = EverdeltaConversationStore(store)
+
+    def save(self) -> None:
+        """Save a message more, as a program that has loaded the end of the conversation."""
+
+        async def play() -> None:
+            conversation = await self.conversations.load("chat", limit=2)
+            assert conversation is not None
+            conversation.messages.append(request(next(FRESH)))
+            await self.conversations.save(conversation)
+
+        asyncio.run(play())
+
+    def append(self) -> None:
+        """Append an entry of a transcript."""
+        asyncio.run(self.transcripts.append(KEY, [said(next(FRESH), "user", "more", "unknown")]))
+
+    def cold_append(self) -> None:
+        """Append an entry by an object that has seen nothing yet."""
+        self.transcripts = EverdeltaSessionStore(self.store)
+        self.append()
+
+
+OPERATIONS: dict[str, Callable[[Open], Any]] = {
+    "add_items": lambda at: asyncio.run(at.session.add_items([item(next(FRESH))])),
+    "get_items, the newest": lambda at: asyncio.run(at.session.get_items(10)),
+    "pop_item": lambda at: asyncio.run(at.session.pop_item()),
+    "snapshot": lambda at: asyncio.run(at.session._get_compaction_snapshot(10)),
+    "save": Open.save,
+    "append": Open.append,
+    "append, cold": Open.cold_append,
+    "list_session_summaries": lambda at: asyncio.run(at.transcripts.list_session_summaries(KEY["project_key"])),
+}
+
+
+@pytest.mark.promise(8)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_costs_the_same_in_a_long_conversation(name: str, places: list[Store]) -> None:
+    """Changing and reading the end costs the same in a conversation eight times as long."""
+    small, large = (Open(store) for store in places)
+    for at in (small, large):
+        OPERATIONS[name](at)
+    little = much = float("inf")
+    for runs in range(1, TRIES + 1):
+        little = min(little, least(lambda: OPERATIONS[name](small), 6 * runs))
+        much = min(much, least(lambda: OPERATIONS[name](large), 6 * runs))
+        if much <= FLAT * little + NOISE:
+            return
+    pytest.fail(f"{little * 1000:.2f} ms at {SIZES[0]} entries, {much * 1000:.2f} ms at {SIZES[1]}")

@@ -1,0 +1,98 @@
+"""The test cases that ship with `eventsourcing`, on a log of one partition on a server."""
+
+from __future__ import annotations
+
+import os
+from unittest import TestCase
+
+import pytest
+
+from eventlog.errors import CallError
+from eventlog.log.contract import Log
+from eventlog.log.postgres.engine import open_log
+from eventlog.recorder.conversations import ConversationRecorder
+from tests.eventlog.recorder import test_eventsourcing as cases
+from tests.support.postgres_server import give_back, new_place
+
+
+class OnServer(TestCase):
+    """An empty log of one partition for each test."""
+
+    def open(self) -> Log:
+        """A log that the test's end closes and empties."""
+        address = new_place(1)
+        log = open_log(address)
+        self.addCleanup(give_back, address, 1)
+        self.addCleanup(log.close)
+        return log
+
+
+class TestAggregateRecorder(OnServer, cases.TestAggregateRecorderOnDisk):
+    """Events by originator: atomic, unique, selected by version."""
+
+
+class TestApplicationRecorder(OnServer, cases.TestApplicationRecorderOnDisk):
+    """Notifications: contiguous, selectable, written concurrently, followed live."""
+
+
+class TestTrackingRecorder(OnServer, cases.TestTrackingRecorderOnDisk):
+    """Positions only grow, and can be waited for."""
+
+
+class TestProcessRecorder(OnServer, cases.TestProcessRecorderOnDisk):
+    """Events and their tracking position are recorded together or not at all."""
+
+
+class TestNotifications(OnServer, cases.TestNotificationsOnDisk):
+    """Two large inserts at the same time do not interleave."""
+
+
+class TestView(OnServer, cases.TestViewOnDisk):
+    """A view is updated together with its position, each position once."""
+
+
+class TestFactory(cases.TestFactoryOnDisk):
+    """PERSISTENCE_MODULE selects our factory, and EVENTLOG_PATH a server."""
+
+    def path(self) -> str:
+        """The address of an empty log."""
+        address = new_place(1)
+        self.addCleanup(give_back, address, 1)
+        return address
+
+
+class InEnvironment(cases.InEnvironment):
+    """Cases that construct everything themselves find the address in the environment."""
+
+    def setUp(self) -> None:
+        """Give the log back after the test."""
+        address = new_place(1)
+        self.addCleanup(give_back, address, 1)
+        super().setUp()
+        os.environ["EVENTLOG_PATH"] = self.path = address
+
+
+class TestExampleApplication(InEnvironment, cases.TestExampleApplicationOnDisk):
+    """The example application runs on a server, with snapshots."""
+
+
+class TestProjection(InEnvironment, cases.TestProjectionOnDisk):
+    """A projection and the application it follows share one log."""
+
+
+class TestEventSourcedProjection(InEnvironment, cases.TestEventSourcedProjectionOnDisk):
+    """An event-sourced projection shares one log with its application."""
+
+
+def test_conversations_need_one_order() -> None:
+    """The recorder of conversations works with one partition and refuses more, typed."""
+    for partitions in (1, 4):
+        address = new_place(partitions)
+        log = open_log(address)
+        if partitions == 1:
+            assert ConversationRecorder(log).max_notification_id() is None
+        else:
+            with pytest.raises(CallError, match="4 partitions"):
+                ConversationRecorder(log)
+        log.close()
+        give_back(address, partitions)

@@ -1,0 +1,95 @@
+"""Completion of commands, options, choices and ids of sessions."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.completion import SCRIPTS, candidates
+from projections.cli.exits import Exit
+from projections.cli.registry import COMMANDS
+from tests.support.cli_runner import ROOT, Cli
+
+
+@pytest.fixture
+def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with three sessions, the newest of them last."""
+    monkeypatch.setenv("EVENTLOG_STORE", str(tmp_path / "store"))
+    with eventlog.open(tmp_path / "store") as opened:
+        for number, id in enumerate(("ses_a1", "ses_a2", "other")):
+            opened.create_session(id=id, title=f"Title of {id}", time=1_750_000_000_000 + number)
+    return tmp_path / "store"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("", list(COMMANDS)),
+        ("s", ["search", "serve", "sessions", "show", "stats", "scrub"]),
+        ("show ses_", ["ses_a1", "ses_a2"]),
+        ("show ses_a1", ["ses_a1"]),
+        ("show ", ["other", "ses_a2", "ses_a1"]),
+        ("show ses_a1 ", []),
+        ("show --l", ["--limit"]),
+        ("show --limit ", []),
+        ("sessions --parent ses_a2", ["ses_a2"]),
+        ("view ses_a1 --format o", ["openai"]),
+        ("view --format openai ses_a", ["ses_a1", "ses_a2"]),
+        ("--store elsewhere s", ["search", "serve", "sessions", "show", "stats", "scrub"]),
+        ("--store ", []),
+        ("recall ses_a1 --s", ["--search", "--store"]),
+        ("completion f", ["fish"]),
+        ("import ", []),
+        ("nonsense ", []),
+    ],
+)
+def test_what_may_stand_there(listed: Path, line: str, found: list[str]) -> None:
+    """The words that may stand at the end of a line, those of a store included."""
+    assert listed
+    assert sorted(word for word, _ in candidates(line.split(" "))) == sorted(found)
+
+
+def test_ids_come_with_their_titles(cli: Cli, listed: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A candidate is printed with what it is; of a store that is not there nothing is said."""
+    monkeypatch.setenv("EVENTLOG_COMPLETE", "1")
+    answer = cli("--store", listed, "show", "ses_")
+    assert (answer.code, answer.out) == (Exit.OK, "ses_a1\tTitle of ses_a1\nses_a2\tTitle of ses_a2\n")
+    assert cli("--store", tmp_path / "nowhere", "show", "") == (Exit.OK, "", "")
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_scripts_are_right_for_their_shells(cli: Cli, tmp_path: Path, shell: str) -> None:
+    """Each script is one that its shell can read, where that is installed."""
+    script = tmp_path / "script"
+    script.write_text(cli("completion", shell).out)
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    subprocess.run([shell, "-n", str(script)], check=True)
+
+
+def test_bash_completes_a_session(listed: Path, tmp_path: Path) -> None:
+    """In bash the script fills in the ids of the sessions."""
+    program = tmp_path / "bin" / "eventlog"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m projections "$@"\n')
+    program.chmod(0o755)
+    line = (
+        "source <(eventlog completion bash); COMP_WORDS=(eventlog show ses_); COMP_CWORD=2; _eventlog; "
+        'echo "${COMPREPLY[@]}"'
+    )
+    path = f"{program.parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        env={"PATH": path, "EVENTLOG_STORE": str(listed)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ses_a1 ses_a2\n"

@@ -1,0 +1,87 @@
+"""`eventlog sessions` on a terminal: one line a session, at every width."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from projections.cli.screen import width_of
+from tests.support.cli_runner import Cli, on_terminal
+
+TITLE = "A title that is long enough to need three lines of a narrow terminal, with averyveryverylongword 漢字漢字"
+COUNT = 6
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A store of sessions with long ids and titles, names, notes, scopes and costs."""
+    path = tmp_path / "store"
+    with eventlog.open(path) as opened:
+        for number in range(COUNT):
+            id = f"ses_{'abcdefghij' * 4}{number}" if number % 2 else f"{number}{'klmnopqrst' * 3}"
+            session = opened.open_session(("telegram", f"chat {number}"), id=id, title=TITLE, scope="alice-the-great")
+            session.set_note("waits for the invoice of the last month")
+            with session.assistant(model="acme/one") as reply:
+                reply.add_text("hello")
+                reply.finish(usage=eventlog.Usage(eventlog.Tokens(123_456_789, 20), Decimal("1234.56789")))
+    return path
+
+
+def plain(drawn: str) -> list[str]:
+    """The lines of a terminal without colours."""
+    return re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120, 160, 200])
+def test_a_session_is_one_line(listed: Path, columns: int) -> None:
+    """Each session has one line no wider than the terminal, with its id, tokens and cost."""
+    code, drawn = on_terminal("--store", listed, "sessions", columns=columns)
+    header, *lines = plain(drawn)
+    assert (code, len(lines)) == (Exit.OK, COUNT)
+    assert header.split()[:3] == ["session", "updated", "title"]
+    assert max(map(width_of, lines)) <= columns
+    for line in lines:
+        assert "123.5 M" in line
+        assert "$1,234.57" in line
+        assert "A title that" in line
+
+
+def test_the_id_that_is_shown_names_the_session(cli: Cli, listed: Path) -> None:
+    """Every short id of the table is taken by other commands, also where ends are alike."""
+    _, drawn = on_terminal("--store", listed, "sessions")
+    names = [line.split()[0] for line in plain(drawn)[1:]]
+    ids = [cli("stats", name, "--json").json["session"]["id"] for name in names]
+    assert sorted(ids) == sorted(entry["id"] for entry in cli("sessions", "--json").json["sessions"])
+    assert all(len(name) < len(id) for name, id in zip(names, ids, strict=True))
+
+
+def test_a_very_narrow_terminal_cuts_no_number(listed: Path) -> None:
+    """Where the columns do not fit, each row is a paragraph."""
+    code, drawn = on_terminal("--store", listed, "sessions", columns=30)
+    assert code == Exit.OK
+    assert drawn.count("$1,234.57") == COUNT
+
+
+def test_data_only_on_standard_output(cli: Cli, listed: Path) -> None:
+    """A pipe gets the header and a line for each session; how to go on is a note."""
+    assert listed
+    answer = cli("sessions", "--limit", 2)
+    assert len(answer.out.splitlines()) == 3
+    assert answer.err.startswith("more: --cursor ")
+
+
+def test_long_ids_that_differ_nowhere_short_stay_whole(tmp_path: Path, cli: Cli) -> None:
+    """Ids with the same beginning and the same end are shown whole."""
+    ids = [f"same-beginning-{number}-same-ending-of-all" for number in range(3)]
+    with eventlog.open(tmp_path / "store") as opened:
+        for id in ids:
+            opened.create_session(id=id)
+    _, drawn = on_terminal("--store", tmp_path / "store", "sessions", columns=200)
+    assert sorted(line.split()[0] for line in plain(drawn)[1:]) == ids
+    refused = cli("stats", "ending-of-all")
+    assert (refused.code, "more than one session ends with 'ending-of-all': " in refused.err) == (Exit.USAGE, True)

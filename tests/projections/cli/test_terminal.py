@@ -1,0 +1,115 @@
+"""Colours, pager and Markdown: on a terminal only, and as the environment asks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli, on_terminal, program
+
+TEXT = "# A heading\n\nSome **bold** words, `code`, and a [link](https://example.com).\n\n- one\n- two\n"
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """A store with an answer in Markdown and a result of many lines."""
+    path = tmp_path / "store"
+    with eventlog.open(path) as opened:
+        session = opened.create_session(id="talk")
+        session.user("Explain it")
+        with session.assistant(model="acme/one") as reply:
+            reply.tool("bash", call_id="c1", input={"command": "seq 40"}, id="prt_call").succeed(
+                "\n".join(f"line {number}" for number in range(40))
+            )
+            reply.add_text(TEXT)
+            reply.finish("stop")
+    return path
+
+
+def test_markdown_is_laid_out_on_a_terminal(told: Path) -> None:
+    """`show` lays out the Markdown of texts, without links that a terminal could follow."""
+    code, drawn = on_terminal("--store", told, "show", "talk")
+    assert code == Exit.OK
+    assert "**bold**" not in drawn
+    assert "bold" in drawn
+    assert re.search(r"•\S* ?\S*one", drawn)
+    assert "\x1b]8" not in drawn
+
+
+def test_a_pipe_gets_the_text_as_it_is(cli: Cli, told: Path) -> None:
+    """A pipe gets every line of every text, and no escape sequence."""
+    assert told
+    shown = cli("show", "talk").out
+    assert TEXT in shown
+    assert "line 39" in shown
+    assert "\x1b" not in shown
+
+
+def test_long_results_are_cut_on_a_terminal(told: Path) -> None:
+    """A terminal gets the first lines of a result and how to see more; `--full` gives all."""
+    drawn = on_terminal("--store", told, "show", "talk")[1]
+    assert "line 11" in drawn
+    assert "line 12" not in drawn
+    assert "28 more lines: --full, or recall prt_call" in drawn
+    assert "line 39" in on_terminal("--store", told, "show", "talk", "--full")[1]
+
+
+@pytest.mark.parametrize("variables", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize(
+    "command", ["show talk", "sessions", "window talk", "timeline talk", "stats talk", "view talk"]
+)
+def test_no_colours_if_they_are_not_wanted(told: Path, command: str, variables: dict[str, str]) -> None:
+    """NO_COLOR and a dumb terminal get no escape sequence."""
+    code, drawn = on_terminal("--store", told, *command.split(), **variables)
+    assert (code, "\x1b" in drawn) == (Exit.OK, False)
+
+
+def test_the_pager_shows_what_a_terminal_would(told: Path, tmp_path: Path) -> None:
+    """PAGER gets the output as for a terminal, colours included, and its end is waited for."""
+    copy = tmp_path / "paged"
+    code, drawn = on_terminal("--store", told, "show", "talk", PAGER=f"cat > {copy}; echo the pager ends")
+    assert (code, drawn) == (Exit.OK, "the pager ends\r\n")
+    assert copy.read_text() == on_terminal("--store", told, "show", "talk")[1].replace("\r\n", "\n")
+
+
+def test_a_reader_who_leaves_the_pager_sees_no_error(told: Path) -> None:
+    """A pager that ends early is no error, and notes come after it."""
+    with eventlog.open(told) as opened:
+        session = opened.session("talk")
+        for _ in range(50):
+            session.user("x" * 5000)
+    code, drawn = on_terminal("--store", told, "show", "talk", PAGER="head -n 1 > /dev/null")
+    assert (code, drawn) == (Exit.OK, "")
+    code, drawn = on_terminal("--store", told, "show", "talk", "--limit", "1", PAGER="head -c 4; echo")
+    assert (code, drawn.splitlines()[-1].startswith("older messages: --before ")) == (Exit.OK, True)
+
+
+@pytest.mark.parametrize("pager", ["", "cat", "no-such-program-anywhere"])
+def test_without_a_pager_the_terminal_gets_it(told: Path, pager: str) -> None:
+    """An empty PAGER, `cat` and one that is not there are none."""
+    code, drawn = on_terminal("--store", told, "show", "talk", PAGER=pager)
+    assert (code, "A heading" in drawn) == (Exit.OK, True)
+
+
+def test_a_pipe_has_no_pager(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pager is started where standard output is a pipe."""
+    monkeypatch.setenv("PAGER", f"touch {tmp_path / 'started'}; cat")
+    assert program("--store", told, "show", "talk").returncode == Exit.OK
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize(
+    "command",
+    ["sessions", "timeline talk", "window talk", "stats", "stats talk", "diff talk 1 8", "tail talk", "audit talk"],
+)
+def test_no_line_is_wider_than_the_terminal(told: Path, command: str, columns: int) -> None:
+    """At usual widths every line fits the terminal."""
+    code, drawn = on_terminal("--store", told, *command.split(), columns=columns)
+    lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
+    assert code == Exit.OK
+    assert [line for line in lines if len(line) > columns and str(told) not in line] == []

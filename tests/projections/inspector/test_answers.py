@@ -1,0 +1,291 @@
+"""The answers to the page: all that was said, what was seen of it, and when."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.errors import CallError, NotFoundError
+from eventlog.session.session import Session
+from eventlog.store import Store
+from projections import ModelView, Transcript
+from projections.inspector import answers
+from projections.inspector.catalogue import Catalogue
+from projections.inspector.history import History
+from projections.inspector.large_text import MOST
+from projections.inspector.room import Room
+from projections.inspector.window_series import POINTS, sample
+from projections.reports.audit import audit
+from projections.view.neutral import Result, Text
+from projections.window.report import window_report
+from projections.window.window import ContextWindow
+from tests.support.inspected_store import HOSTILE
+
+
+def pages(room: Room, **query: str) -> list[dict[str, Any]]:
+    """Every message, read in pages."""
+    found: list[dict[str, Any]] = []
+    more = True
+    before: dict[str, str] = {}
+    while more:
+        page = answers.messages(room, {"size": "7", **query, **before})
+        json.dumps(page)
+        found = page["messages"] + found
+        more, before = page["more"], {"before": str(found[0]["version"])}
+    return found
+
+
+def jumps_of(room: Room, kind: str) -> list[int]:
+    """The versions of the jumps of a kind."""
+    return [jump.version for jump in room.history.jumps if jump.kind == kind]
+
+
+def test_pages_have_everything_once_in_order(inspected: Store) -> None:
+    """The pages together have each message of the session once, those rolled back included."""
+    room = Room(inspected, "talk")
+    found = pages(room)
+    assert [message["version"] for message in found] == room.history.messages
+    effective = {message.id for message in Transcript(room.session).oldest_first()}
+    hidden = {message["id"] for message in found} - effective
+    assert hidden
+    assert {message["id"] for message in found if message["reason"] == "rolled-back"} == hidden
+
+
+def test_pages_lead_on_from_a_message_in_the_middle(inspected: Store) -> None:
+    """Around a version a page has its message; from there all newer and older ones follow."""
+    room = Room(inspected, "talk")
+    begins = room.history.messages
+    middle = begins[len(begins) // 2]
+    page = answers.messages(room, {"around": str(middle), "size": "8"})
+    found = [message["version"] for message in page["messages"]]
+    assert middle in found
+    newer = page["newer"]
+    while newer:
+        page = answers.messages(room, {"after": str(found[-1]), "size": "8"})
+        found += [message["version"] for message in page["messages"]]
+        newer = page["newer"]
+    assert found == begins[begins.index(found[0]) :]
+    assert answers.messages(room, {"after": str(begins[-1])})["messages"] == []
+    first = answers.messages(room, {"around": "1", "size": "8"})
+    assert [message["version"] for message in first["messages"]] == begins[:8]
+
+
+def test_what_is_not_seen_has_the_reason_that_the_view_gives(inspected: Store) -> None:
+    """Each part is marked as `ModelView.explain` explains it, now and at earlier versions."""
+    room = Room(inspected, "talk")
+    newest = room.session.version
+    reasons: set[str] = set()
+    for at in (newest, *jumps_of(room, "compacted"), *jumps_of(room, "rolled-back")):
+        view = ModelView.of(room.session, at)
+        for message in pages(room, at=str(at)):
+            assert message["reason"] == view.explain(message["id"]).reason
+            assert message["seen"] == view.explain(message["id"]).shown
+            for part in message["parts"]:
+                assert part["reason"] == view.explain(part["id"]).reason
+                reasons.add(part["reason"])
+    assert {"shown", "cleared", "covered", "rolled-back"} <= reasons
+
+
+def test_the_right_side_is_the_view(inspected: Store) -> None:
+    """The right side has every result and carried text of the view, in any version."""
+    room = Room(inspected, "talk")
+    for at in range(20, room.session.version, 97):
+        sent = ModelView.of(room.session, at).messages
+        outputs = [part.output for message in sent for part in message.parts if isinstance(part, Result)]
+        seen = [part for message in pages(room, at=str(at), seen="1") for part in message["view"].items()]
+        shown = [part for _, part in seen if part["state"] != "gone"]
+        for output in outputs:
+            assert any(part["text"][:500] == output[:500] for part in shown)
+        carried = [part.text for message in sent for part in message.parts if isinstance(part, Text)]
+        added = [part["text"] for name, part in seen if name == "+"]
+        assert all(any(text == whole[: len(text)] for whole in carried) for text in added)
+        cleared = [part for part in shown if part["reason"] == "cleared"]
+        assert len(cleared) == outputs.count("[Old tool result content cleared]")
+        assert all(part["state"] == "changed" for part in cleared)
+
+
+def test_steps_have_what_was_recorded_and_whether_it_matches(inspected: Store) -> None:
+    """Every step is listed with its usage; its request has the digest that the audit gives."""
+    room = Room(inspected, "talk")
+    audited = list(audit(room.session))
+    listed = answers.steps(room, {})
+    assert listed["all"] == len(audited)
+    assert [step["number"] for step in listed["steps"]] == list(range(len(audited), 0, -1))[: len(listed["steps"])]
+    earlier = answers.steps(room, {"before": "5"})["steps"]
+    assert [step["number"] for step in earlier] == [4, 3, 2, 1]
+    assert sum(step["cost"] is not None for step in listed["steps"]) == listed["priced"]
+    assert listed["cost"] == str(room.session.info.cost)
+    verdicts = answers.verdicts(room, {"first": "3", "last": "9"})["steps"]
+    assert [step["number"] for step in verdicts] == list(range(3, 10))
+    assert [step["recorded"] for step in verdicts] == [step.recorded for step in audited[2:9]]
+    assert {step["verdict"] for step in verdicts} == {"match"}
+
+
+def test_a_request_is_read_in_pages(inspected: Store) -> None:
+    """The pages of a request have its messages in order, and its digest once rebuilt."""
+    room = Room(inspected, "talk")
+    number = len(room.history.steps)
+    first = answers.request(room, {"step": str(number)})
+    assert first["verdict"] == "match"
+    assert first["recorded"] == first["rebuilt"]
+    of = first["request"]["of"]
+    rest = answers.request(room, {"step": str(number), "from": "3"})["request"]["messages"]
+    assert len(first["request"]["messages"]) == of
+    assert rest == first["request"]["messages"][3:]
+    with pytest.raises(NotFoundError):
+        answers.request(room, {"step": str(number + 1)})
+
+
+def test_the_window_over_time_is_that_of_each_version(inspected: Store) -> None:
+    """At each point the tokens are those that a report on the window counts there."""
+    room = Room(inspected, "talk")
+    points: list[dict[str, Any]] = []
+    done = False
+    while not done:
+        answer = answers.window(room, {"have": str(len(points))})
+        points += answer["points"]
+        done = answer["done"]
+    report = window_report(ContextWindow(room.session))
+    assert points[-1]["total"] == report.counted
+    assert points[-1]["usable"] == report.usable
+    assert points[-1]["kinds"]["results"] == report.kinds.results
+    for point in points[:: len(points) // 6]:
+        assert point["total"] == ModelView.of(room.session, point["version"]).tokens
+    versions = [point["version"] for point in points]
+    for jump in jumps_of(room, "compacted"):
+        before, after = points[versions.index(jump - 1)], points[versions.index(jump)]
+        assert after["total"] < before["total"]
+
+
+def test_a_long_history_is_sampled(inspected: Store) -> None:
+    """However many steps and jumps there are, a bounded number of versions is looked at."""
+    room = Room(inspected, "talk")
+    history = History()
+    history.version = 1_000_000
+    history.steps = room.history.steps * 300
+    history.jumps = room.history.jumps * 300
+    assert len(sample(history)) <= POINTS
+    assert sample(history)[-1] == 1_000_000
+
+
+def test_a_large_output_is_read_as_far_as_it_is_asked_for(inspected: Store) -> None:
+    """A page has no output; a part comes in pieces of at most 200,000 characters."""
+    room = Room(inspected, "hostile")
+    page = answers.messages(room, {})
+    assert len(json.dumps(page)) < 20_000
+    first = answers.part(room, {"part": "h-call"})
+    assert (len(first["text"]), first["end"]) == (first["text"].count("\n") and len(first["text"]), MOST)
+    assert first["size"] > 1_900_000
+    second = answers.part(room, {"part": "h-call", "from": str(MOST)})
+    whole = next(
+        part.text
+        for message in Transcript(room.session).oldest_first()
+        for part in message.parts
+        if part.id == "h-call"
+    )
+    assert first["size"] == len(whole)
+    assert (first["text"] + second["text"]).replace("⟨U+202E⟩", "\u202e") == whole[: 2 * MOST]
+    with pytest.raises(NotFoundError):
+        answers.part(room, {"part": "no-such"})
+
+
+def test_no_answer_has_a_control_character(inspected: Store) -> None:
+    """Hostile text in titles, names, arguments and texts arrives with its characters visible."""
+    room = Room(inspected, "hostile")
+    told = [
+        answers.session(room, {}, Catalogue(inspected)),
+        answers.messages(room, {"seen": "1"}),
+        answers.part(room, {"part": "h-call"}),
+        answers.view(room, {}),
+        answers.request(room, {"step": "1"}),
+        answers.events_to_play(room, {}),
+        answers.tree(room, {}),
+    ]
+    assert "\x1b" in HOSTILE
+    for answer in told:
+        text = json.dumps(answer, ensure_ascii=False).replace("\\n", "")
+        assert not set(text) & {"\x1b", "\x07", "\x00", "\u202e"}
+
+
+def test_a_replay_is_what_was_said(inspected: Store) -> None:
+    """The scenes of a replay, page by page, add up to the texts of the session."""
+    room = Room(inspected, "talk")
+    scenes: list[dict[str, Any]] = []
+    last, newest = 0, 1
+    while last < newest:
+        page = answers.events_to_play(room, {"after": str(last), "limit": "100"})
+        scenes += page["scenes"]
+        last, newest = page["last"], page["newest"]
+    texts: dict[str, str] = {}
+    for scene in scenes:
+        if scene["op"] in {"part", "delta"} and scene.get("field") != "input":
+            texts[scene["part"]] = texts.get(scene["part"], "") + scene.get("text", "")
+    for message in Transcript(room.session).oldest_first():
+        for part in message.parts:
+            if part.kind in {"text", "reasoning"}:
+                assert texts[part.id] == part.text
+    assert [scene["v"] for scene in scenes] == sorted(scene["v"] for scene in scenes)
+
+
+def test_what_is_redacted_is_in_no_answer(tmp_path: Path) -> None:
+    """A redaction reaches a page that was read before it, its replay and its steps."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        session.user("the password is xyzzy", id="m1")
+        talk(session)
+        room = Room(store, "s")
+        earlier = session.version
+        room.refresh()
+        answers.messages(room, {"at": str(earlier), "size": "1"})  # its reader waits for the page before
+        assert "xyzzy" in json.dumps(answers.messages(room, {"at": str(earlier - 1), "seen": "1"}))
+        session.redact(Transcript(session).oldest_first()[0].parts[0].id)
+        room.refresh()
+        asked = [
+            answers.messages(room, {"at": str(earlier), "before": "5"}),
+            answers.messages(room, {"at": str(earlier - 1), "seen": "1"}),
+            answers.events_to_play(room, {}),
+            answers.request(room, {"step": "1"}),
+        ]
+        assert "xyzzy" not in json.dumps(asked)
+
+
+def talk(session: Session) -> None:
+    """Let a loop answer once."""
+    with ContextWindow(session, model="acme/one", limits=eventlog.Limits()) as window:
+        step = window.next_step()
+        reply, _ = window.begin(step)  # type: ignore[arg-type]
+        reply.add_text("noted")
+        reply.finish()
+
+
+def ids(page: dict[str, Any]) -> set[str]:
+    """The ids of a page of the list."""
+    return {info["id"] for info in page["sessions"]}
+
+
+def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
+    """Sessions are found by scope, by what is unfinished, and by a text in the title."""
+    catalogue = Catalogue(inspected)
+    first = catalogue.page(limit=2)
+    assert len(first["sessions"]) == 2
+    second = catalogue.page(limit=2, cursor=first["next"])
+    assert not ids(first) & ids(second)
+    assert ids(catalogue.page(scope="bob")) == {"waiting"}
+    assert "waiting" in ids(catalogue.page(state="unfinished"))
+    assert "talk" not in ids(catalogue.page(state="unfinished"))
+    assert ids(catalogue.page(text="IMPORT")) >= {"talk", "helper"}
+    assert ids(catalogue.page(text="import", scope="bob")) == set()
+    assert ids(catalogue.page(state="running")) == set()
+    assert {scope["scope"]: scope["sessions"] for scope in catalogue.scopes()}["alice"] == 3
+    assert [fork["id"] for fork in catalogue.forks_of("talk")] == ["talk-fork"]
+
+
+@pytest.mark.parametrize("text", ["-1", "x", "1.5", "", "0", "99999999999999999999999", "²"])
+def test_a_version_that_is_none_is_refused(inspected: Store, text: str) -> None:
+    """A query with a version that the session does not have is a wrong call."""
+    with pytest.raises(CallError, match="at is a whole number"):
+        answers.messages(Room(inspected, "talk"), {"at": text})

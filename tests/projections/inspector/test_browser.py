@@ -1,0 +1,381 @@
+"""The inspector in a browser: every view, by mouse and keys, live, hostile text included."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import eventlog
+from eventlog.importers import import_file
+from projections.inspector.room import Room
+from tests.support.inspected_store import LARGE, hostile, inspected_store
+from tests.support.inspector_server import browser, serving
+from tests.support.shared import shared_path
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
+
+RECORDED = (
+    "entireio_claude_code/cli__37_995ebed6e4_2_full.jsonl",
+    "entireio_codex/git-sync__79_aa4e9d44f3_4_full.jsonl",
+)
+VIEWS = ("", "versions", "window", "steps", "steps/3", "tree", "replay")
+SETTLED = {
+    "": "article.message",
+    "versions": ".sides article",
+    "window": "#now",
+    "steps": ".verdict",
+    "steps/3": ".sent",
+    "tree": ".node",
+    "replay": ".stage",
+}
+"""An element that is there once a view is drawn."""
+
+
+@pytest.fixture(scope="module")
+def started() -> Iterator[Browser]:
+    """A browser."""
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
+    """A store that is served: its path and its address."""
+    path = tmp_path_factory.mktemp("served") / "store"
+    inspected_store(path)
+    with serving(path) as address:
+        yield path, address
+
+
+@pytest.fixture
+def page(started: Browser, served: tuple[Path, str]) -> Iterator[Page]:
+    """A page; it fails the test if it asks another server, breaks its policy, or has an error."""
+    context = started.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(20_000)
+    found = context.new_page()
+    faults: list[str] = []
+    here = served[1]
+
+    def asked(request: Any) -> None:
+        if not str(request.url).startswith(here):
+            faults.append(f"asked {request.url}")
+
+    found.on("request", asked)
+    found.on("console", lambda said: faults.append(said.text) if said.type in {"error", "warning"} else None)
+    found.on("pageerror", lambda error: faults.append(str(error)))
+    yield found
+    context.close()
+    assert not faults
+
+
+def until(found: Callable[[], bool]) -> None:
+    """Wait until something is true, for at most ten seconds."""
+    end = time.monotonic() + 10
+    while not found():
+        assert time.monotonic() < end, "it did not come true"
+        time.sleep(0.02)
+
+
+def test_every_view_is_reached_from_the_list(page: Page, served: tuple[Path, str]) -> None:
+    """A reader clicks from the list through all views of a session."""
+    page.goto(served[1])
+    page.get_by_role("link", name="Why the import is slow").click()
+    page.locator("article.message").last.wait_for()
+    assert "It took" in page.locator("article.message").last.inner_text()
+    for name, seen in (
+        ("Versions", ".sides article"),
+        ("Window", ".chart canvas"),
+        ("Steps", "tbody tr"),
+        ("Tree", ".node"),
+        ("Replay", ".stage"),
+        ("Transcript", "article.message"),
+    ):
+        page.get_by_role("navigation", name="Views of the session").get_by_role("link", name=name).click()
+        page.locator(seen).first.wait_for()
+        assert page.title().startswith("Why the import is slow")
+    page.get_by_role("link", name="Sessions", exact=True).click()
+    page.get_by_role("heading", name="Sessions").wait_for()
+
+
+def test_a_transcript_shows_what_the_model_does_not_see(page: Page, served: tuple[Path, str]) -> None:
+    """Messages say that a summary covers them or a rollback hides them; calls unfold."""
+    page.goto(f"{served[1]}#/s/talk")
+    cleared = page.locator("details.call", has_text="result cleared").first
+    cleared.wait_for()
+    older = page.get_by_role("button", name="Older messages")
+    while older.count():
+        page.locator("main").evaluate("main => main.scrollTo(0, -main.scrollHeight)")
+        page.wait_for_timeout(50)
+    said = page.locator("main").text_content() or ""  # also of what is not drawn
+    assert "covered by a summary" in said
+    assert "rolled back" in said
+    with eventlog.open(served[0], read_only=True) as store:
+        everything = len(Room(store, "talk").history.messages)
+    assert page.locator("article.message").count() == everything
+    call = page.locator("details.call").first
+    call.locator("summary").click()
+    call.get_by_text("line 159 of round 0").wait_for()
+
+
+def test_versions_are_compared_side_by_side(page: Page, served: tuple[Path, str]) -> None:
+    """From jump to jump the right side shows what the model saw: changed, gone, added."""
+    page.goto(f"{served[1]}#/s/talk/versions")
+    page.locator(".sides article").first.wait_for()
+    states: set[str] = set()
+    jumps = page.get_by_role("combobox", name="Jump to").locator("option").all_inner_texts()
+    assert {"prune", "compaction", "rollback", "fork"} <= {text.split()[1].strip(",") for text in jumps[1:]}
+    page.get_by_role("slider", name="Version").fill("1")
+    for _ in {text.split()[0] for text in jumps[1:]}:
+        before = page.locator(".moment").inner_text()
+        page.keyboard.press("]")
+        page.wait_for_function("before => document.querySelector('.moment').innerText !== before", arg=before)
+        page.locator(".sides article").first.wait_for()
+        for state in ("same", "changed", "gone", "added"):
+            if page.locator(f".seen.{state}").count():
+                states.add(state)
+    assert states == {"same", "changed", "gone", "added"}
+    page.keyboard.press("[")
+    page.locator(".moment .jump").first.wait_for()
+
+
+def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> None:
+    """The chart has a picture, a sentence, a legend with numbers, and a table."""
+    page.goto(f"{served[1]}#/s/talk/window")
+    page.locator("#now").wait_for()
+    chart = page.get_by_role("img", name=re.compile("Tokens by kind over .* usable 12,000"))
+    assert chart.locator("canvas").count() == 1
+    colours = chart.locator("canvas").evaluate(
+        "c => new Set(Array.from(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer))).size"
+    )
+    assert colours > 8
+    chart.hover(position={"x": 300, "y": 100})
+    assert "of 12,000" in page.locator(".legend").inner_text()
+    freed = page.get_by_role("region", name="What was freed").inner_text()
+    assert "compaction" in freed
+    assert "1,591" in freed
+    page.get_by_text("The chart as a table").click()
+    assert page.get_by_role("columnheader", name="tool results").count() == 1
+    assert "Next compaction" in page.locator("main").inner_text()
+
+
+def test_every_step_has_its_request(page: Page, served: tuple[Path, str]) -> None:
+    """A step shows verdict, both digests, tokens, cost, and the messages that were sent."""
+    page.goto(f"{served[1]}#/s/talk/steps")
+    page.locator(".verdict.match").first.wait_for()
+    page.get_by_role("link", name="Step 9", exact=True).click()
+    page.locator(".sent.tool").first.wait_for()
+    said = page.locator("main").text_content() or ""
+    digests = re.findall("[0-9a-f]{64}", said)
+    assert len(digests) == 2
+    assert digests[0] == digests[1]
+    assert "match" in said
+    assert "$0.0042" in said
+    assert "[Old tool result content cleared]" in said
+    page.keyboard.press("]")
+    page.get_by_role("heading", name="Step 10 of").wait_for()
+
+
+def test_a_search_finds_what_was_said_and_leads_there(page: Page, served: tuple[Path, str]) -> None:
+    """Words are searched in all that was said; a hit opens the session at its message."""
+    page.goto(served[1])
+    page.keyboard.press("/")
+    page.keyboard.type("importer where time goes (round 2)")
+    page.keyboard.press("Enter")
+    hit = page.locator("a.hit", has_text="Read the importer").last
+    hit.wait_for()
+    assert page.locator("mark", has_text="importer").count()
+    page.get_by_role("combobox", name="What is searched").select_option("user")
+    page.locator("a.hit", has_text="(round 2)").last.click()
+    target = page.locator("article.message.fresh")
+    target.wait_for()
+    assert "(round 2)" in target.inner_text()
+    assert page.evaluate("document.activeElement.classList.contains('fresh')")
+    newer = page.get_by_role("button", name="Newer messages")
+    while newer.evaluate_all("found => found.map(button => button.click()).length"):
+        page.wait_for_timeout(50)
+    assert "(round 18)" in (page.locator("main").text_content() or "")
+
+
+def test_a_tree_leads_to_forks_and_sub_sessions(page: Page, served: tuple[Path, str]) -> None:
+    """The tree names forks with their version, and sub-sessions; both can be opened."""
+    page.goto(f"{served[1]}#/s/talk/tree")
+    page.get_by_role("link", name=re.compile("sub-session.*Look for other slow imports")).wait_for()
+    page.get_by_role("link", name=re.compile(r"fork at v\d+ The same with a larger batch")).click()
+    page.get_by_role("heading", name="The same with a larger batch").wait_for()
+
+
+def test_a_replay_plays_pauses_and_seeks(page: Page, served: tuple[Path, str]) -> None:
+    """A replay grows at its pace, stands when it is paused, and begins where it is told to."""
+    page.goto(f"{served[1]}#/s/talk/replay")
+    stage = page.locator(".stage")
+    page.get_by_role("button", name="Play").click()
+    stage.get_by_text("Why does the import").wait_for()
+    first = len(stage.inner_text())
+    until(lambda: len(stage.inner_text()) > first)
+    page.get_by_role("button", name="Pause").click()
+    page.wait_for_timeout(100)
+    paused = stage.inner_text()
+    page.wait_for_timeout(400)
+    assert stage.inner_text() == paused
+    page.get_by_role("combobox", name="Speed").select_option("64")
+    page.get_by_role("slider", name="Version").fill("800")
+    page.keyboard.press("Space")
+    stage.get_by_text("(round 18)").wait_for()
+    page.get_by_role("button", name="Play").wait_for()
+
+
+def test_text_streams_in_and_the_list_follows(page: Page, served: tuple[Path, str]) -> None:
+    """Another process writes: its session appears as running, and its words as they are said."""
+    path, address = served
+    page.goto(address)
+    page.get_by_role("heading", name="Sessions").wait_for()
+    with eventlog.open(path, flush_interval=0.02) as store:
+        session = store.create_session(id="live", title="A live one")
+        session.user("Tell me a story")
+        with session.assistant("acme/one") as reply:
+            row = page.get_by_role("link", name="A live one")
+            row.filter(has_text="running").wait_for()
+            row.click()
+            page.get_by_text("Tell me a story").wait_for()
+            text = reply.stream_text()
+            text.append("Once upon **a time** ")
+            page.locator(".stream", has_text="Once upon **a time**").wait_for()
+            for word in range(30):
+                text.append(f"word{word} ")
+            page.locator(".stream", has_text="word29").wait_for()
+            call = reply.tool("look", call_id="c1", input={"path": "/etc/x"})
+            text.end()
+            page.locator("details.call", has_text="/etc/x").wait_for()
+            call.succeed("seen")
+            reply.finish()
+        page.locator("strong", has_text="a time").wait_for()
+        asked = session.user("And then?")
+        page.get_by_text("And then?").wait_for()
+        session.rollback(before=asked)
+        page.locator("article.unseen", has_text="And then?").wait_for()
+
+
+def test_hostile_text_stays_text(started: Browser, tmp_path: Path) -> None:
+    """Scripts do not run, tags are read, an output of 100 MB opens with its beginning."""
+    with eventlog.open(tmp_path / "store") as store:
+        hostile(store, large=LARGE)
+    with serving(tmp_path / "store") as address, shown_at(started, 1200, "light") as page:
+        page.goto(f"{address}#/s/hostile")
+        page.locator("details.call > summary").click()
+        page.get_by_text("Show more: 200K of 100M characters are shown").click()
+        page.get_by_text("Show more: 400K of 100M characters are shown").wait_for()
+        page.get_by_text("Thought").click()
+        for view in VIEWS[1:]:
+            page.goto(f"{address}#/s/hostile/{view.replace('3', '1')}")
+            page.locator({"window": ".chart canvas", "steps/3": "main h2"}.get(view, SETTLED[view])).first.wait_for()
+        page.goto(address)
+        page.get_by_text("<b>bold</b>").wait_for()
+        page.goto(f"{address}#/search?q=%3Cscript%3E")
+        page.get_by_role("heading", name="<script>").wait_for()
+        assert "owned" not in page.title()
+        assert page.evaluate("document.querySelectorAll('img:not([src^=\"/page/\"]), #app script, b b').length") == 0
+
+
+def test_recorded_sessions_are_shown(page: Page, tmp_path: Path, started: Browser) -> None:
+    """Sessions that other programs recorded open in every view."""
+    del page
+    with eventlog.open(tmp_path / "store") as store:
+        for name in RECORDED:
+            import_file(store, shared_path("data", *name.split("/")))
+        sessions = [info.id for info in store.sessions() if info.messages > 5]
+    with serving(tmp_path / "store") as address:
+        shown = started.new_page()
+        errors: list[str] = []
+        shown.on("pageerror", lambda error: errors.append(str(error)))
+        for session in sessions:
+            for view in ("", "versions", "window", "steps", "tree", "replay"):
+                shown.goto(f"{address}#/s/{session}/{view}")
+                shown.locator(SETTLED[view]).first.wait_for()
+                assert not shown.locator(".failed[role=alert]").count()
+        shown.close()
+        assert not errors
+
+
+def test_all_can_be_done_with_keys(page: Page, served: tuple[Path, str]) -> None:
+    """A reader without a mouse opens a session, walks its messages, unfolds one, goes on."""
+    page.goto(served[1])
+    page.locator("a.row").first.wait_for()
+    titles = page.locator("a.row .row-title").all_inner_texts()
+    for _ in range(1 + next(place for place, title in enumerate(titles) if "Why the import" in title)):
+        page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.locator("article.message").first.wait_for()
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.matches('article.message')")
+    while not page.evaluate("!!document.activeElement.querySelector('details')"):
+        page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.querySelector('details').open")
+    page.keyboard.press("4")
+    page.locator("tbody tr").first.wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=re.compile("Step")).wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keys").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("/")
+    page.keyboard.type("slow")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Search: slow").wait_for()
+    page.keyboard.press("Escape")
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("u")
+    page.get_by_role("heading", name="Sessions").wait_for()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_views_are_accessible(started: Browser, served: tuple[Path, str], width: int, scheme: Any) -> None:
+    """No view has a serious finding of axe-core, on a phone in the dark and on a desk by day."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    axe: Any = Axe()
+    with shown_at(started, width, scheme) as page:
+        for view in ("list", *VIEWS):
+            open_view(page, served[1], view)
+            found: list[Any] = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+            serious: list[Any] = [
+                (each["id"], [node["html"] for node in each["nodes"]][:3])
+                for each in found
+                if each["impact"] in {"serious", "critical"}
+            ]
+            assert not serious, view
+
+
+@pytest.mark.parametrize("width", [320, 390, 900, 1440])
+def test_no_view_is_wider_than_its_screen(started: Browser, served: tuple[Path, str], width: int) -> None:
+    """At every width a view is read without scrolling sideways."""
+    with shown_at(started, width, "light") as page:
+        for view in ("list", *VIEWS):
+            open_view(page, served[1], view)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+            assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.querySelector('main'))"), view
+
+
+@contextmanager
+def shown_at(started: Browser, width: int, scheme: Any) -> Generator[Page]:
+    """A page of some width, light or dark."""
+    context = started.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+def open_view(page: Page, address: str, view: str) -> None:
+    """Open a view of the talk, or the list, and wait until it is drawn."""
+    page.goto(address if view == "list" else f"{address}#/s/talk/{view}")
+    page.locator("a.row" if view == "list" else SETTLED[view]).first.wait_for()

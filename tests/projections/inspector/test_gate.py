@@ -1,0 +1,117 @@
+"""Who the inspector answers: its own page, with the token where one is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.store import Store
+from projections.inspector import inspector
+from projections.inspector.gate import COOKIE, is_loopback
+from tests.support.asgi import Call
+
+HERE = {"host": "127.0.0.1:8377"}
+TOKEN = "a-token-of-the-test"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store with one session."""
+    with eventlog.open("memory:") as opened:
+        opened.create_session(id="s", title="secret").user("secret")
+        yield opened
+
+
+def answer(
+    store: Store,
+    path: str = "/api/sessions",
+    query: str = "",
+    headers: Mapping[str, str] = HERE,
+    method: str = "GET",
+    **options: Any,
+) -> tuple[int, dict[str, str], bytes]:
+    """Ask an inspector once; returns status, headers and body."""
+
+    async def run() -> tuple[int, dict[str, str], bytes]:
+        call = Call(inspector(store, **options), path, query, headers)
+        call._scope["method"] = method
+        async with call:
+            return call.status, call.headers, await call.body()
+
+    return asyncio.run(run())
+
+
+def test_a_browser_of_this_machine_is_answered(store: Store) -> None:
+    """The list is given to a request that names the server and comes from its own page."""
+    status, headers, body = answer(store, headers=HERE | {"sec-fetch-site": "same-origin"})
+    assert status == 200
+    assert b"secret" in body
+    assert "script-src 'self'" in headers["content-security-policy"]
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"host": "evil.example"},
+        {"host": "evil.example:8377"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": "192.168.1.5:8377"},
+        HERE | {"sec-fetch-site": "cross-site"},
+        HERE | {"sec-fetch-site": "same-site"},
+        HERE | {"origin": "http://evil.example"},
+        HERE | {"origin": "null"},
+        HERE | {"origin": "http://127.0.0.1:9999"},
+    ],
+)
+@pytest.mark.parametrize("path", ["/", "/api/sessions", "/live/s/live", "/page/app.js"])
+def test_a_foreign_request_is_refused(store: Store, path: str, headers: dict[str, str]) -> None:
+    """A request that names another host, or comes from another site, is refused everywhere."""
+    status, _, body = answer(store, path, headers=headers)
+    assert status == 403
+    assert b"secret" not in body
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_only_reading_methods_are_answered(store: Store, method: str) -> None:
+    """A method that could change something is refused."""
+    assert answer(store, method=method)[0] == 405
+
+
+def test_a_token_is_asked_for_and_becomes_a_cookie(store: Store) -> None:
+    """Without the token nothing is answered; the printed address turns it into a cookie."""
+    options: dict[str, Any] = {"token": TOKEN}
+    for path in ("/", "/api/sessions", "/live/s/live", "/page/app.js"):
+        for wrong in ("", f"token={TOKEN}x", "token="):
+            assert answer(store, path, wrong, **options)[0] == 401
+        assert answer(store, path, headers=HERE | {"cookie": f"{COOKIE}=wrong"}, **options)[0] == 401
+        assert answer(store, path, headers=HERE | {"authorization": "Bearer wrong"}, **options)[0] == 401
+    status, headers, _ = answer(store, "/", f"token={TOKEN}", **options)
+    assert (status, headers["location"]) == (303, "/")
+    assert "HttpOnly" in headers["set-cookie"]
+    assert "SameSite=Strict" in headers["set-cookie"]
+    cookie = headers["set-cookie"].partition(";")[0]
+    assert answer(store, headers=HERE | {"cookie": f"other=1; {cookie}"}, **options)[0] == 200
+    assert answer(store, headers=HERE | {"authorization": f"Bearer {TOKEN}"}, **options)[0] == 200
+    assert answer(store, "/api/sessions", f"token={TOKEN}", **options)[0] == 401
+
+
+def test_a_server_for_other_machines_is_found_by_its_addresses(store: Store) -> None:
+    """Served on all addresses, any numeric host is this server, and no foreign name is."""
+    options: dict[str, Any] = {"host": "0.0.0.0", "token": TOKEN}  # noqa: S104  # nothing is bound here
+    known = {"authorization": f"Bearer {TOKEN}"}
+    assert answer(store, headers=known | {"host": "192.168.1.5:8377"}, **options)[0] == 200
+    assert answer(store, headers=known | {"host": "[fe80::1]:8377"}, **options)[0] == 200
+    assert answer(store, headers=known | {"host": "evil.example"}, **options)[0] == 403
+
+
+def test_loopback_is_what_only_this_machine_reaches() -> None:
+    """Loopback names and addresses are told from all others."""
+    assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.1.5", "example.org", "localhost.evil.example")))  # noqa: S104

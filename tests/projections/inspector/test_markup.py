@@ -1,0 +1,66 @@
+"""Stored text never becomes markup."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from projections.inspector.markup import RENDERED, prose_html, visible
+from tests.support.inspected_store import HOSTILE
+
+ALLOWED = re.compile(
+    r"</?(?:blockquote|br|code|del|em|h[3-6]|hr|li|ol|p|pre|s|span|strong|table|tbody|td|th|thead|tr|ul|a)"
+    r'(?: (?:href|title|class|rel|target|tabindex|start)="[^"<>]*")*>'
+)
+"""The tags that may be in what is rendered."""
+PIECES = st.sampled_from(
+    ["<script>", "</script>", "<img src=x onerror=alert(1)>", "[a](javascript:x)", "![i](http://e/x.png)", "`", "```html\n",
+     "\n\n", "**", "<b", "&lt;", '"', "'", "# ", "> ", "- ", "|a|b|\n|-|-|\n", "\x1b[2J", "\x00", "\u202e", "<!--", "-->",
+     "<a href='javascript:x'>", "data:text/html,<script>", "[x]: javascript:y\n", "<https://e.org>", "שלום", "中文"]
+)  # fmt: skip
+
+
+def is_safe(html: str) -> bool:
+    """Whether nothing but the allowed tags is in it."""
+    return "<" not in ALLOWED.sub("", html) and "javascript:" not in "".join(re.findall(r'href="([^"]*)"', html))
+
+
+@given(st.lists(PIECES | st.text(max_size=8), max_size=30).map("".join))
+def test_any_text_is_rendered_as_safe_markup(text: str) -> None:
+    """Any text becomes HTML with the allowed elements only, and no address of code."""
+    html = prose_html(text)
+    assert is_safe(html), html
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", html)
+
+
+def test_hostile_text_is_shown_as_it_is() -> None:
+    """Tags, addresses of code and steering characters are there to be read, and do nothing."""
+    html = prose_html(HOSTILE)
+    assert is_safe(html)
+    for shown in ("&lt;script&gt;", "&lt;b&gt;bold&lt;/b&gt;", "⟨U+202E⟩gnp.exe", "\u241b[31mred", "שלום עולם"):
+        assert shown in html
+    assert "<img" not in html
+
+
+def test_markdown_and_code_are_rendered() -> None:
+    """Headings stand below the page's own; code has colours; a picture is a link."""
+    html = prose_html("# Title\n\n**bold** ![alt](https://e.org/x.png)\n\n```python\nfor x in y: ...\n```\n")
+    assert "<h3>Title</h3>" in html
+    assert "<strong>bold</strong>" in html
+    assert '<a href="https://e.org/x.png"' in html
+    assert '<span class="k">for</span>' in html
+
+
+def test_a_long_text_is_shown_plain() -> None:
+    """A text over the bound is not rendered, and is safe all the same."""
+    html = prose_html("**<b>**" * RENDERED)
+    assert html.startswith("<pre")
+    assert is_safe(html)
+    assert "<strong>" not in html
+
+
+def test_control_characters_are_visible() -> None:
+    """Control characters, lone surrogates and overrides are shown as signs; lines stay."""
+    assert visible("a\x00\x1b\x7f\r\nb\tc\ud800\u202e") == "a\u2400\u241b\u2421\nb\tc\ufffd⟨U+202E⟩"

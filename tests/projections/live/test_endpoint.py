@@ -1,0 +1,127 @@
+"""The endpoint of live pages: who may read, what is sent, what a slow client costs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import eventlog
+from eventlog.errors import CallError
+from eventlog.session.session import Session
+from eventlog.store import Store
+from projections.live.form import Form
+from projections.server.live_pages import live_app
+from projections.transcript.transcript import Transcript
+from tests.support.asgi import Call
+from tests.support.live_page import LivePage, as_utf16
+
+WORDS = ["Let me", " look 😀", "."]
+
+
+def allowed(_: object, __: str) -> bool:
+    """Let every request through."""
+    return True
+
+
+def shown(session: Session) -> list[Any]:
+    """Return the transcript as a page should show it."""
+    form = Form(200_000)
+    messages: list[Any] = as_utf16([form.message(message) for message in Transcript(session).oldest_first()])
+    return messages
+
+
+def answered(session: Session, store: Store | None = None) -> None:
+    """Stream an answer."""
+    with session.assistant("acme/one") as reply:
+        text = reply.stream_text()
+        for word in WORDS:
+            text.append(word)
+            if store is not None:
+                store.flush()
+        reply.finish()
+
+
+async def caught_up(call: Call, page: LivePage, session: Session) -> None:
+    """Read until the page shows the transcript."""
+    async for cursor, data in call.events():
+        page.take(cursor, data)
+        if list(page.messages.values()) == shown(session):
+            return
+
+
+def test_a_page_follows_and_goes_on_in_another_process(tmp_path: Path) -> None:
+    """A page gets messages, deltas and the end of a reply, and goes on behind its cursor."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store, eventlog.open(tmp_path) as other:
+            session = store.create_session(id="a/b")
+            session.user("Fix the tests")
+            page = LivePage()
+            async with Call(live_app(store, authorize=allowed), "/a/b/live") as call:
+                assert call.status == 200
+                await caught_up(call, page, session)
+                await asyncio.to_thread(answered, session, store)
+                await caught_up(call, page, session)
+            session.user("And the docs")
+            answered(session)
+            headers = {"Last-Event-ID": page.cursor or ""}
+            async with Call(live_app(other, authorize=allowed), "/a/b/live", headers=headers) as call:
+                await caught_up(call, page, session)
+            assert [message["role"] for message in page.messages.values()] == ["user", "assistant"] * 2
+
+    asyncio.run(run())
+
+
+def test_older_messages_come_by_page(tmp_path: Path) -> None:
+    """A page of the newest messages grows by older ones until it has all."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            for number in range(9):
+                session.user(f"{number}")
+            app = live_app(store, authorize=allowed)
+            page = LivePage()
+            async with Call(app, "/s/live", "limit=4") as call:
+                async for cursor, data in call.events():
+                    page.take(cursor, data)
+                    break
+            assert len(page.messages) == 4
+            while page.next is not None:
+                async with Call(app, "/s/messages", f"limit=2&before={page.next}") as call:
+                    page.add_older(json.loads(await call.body()))
+            assert list(page.messages.values()) == shown(session)
+
+    asyncio.run(run())
+
+
+def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
+    """An app without `authorize` is refused; a request that it refuses reads nothing."""
+
+    async def never(_: object, __: str) -> bool:
+        return False
+
+    def nothing(_: object, __: str) -> Any:
+        return None
+
+    async def run(store: Store) -> None:
+        for authorize in (never, nothing):
+            for path in ("/s/live", "/s/messages", "/s/parts/p", "/unknown/live"):
+                async with Call(live_app(store, authorize=authorize), path) as call:
+                    assert call.status == 403
+                    assert b"secret" not in await call.body()
+        for path in ("/unknown/live", "/unknown/messages", "/s/parts/p"):
+            async with Call(live_app(store, authorize=allowed), path) as call:
+                assert call.status == 404
+
+    with eventlog.open(tmp_path) as store:
+        store.create_session(id="s").user("secret")
+        with pytest.raises(TypeError):
+            live_app(store)  # type: ignore[call-arg]
+        with pytest.raises(CallError):
+            live_app(store, authorize=None)  # type: ignore[arg-type]
+        asyncio.run(run(store))

@@ -1,0 +1,753 @@
+"""A model's `task` calls: work in sub-sessions, stopped and resumed with their parent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+import jsonschema
+import pytest
+
+import eventlog
+from eventlog import events as ev
+from eventlog.errors import CallError, LeaseHeldError, RefusedError
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import INTERRUPTED, Limits, Subtask, Tokens, Usage
+from projections import ModelView
+from projections.reports.usage import session_usage, total
+from projections.window import (
+    AsyncContextWindow,
+    Blocked,
+    CallModel,
+    ContextWindow,
+    RunSubtask,
+    RunTools,
+    Stop,
+    fill,
+    task_tool,
+)
+from projections.window.steps import PendingCall
+from projections.window.task_calls import task_answer
+from tests.support.engines import Engine
+from tests.support.window_loop import MODEL, results, texts
+
+Script = Callable[[Session, list[str], list[str]], str | list[dict[str, str]]]
+"""A model: of session, questions and results it makes a text, or tasks."""
+ANSWER = "3 of 80 tests fail"
+
+
+def task(prompt: str, **more: str) -> dict[str, str]:
+    """The arguments of a call."""
+    return {"prompt": prompt, "description": f"about {prompt}", **more}
+
+
+@dataclass
+class Work:
+    """A program's loop over a session and its tasks."""
+
+    model: Script
+    limits: Limits = field(default_factory=Limits)
+    asked: list[str] = field(default_factory=list[str])
+    """The session of each model call."""
+
+    def __call__(self, session: Session) -> str:
+        """Work until there is nothing to do; return the answer."""
+        with ContextWindow(session, model=MODEL, limits=self.limits, environment={}) as window:
+            while step := window.next_step():
+                match step:
+                    case CallModel():
+                        self.call(window, step)
+                    case RunTools():
+                        for call in step.calls:
+                            window.run_task(call, self)
+                        window.finish()
+                    case _:
+                        window.perform(step)
+            if step != Stop("finished"):
+                assert isinstance(step, Stop | Blocked)
+                raise RuntimeError(step.sentence)
+            return window.answer
+
+    def call(self, window: ContextWindow, step: CallModel) -> None:
+        """Call the model once."""
+        session = window.session
+        self.asked.append(session.id)
+        reply, request = window.begin(step)
+        said = self.model(
+            session, texts(request.messages, "user"), [found.output for found in results(request.messages)]
+        )
+        if isinstance(said, str):
+            reply.add_text(said)
+            reply.end_step("stop", usage=Usage(Tokens(10, 1), Decimal("0.5")))
+            reply.finish()
+            return
+        for number, arguments in enumerate(said):
+            reply.tool("task", call_id=f"c{number}").stream_input(json.dumps(arguments))
+        reply.end_step("tool-calls", usage=Usage(Tokens(10, 1), Decimal("0.5")))
+
+
+def counting(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+    """A main agent that lets a reader count."""
+    if session.info.parent:
+        return f"{ANSWER} ({asked[0]})"
+    return f"The reader says: {found[-1]}" if found else [task("count", subagent_type="reader")]
+
+
+def ask(session: Session, text: str = "why?", request: str = "r1") -> Session:
+    """Ask the session's question."""
+    session.user(text, request_id=request)
+    return session
+
+
+def calls_of(session: Session) -> list[tuple[str, str]]:
+    """Each call's result and how it was settled, in the order of their ends."""
+    found: list[tuple[str, str]] = []
+    for recorded in session.events():
+        match recorded.event:
+            case ev.ToolCompleted() as event:
+                found.append(("completed", session.text(event.output)))
+            case ev.ToolFailed() as event:
+                found.append(("interrupted" if event.interrupted else "failed", session.text(event.error)))
+            case _:
+                pass
+    return found
+
+
+def children(store: Store, parent: str) -> list[str]:
+    """The ids of a session's sub-sessions."""
+    return [info.id for info in store.sessions(parent=parent)]
+
+
+# -- the schema ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["chat", "responses", "anthropic"])
+def test_the_tool_has_a_schema_in_each_form(form: Any) -> None:
+    """The schema is valid in every provider's form, and takes what the tool reads."""
+    agents = {"reader": "reads files", "writer": "writes files"}
+    tool = task_tool(form, agents)
+    parameters = tool["input_schema"] if form == "anthropic" else tool.get("function", tool)["parameters"]
+    jsonschema.Draft202012Validator.check_schema(parameters)
+    jsonschema.validate(task("x", subagent_type="reader"), parameters)
+    jsonschema.validate(task("x", subagent_type="reader", task_id="t"), parameters)
+    for wrong in ({}, task("x"), task("x", subagent_type="cook")):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, parameters)
+    assert "subagent_type" not in str(task_tool(form))
+
+
+def test_a_schema_of_another_form_is_refused() -> None:
+    """A form that there is not, and agents that are no mapping, are a `CallError`."""
+    with pytest.raises(CallError, match="chat, responses and anthropic"):
+        task_tool("ollama")  # type: ignore[arg-type]
+    with pytest.raises(CallError, match="mapping"):
+        task_tool("chat", ["reader"])  # type: ignore[arg-type]
+
+
+# -- work ------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_work_of_a_sub_session(engine: Engine) -> None:
+    """The call's prompt is the sub-session's question, and its answer the call's result."""
+    store = engine.open()
+    main = ask(store.create_session(id="main", scope="alice"))
+    work = Work(counting)
+    answer = work(main)
+    (child,) = children(store, "main")
+    result = task_answer(store.session(child), f"{ANSWER} (count)")
+    assert answer == f"The reader says: {result}"
+    assert calls_of(main) == [("completed", result)]
+    assert work.asked == ["main", child, "main"]
+    info = store.session(child).info
+    assert (info.title, info.agent, info.scope, info.messages) == ("about count", "reader", "alice", 2)
+    assert store.unfinished() == []
+
+
+def test_what_it_costs_is_in_the_sum_of_the_tree(engine: Engine) -> None:
+    """The cost of tasks, nested ones included, counts in the tree of the main session only."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    Work(nested)(main)
+    usage = session_usage(main)
+    assert total(usage.own).cost == Decimal("1.0")
+    assert total(usage.tree).cost == Decimal("2.5")
+
+
+def nested(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+    """A model whose sub-agent has a sub-agent."""
+    del asked
+    depth = session.info.title
+    if found or depth == "about inner":
+        return f"{depth}: {len(found)}"
+    return [task("outer" if not depth else "inner")]
+
+
+def test_tasks_have_tasks(engine: Engine) -> None:
+    """A sub-session's call of `task` is work of a sub-session of its own."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    assert Work(nested)(main) == ": 1"
+    (outer,) = children(store, "main")
+    (inner,) = children(store, outer)
+    assert children(store, inner) == []
+    assert store.session(inner).info.title == "about inner"
+
+
+def test_a_task_goes_on_by_its_id(store: Store) -> None:
+    """With `task_id` the same sub-session gets another question and remembers the first."""
+    main = ask(store.create_session(id="main"))
+    seen: list[list[str]] = []
+
+    def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        if session.info.parent:
+            seen.append(asked)
+            return f"answer {len(asked)}"
+        if len(found) == 2:
+            return "done"
+        return [task("second", task_id=children(store, "main")[0])] if found else [task("first")]
+
+    Work(model)(main)
+    assert seen == [["first"], ["first", "second"]]
+    assert len(children(store, "main")) == 1
+    assert ["answer 1" in calls_of(main)[0][1], "answer 2" in calls_of(main)[1][1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("[1]", "not a JSON object"),
+        ("{", "not a JSON object"),
+        ("", "not a JSON object"),
+        ("{}", "prompt is empty"),
+        ('{"prompt": 5}', "prompt is a int"),
+        ('{"prompt": "x", "task_id": "nowhere"}', "no task nowhere"),
+        ('{"prompt": "x", "task_id": "main"}', "no task main"),
+        ('{"prompt": "x", "task_id": "other"}', "no task other"),
+    ],
+)
+def test_wrong_arguments_are_the_failure_of_the_call(store: Store, arguments: str, said: str) -> None:
+    """A call that names no work fails with a sentence, and begins no sub-session."""
+    store.create_session(id="other")
+    main = ask(store.create_session(id="main"))
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, _ = window.begin(step)
+        reply.tool("task", call_id="c").stream_input(arguments)
+        reply.end_step("tool-calls")
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        assert window.run_task(step.calls[0], lambda _: pytest.fail("nothing is to be done")) is None
+        window.finish()
+    ((how, text),) = calls_of(main)
+    assert how == "failed"
+    assert said in text
+    assert children(store, "main") == []
+
+
+def test_an_exception_is_the_failure_of_the_call(store: Store) -> None:
+    """The model is told what the sub-agent's loop raises, and goes on."""
+    main = ask(store.create_session(id="main"))
+
+    def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        del asked
+        if session.info.parent:
+            raise ValueError("no such file")
+        return f"it said {found[0]}" if found else [task("count")]
+
+    assert Work(model)(main) == "it said ValueError: no such file"
+    assert store.unfinished() == []
+
+
+def test_calls_outside_a_step_are_refused(store: Store) -> None:
+    """A call of no open reply, and not of a task that a crash broke off, is refused."""
+    main = ask(store.create_session(id="main"))
+    window = ContextWindow(main, model=MODEL, limits=Limits(), environment={})
+    with window, pytest.raises(RefusedError, match="no reply is open"):
+        window.run_task(PendingCall("nothing", "c", "task", "{}", running=False), lambda _: "")
+    with window, pytest.raises(RefusedError, match="no reply is open"):
+        window.finish()
+
+
+# -- after a crash ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Breaking:
+    """The model of `counting`, whose sub-agent breaks off at its first call."""
+
+    error: BaseException
+    begun: int = 0
+
+    def __call__(self, session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        """Answer, or break off."""
+        if session.info.parent:
+            self.begun += 1
+            if self.begun == 1:
+                raise self.error
+        return counting(session, asked, found)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ConnectionError("reset"), SystemExit(1)], ids=repr)
+def test_work_that_broke_off_goes_on_in_the_same_sub_session(engine: Engine, error: BaseException) -> None:
+    """After Ctrl-C or a broken connection the next start finishes the call that was begun."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    work = Work(Breaking(error))
+    with pytest.raises(type(error)):
+        work(main)
+    assert calls_of(main) == [("interrupted", INTERRUPTED)]
+    answer = work(engine.open().session("main"))
+    (child,) = children(store, "main")
+    result = task_answer(store.session(child), f"{ANSWER} (count)")
+    assert answer == f"The reader says: {result}"
+    assert calls_of(main) == [("interrupted", INTERRUPTED), ("completed", result)]
+    assert work.asked == ["main", child, child, "main"]
+    assert store.session(child).info.messages == 2
+
+
+def test_the_view_is_that_of_work_without_a_crash(engine: Engine) -> None:
+    """A result that came after a crash is seen as a punctual one, a long one truncated alike."""
+    long = "\n".join(f"line {number}" for number in range(5_000))
+
+    def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        del asked
+        return long if session.info.parent else "done" if found else [task("count")]
+
+    @dataclass
+    class Once:
+        broken: bool = False
+
+        def __call__(self, session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+            if session.info.parent and not self.broken:
+                self.broken = True
+                raise KeyboardInterrupt
+            return model(session, asked, found)
+
+    seen: list[list[str]] = []
+    for script in (model, Once()):
+        store = engine.open()
+        main = ask(store.create_session(), "why?", "r")
+        work = Work(script)
+        if script is not model:
+            with pytest.raises(KeyboardInterrupt):
+                work(main)
+        work(main)
+        shown = [found.output.replace(main.id, "") for found in results(ModelView.of(main).messages)]
+        seen.append([text.split("-prt_")[0] + text.partition('" state')[2][:3_000] for text in shown])
+        assert "lines" in shown[0] or "omitted" in shown[0] or len(shown[0]) < len(long)
+    assert seen[0] == seen[1]
+
+
+def test_a_crash_after_the_answer_asks_nobody_again(engine: Engine) -> None:
+    """A sub-session that was done when its parent died gives its answer; it is not run again."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    work = Work(counting)
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        work.call(window, step)
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        begun = window.start_task(step.calls[0])
+        assert begun is not None
+        with begun, begun.turn() as turn:
+            assert turn.mine
+            work(begun.session)
+        main.executor.writer.flush()
+        raise_later = KeyboardInterrupt()
+        assert window.state.open_reply is not None
+        window.state.open_reply.close(raise_later)
+    (child,) = children(store, "main")
+    assert work(engine.open().session("main")).startswith("The reader says")
+    assert work.asked == ["main", child, "main"]
+
+
+def test_several_tasks_that_broke_off_all_go_on(engine: Engine) -> None:
+    """Of parallel tasks each gets its own result: those done before the crash keep theirs."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    stops = {"two"}
+    ran: list[str] = []
+
+    async def agent(child: Session) -> str:
+        asked = next(iter(texts(ModelView.of(child).messages, "user")))
+        ran.append(asked)
+        with child.assistant(MODEL) as reply:
+            if asked in stops:
+                raise KeyboardInterrupt
+            reply.add_text(f"answer to {asked}")
+            reply.finish()
+        return f"answer to {asked}"
+
+    async def work(session: Session) -> str:
+        async with AsyncContextWindow(ContextWindow(session, model=MODEL, limits=Limits(), environment={})) as window:
+            while step := await window.next_step():
+                match step:
+                    case CallModel():
+                        reply, request = await window.begin(step)
+                        found = results(request.messages)
+                        if found:
+                            reply.add_text(" | ".join(result.output for result in found))
+                            reply.finish()
+                        else:
+                            for name in ("one", "two", "three"):
+                                reply.tool("task", call_id=name).stream_input(json.dumps(task(name)))
+                            reply.end_step("tool-calls")
+                    case RunTools():
+                        for call in step.calls:
+                            await window.run_task(call, agent)
+                        await window.finish()
+                    case _:
+                        await window.perform(step)
+            return window.sync.answer
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(work(main))
+    stops.clear()
+    answer = asyncio.run(work(engine.open().session("main")))
+    assert ran == ["one", "two", "two"]
+    assert [f"answer to {name}" in answer for name in ("one", "two")] == [True, True]
+    assert INTERRUPTED in answer
+
+
+def test_tasks_run_side_by_side(engine: Engine) -> None:
+    """Calls of one step are gathered: all run at once, and each has its result."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    running: set[str] = set()
+    all_run = asyncio.Event()
+
+    async def agent(child: Session) -> str:
+        running.add(child.id)
+        if len(running) == 8:
+            all_run.set()
+        await all_run.wait()
+        async with eventlog.AsyncSession(child).assistant("test/m") as reply:
+            reply.stream_text().append(child.info.title)
+            await reply.finish()
+        return child.info.title
+
+    async def work() -> None:
+        window = AsyncContextWindow(ContextWindow(main, model=MODEL, limits=Limits(), environment={}))
+        async with window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = await window.begin(step)
+            for number in range(8):
+                reply.tool("task", call_id=f"c{number}").stream_input(json.dumps(task(f"part {number}")))
+            reply.end_step("tool-calls")
+            step = await window.next_step()
+            assert isinstance(step, RunTools)
+            await asyncio.wait_for(asyncio.gather(*(window.run_task(call, agent) for call in step.calls)), 60)
+            await window.finish()
+
+    asyncio.run(work())
+    found = results(ModelView.of(main).messages)
+    assert [f"part {number}" in result.output for number, result in enumerate(found)] == [True] * 8
+    assert len(children(store, "main")) == 8
+    assert {found for how, found in calls_of(main) if how != "completed"} == set()
+
+
+def test_a_cancelled_task_goes_on(engine: Engine) -> None:
+    """Cancelled in asyncio, the task is left to go on, and the next start finishes it."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    reached = asyncio.Event()
+
+    async def agent(_: Session) -> str:
+        reached.set()
+        await asyncio.sleep(60)
+        return "never"
+
+    async def work() -> None:
+        async with AsyncContextWindow(ContextWindow(main, model=MODEL, limits=Limits(), environment={})) as window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = await window.begin(step)
+            reply.tool("task", call_id="c").stream_input(json.dumps(task("count")))
+            reply.end_step("tool-calls")
+            step = await window.next_step()
+            assert isinstance(step, RunTools)
+            await window.run_task(step.calls[0], agent)
+
+    async def cancelled() -> None:
+        running = asyncio.create_task(work())
+        await reached.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(cancelled())
+    assert calls_of(main) == [("interrupted", INTERRUPTED)]
+    assert Work(counting)(engine.open().session("main")).startswith("The reader says")
+    assert len(children(store, "main")) == 1
+
+
+def test_another_tool_of_that_name_is_not_run_again(store: Store) -> None:
+    """A program's own tool named `task` is interrupted by a crash like any other."""
+    main = ask(store.create_session(id="main"))
+
+    def stops(_: dict[str, Any]) -> str:
+        raise KeyboardInterrupt
+
+    def work() -> None:
+        with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = window.begin(step)
+            reply.tool("task", call_id="c").stream_input("{}")
+            reply.end_step("tool-calls")
+            step = window.next_step()
+            assert isinstance(step, RunTools)
+            window.run(step.calls[0], stops)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert isinstance(ContextWindow(main, environment={}).next_step(), CallModel)
+
+
+def test_a_question_after_the_crash_comes_first(store: Store) -> None:
+    """If the user asked something else after a crash, the task is not taken up again."""
+    main = ask(store.create_session(id="main"))
+    with pytest.raises(KeyboardInterrupt):
+        Work(Breaking(KeyboardInterrupt()))(main)
+    assert isinstance(ContextWindow(main, environment={}).next_step(), RunTools)
+    main.user("never mind")
+    assert isinstance(ContextWindow(main, environment={}).next_step(), CallModel)
+
+
+def test_a_fork_does_the_work_in_a_sub_session_of_its_own(store: Store) -> None:
+    """A fork of a session with a broken task leaves its parent's sub-session as it is."""
+    main = ask(store.create_session(id="main"))
+    with pytest.raises(KeyboardInterrupt):
+        Work(Breaking(KeyboardInterrupt()))(main)
+    (child,) = children(store, "main")
+    before = store.session(child).version
+    fork = main.fork(id="fork")
+    Work(counting)(fork)
+    assert store.session(child).version == before
+    assert len(children(store, "fork")) == 1
+    assert isinstance(ContextWindow(main, environment={}).next_step(), RunTools)
+
+
+def test_work_that_another_process_still_does_is_waited_for(engine: Engine) -> None:
+    """While another owner runs a broken call's sub-session, the loop begins no other."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    work = Work(Breaking(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        work(main)
+    (child,) = children(store, "main")
+    other = engine.open()
+    with other.session(child).lease(), pytest.raises(LeaseHeldError):
+        work(engine.open().session("main"))
+    assert calls_of(main) == [("interrupted", INTERRUPTED)]
+    assert work(engine.open().session("main")).startswith("The reader says")
+
+
+# -- stops -----------------------------------------------------------------------------------------
+
+
+def test_a_stop_reaches_the_sub_session_that_streams(engine: Engine) -> None:
+    """An interrupt of the main session ends the answer of a nested task, and all three turns."""
+    store = engine.open()
+    elsewhere = engine.open().session(ask(store.create_session(id="main")).id)
+    closed: list[str] = []
+
+    def chunks() -> Iterator[dict[str, Any]]:
+        try:
+            for number in range(10_000):
+                if number == 40:
+                    elsewhere.interrupt()
+                yield {"choices": [{"delta": {"content": f"{number} "}}]}
+        finally:
+            closed.append("closed")
+
+    def work(session: Session) -> str:
+        with ContextWindow(session, model=MODEL, limits=Limits(), environment={}) as window:
+            while step := window.next_step():
+                if isinstance(step, CallModel):
+                    reply, _ = window.begin(step)
+                    if session.info.title == "about inner":
+                        assert fill(reply, chunks()) == "aborted"
+                        continue
+                    inner = "inner" if session.info.parent else "outer"
+                    reply.tool("task", call_id="c").stream_input(json.dumps(task(inner)))
+                    reply.end_step("tool-calls")
+                elif isinstance(step, RunTools):
+                    for call in step.calls:
+                        window.run_task(call, work)
+                    window.finish()
+            assert isinstance(step, Stop)
+            raise RuntimeError(step.sentence)
+
+    with pytest.raises(RuntimeError, match="a stop was requested"):
+        work(store.session("main"))
+    assert closed == ["closed"]
+    (outer,) = children(store, "main")
+    (inner,) = children(store, outer)
+    for name in ("main", outer):
+        assert calls_of(store.session(name)) == [("interrupted", INTERRUPTED)]
+    for name in ("main", outer, inner):
+        step = ContextWindow(store.session(name), environment={}).next_step()
+        assert isinstance(step, Stop)
+        assert step.reason in {"interrupted", "aborted"}
+    assert store.unfinished() == []
+    said = texts(ModelView.of(store.session(inner)).messages, "assistant")[-1]
+    assert said.startswith("0 1 2 ")
+    assert "200" not in said
+
+
+def test_a_stop_reaches_a_subtask(store: Store) -> None:
+    """An interrupt while a `Subtask` runs stops the loop of its sub-session."""
+    main = store.create_session(id="main")
+    main.user([Subtask("count", "to count")])
+
+    def work(child: Session) -> str:
+        main.interrupt()
+        with ContextWindow(child, model=MODEL, limits=Limits(), environment={}) as window:
+            assert window.next_step() == Stop("interrupted")
+        raise RuntimeError("stopped")
+
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, RunSubtask)
+        window.run_subtask(step, work)
+        assert window.next_step() == Stop("interrupted")
+
+
+def test_a_stop_of_the_sub_session_alone_is_told_to_the_model(store: Store) -> None:
+    """If only the sub-agent is stopped, its call fails, and the main agent goes on."""
+    main = ask(store.create_session(id="main"))
+
+    def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        del asked
+        if session.info.parent:
+            session.interrupt()
+            return [task("more")]
+        return f"it said {found[0]}" if found else [task("count")]
+
+    assert "a stop was requested" in Work(model)(main)
+
+
+def test_a_stop_ends_with_the_call(store: Store) -> None:
+    """Once its task is done a sub-session is a session like any other: stops do not reach it."""
+    main = ask(store.create_session(id="main"))
+    Work(counting)(main)
+    (name,) = children(store, "main")
+    child = store.session(name)
+    main.interrupt()
+    child.user("and now?")
+    assert Work(counting)(child).startswith(ANSWER)
+
+
+def test_a_stop_while_a_task_waits_to_be_resumed_is_final(store: Store) -> None:
+    """A user's stop after a crash ends the turn; the task is not resumed."""
+    main = ask(store.create_session(id="main"))
+    with pytest.raises(KeyboardInterrupt):
+        Work(Breaking(KeyboardInterrupt()))(main)
+    main.interrupt()
+    assert ContextWindow(main, environment={}).next_step() == Stop("interrupted")
+
+
+# -- beside subtasks -------------------------------------------------------------------------------
+
+
+def test_a_call_is_not_counted_as_a_subtask(store: Store) -> None:
+    """A subtask that a user adds while a task runs is carried out after it."""
+    main = ask(store.create_session(id="main"))
+    ran: list[str] = []
+
+    def counted(child: Session) -> str:
+        ran.append(child.id)
+        return "counted"
+
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, _ = window.begin(step)
+        reply.tool("task", call_id="c").stream_input(json.dumps(task("first")))
+        reply.end_step("tool-calls")
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        main.user([Subtask("count", "to count")])
+        window.run_task(step.calls[0], lambda _: "done")
+        window.finish()
+        step = window.next_step()
+        assert isinstance(step, RunSubtask)
+        window.run_subtask(step, counted)
+        assert isinstance(window.next_step(), CallModel)
+    assert len(ran) == 1
+
+
+# -- what is left of it ----------------------------------------------------------------------------
+
+
+def test_an_agent_that_is_not_offered_is_refused(store: Store) -> None:
+    """An agent that the recorded tool does not list fails the call, and begins no sub-session."""
+    main = ask(store.create_session(id="main"))
+    tools = [task_tool(agents={"reader": "reads", "critic": "judges"})]
+    for agent, child in (("cook", False), ("", False), ("critic", True)):
+        with ContextWindow(main, model=MODEL, limits=Limits(), environment={}, tools=tools) as window:
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = window.begin(step)
+            reply.tool("task", call_id="c").stream_input(json.dumps(task("count", subagent_type=agent)))
+            reply.end_step("tool-calls")
+            step = window.next_step()
+            assert isinstance(step, RunTools)
+            assert (window.run_task(step.calls[0], lambda _: "done") is not None) == child
+            window.finish()
+    assert [how for how, _ in calls_of(main)] == ["failed", "failed", "completed"]
+    assert "there are reader, critic" in calls_of(main)[0][1]
+    assert len(children(store, "main")) == 1
+
+
+def test_a_task_that_failed_leaves_no_work(store: Store) -> None:
+    """A loop that raises before it answers leaves no question that waits in the sub-session."""
+    main = ask(store.create_session(id="main"))
+
+    def model(session: Session, asked: list[str], found: list[str]) -> str | list[dict[str, str]]:
+        del session, asked
+        return f"it said {found[0]}" if found else [task("count")]
+
+    work = Work(model)
+
+    def fails(child: Session) -> str:
+        raise ValueError(child.id)
+
+    with ContextWindow(main, model=MODEL, limits=Limits(), environment={}) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        work.call(window, step)
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        window.run_task(step.calls[0], fails)
+        window.finish()
+    work(main)
+    assert store.unfinished() == []
+    (child,) = children(store, "main")
+    with store.session(child).turn() as turn:
+        assert turn.state == "stopped"
+
+
+def test_a_group_that_lost_its_connection_goes_on(engine: Engine) -> None:
+    """An exception group of broken connections leaves the turn and its tasks to go on."""
+    store = engine.open()
+    main = ask(store.create_session(id="main"))
+    lost = ExceptionGroup("tasks", [ConnectionError("reset"), ExceptionGroup("more", [ConnectionError("reset")])])
+    work = Work(Breaking(lost))
+    with pytest.raises(ExceptionGroup):
+        work(main)
+    assert work(engine.open().session("main")).startswith("The reader says")
+    assert len(children(store, "main")) == 1
+    other = ask(store.create_session(id="other"))
+    mixed = ExceptionGroup("tasks", [ConnectionError("reset"), ValueError("broken")])
+    assert "ExceptionGroup" in Work(Breaking(mixed))(other)

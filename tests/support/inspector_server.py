@@ -1,0 +1,48 @@
+"""`eventlog serve` in a process of its own, and a browser that looks at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+__all__ = ["browser", "serving"]
+
+
+@contextmanager
+def serving(path: Path, *options: str) -> Generator[str]:
+    """Serve a store; yields the address that is printed."""
+    command = [sys.executable, "-m", "eventlog", "--store", str(path), "serve", "--no-open", "--port", "0", *options]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        try:
+            yield line.split()[4]
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@contextmanager
+def browser() -> Generator[Browser]:
+    """Start a headless Chromium; skips the test without one, but not in CI."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("CI must have a browser: apt-get install chromium")
+        pytest.skip("no Chromium is installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        yield started.chromium.launch(executable_path=found, args=["--no-sandbox"])

@@ -47,20 +47,15 @@ LAYERS: dict[str, str] = {
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,
-<<<<<<< HEAD
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
-        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
+        settled unshared pydantic_messages claude_keys claude_uuids | entry_feed langgraph openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
         | pydantic_ai claude_summaries | claude_agent
     """,
-    "eventlog.records": "json_value light earlier | index read told | forget | feed",
-=======
-    "eventlog.adapters": "settled pydantic_messages | entry_feed langgraph openai_agents | pydantic_ai",
     "eventlog.adapters.langgraph": """
         items messages records stored | message_list | thread | reading removal threads | item_store saver | __init__
     """,
-    "eventlog.records": "json_value light | index read told | forget | feed",
->>>>>>> wt-langgraph
+    "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
         | message_rendering | assembly explain | model_view
@@ -96,18 +91,11 @@ OUTSIDE = {
     "psycopg_pool": ("eventlog.log.postgres",),
     "cryptography": ("eventlog.encryption.family",),
     "eventsourcing": ("eventlog.recorder",),
-<<<<<<< HEAD
     "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
-    "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
-    "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
-=======
     "langchain_core": ("eventlog.adapters.langgraph",),
     "langgraph": ("eventlog.adapters.langgraph",),
-    "pydantic": ("eventlog.adapters.pydantic_ai",),
-    "pydantic_ai": ("eventlog.adapters.pydantic_ai",),
-    "typer": ("projections.cli",),
-    "click": ("projections.cli",),
->>>>>>> wt-langgraph
+    "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+    "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),

@@ -22,6 +22,7 @@ from benchmarks.scenarios import (
     checkpointers,
     churn,
     cold_cache,
+    following,
     frameworks,
     fresh_process,
     long_history,
@@ -86,6 +87,7 @@ CASES: tuple[Case, ...] = (
     *many_sessions.CASES,
     *churn.CASES,
     *written.CASES,
+    *following.CASES,
     *checkpointers.CASES,
 )
 

@@ -38,8 +38,8 @@ from eventlog import events as ev
 from eventlog.codec.decoded import Recorded
 from eventlog.errors import LeaseHeldError
 from eventlog.events import Base
-from eventlog.following.bells import LoopBell
 from eventlog.following.follower import Watch
+from eventlog.following.loop_bell import LoopBell
 from eventlog.log.contract import Committed
 from eventlog.session.lease import POLL, Lease
 from eventlog.session.reply import Reply

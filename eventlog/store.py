@@ -656,9 +656,11 @@ class Store:
                     raise
             host.flusher.stop()
             self._close_index()
-            host.follower.ring_all()
             liveness.end(self, self._at_exit)
-            self.log.close()
+            try:
+                self.log.close()
+            finally:
+                host.follower.ring_all()
         if failure is not None:
             raise failure
 

@@ -19,8 +19,8 @@ from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import CallError, CursorError, brief
 from eventlog.events import Base, SessionErased
-from eventlog.following.bells import ThreadBell
 from eventlog.following.follower import Follower, Watch
+from eventlog.following.thread_bell import ThreadBell
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import StreamMark, reached_by, tag_of
 from eventlog.log.contract import Commit, Head, Log
@@ -84,8 +84,9 @@ class Subscription:
     def _everything(self) -> Generator[Recorded, None, bool]:
         """Yield the next events of all partitions; return whether there may be more already."""
         is_full = False
+        last = self.log.last_positions()
         for partition, (position, _) in enumerate(self._reached):
-            if self._seen[partition] <= position:
+            if last[partition] <= position:  # a read costs more than to know that there is nothing
                 continue
             commits = self.log.commits_after(position, BATCH, partition=partition)
             if commits:

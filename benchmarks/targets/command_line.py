@@ -1,4 +1,4 @@
-"""The command line, from nothing: its start, and reading a session or a page of a large store.
+"""The command line: its start, and reading a session or a page of a large store.
 
 The start is compared with that of Python, in turn; all is processor time, which on an idle machine
 is what a user waits. Each session of the store has a thousand events:
@@ -70,7 +70,7 @@ def _started(*words: str) -> Callable[[], list[float]]:
 
 def _commands(setting: Setting) -> dict[str, Measurement]:
     path = setting.directory / "command-line"
-    session = fill(path, SESSIONS)
+    session = fill(path, min(SESSIONS, setting.sizes.sessions))
     sides: dict[str, Callable[[], list[float]]] = {
         "python": lambda: [processor_time("-c", "pass")],
         "help": _started("--help"),

@@ -70,7 +70,7 @@ class Host:
         """The live counters; `Store.metrics` returns a copy."""
         self.flusher = Flusher(store, self.clock, self.counted, interval=flush_interval, lease_ttl=lease_ttl)
         self.follower = Follower(log)
-        """What wakes the subscriptions of the store."""
+        """Wakes the subscriptions of the store."""
         self.flusher.on_accepted = self.follower.accepted
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
-from eventlog.following.bells import LoopBell
 from eventlog.following.follower import Watch
+from eventlog.following.loop_bell import LoopBell
 from eventlog.history.streams import forked_from
 from eventlog.store import Store
 from projections.live.live_session import LIMIT, LONGEST, LiveSession
@@ -40,7 +40,7 @@ class AsyncLive:
         self._live = LiveSession(store, session, after, limit=limit, longest=longest, provisional=provisional)
         self._provisional = provisional
 
-    async def __aiter__(self) -> AsyncIterator[Update]:
+    async def __aiter__(self) -> AsyncGenerator[Update]:
         bell = LoopBell()
         watch = Watch(bell.ring, provisional=self._provisional)
         await asyncio.to_thread(self._follow, watch)

@@ -107,7 +107,7 @@ class LiveSession:
         if not self._version:
             if not self._resume(head, hidden):
                 return self._reset()
-            patches = self._open.ends()
+            patches = list(self._open.ends())
         elif hidden != self._hidden:
             return self._reset()
         moved = head.version > self._version

@@ -10,8 +10,8 @@ Mount it in an app of your own, or run it as it is: `projections/live/README.md`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from inspect import isawaitable
 from typing import TYPE_CHECKING
 
@@ -116,12 +116,13 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
     )
 
 
-async def _stream(first: Update, updates: AsyncIterator[Update]) -> AsyncIterator[bytes]:
+async def _stream(first: Update, updates: AsyncGenerator[Update]) -> AsyncIterator[bytes]:
     """Yield updates as server-sent events; ends when the store is closed."""
-    yield _event(first)
     with suppress(ClosedError):
-        async for update in updates:
-            yield _event(update)
+        async with aclosing(updates):
+            yield _event(first)
+            async for update in updates:
+                yield _event(update)
 
 
 def _event(update: Update) -> bytes:

@@ -29,11 +29,11 @@ COMMANDS: dict[str, tuple[tuple[str, ...], str, tuple[Exit, ...]]] = {
     "vacuum": (("--store", "s", "vacuum"), "s/next", (Exit.OK,)),
     "scrub": (("--store", "s", "scrub"), "s/next", (Exit.OK,)),
     "erase": (
-        ("--store", "s", "erase", "a", "--forks", "keep", "--subsessions", "cascade"),
+        ("--store", "s", "erase", "a", "--forks", "keep", "--subsessions", "cascade", "--yes"),
         "",
         (Exit.OK, Exit.MISSING),
     ),
-    "expire": (("--store", "s", "expire", "--count", "0"), "", (Exit.OK,)),
+    "expire": (("--store", "s", "expire", "--count", "0", "--yes"), "", (Exit.OK,)),
 }
 """The command, the sign that it has begun ("": none), and the ends allowed on a repeat."""
 SHORT = [("plain", "backup"), ("plain", "repair"), ("plain", "scrub"), ("encrypted", "erase"), ("encrypted", "vacuum")]

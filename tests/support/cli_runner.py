@@ -7,7 +7,7 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -105,7 +105,9 @@ def program(*arguments: object, **options: Any) -> subprocess.CompletedProcess[s
     return subprocess.run(command, cwd=ROOT, text=True, capture_output=True, check=False, timeout=60, **options)
 
 
-def on_terminal(*arguments: object, columns: int = 120, typed: str = "", **variables: str) -> tuple[int, str]:
+def on_terminal(
+    *arguments: object, columns: int = 120, typed: str = "", variables: Mapping[str, str] | None = None
+) -> tuple[int, str]:
     """Run the command line on a pseudo-terminal of this width; return output and errors.
 
     `typed` is what the user types; `variables` are more of the environment. There is no pager
@@ -113,7 +115,7 @@ def on_terminal(*arguments: object, columns: int = 120, typed: str = "", **varia
     """
     parent, child = pty.openpty()
     command = [sys.executable, "-m", "projections", *map(str, arguments)]
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat", **variables}
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat", **(variables or {})}
     with subprocess.Popen(command, cwd=ROOT, stdin=child, stdout=child, stderr=child, env=environment) as process:
         os.close(child)
         os.write(parent, typed.encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ BROKEN_OFF = (OSError, IndexError, ValueError, asyncio.IncompleteReadError)
 @asynccontextmanager
 async def _sent(
     port: int, method: str, path: str, body: bytes, extra: str
-) -> AsyncIterator[tuple[int, asyncio.StreamReader]]:
+) -> AsyncGenerator[tuple[int, asyncio.StreamReader]]:
     """Send a request; give the status, and a stream at the beginning of the body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -45,13 +45,14 @@ async def ask(port: int, method: str, path: str, value: object = None) -> tuple[
 async def events(port: int, path: str, after: str | None) -> AsyncGenerator[tuple[str | None, str]]:
     """Yield id and data of server-sent events until the connection ends."""
     extra = "" if after is None else f"Last-Event-ID: {after}\r\n"
-    buffer = b""
+    buffer: bytes = b""
     try:
         async with _sent(port, "GET", path, b"", extra) as (status, reader):
             while status == 200 and (size := int((await reader.readline()).strip() or b"0", 16)):  # chunked
                 buffer += (await reader.readexactly(size + 2))[:-2]
                 while b"\n\n" in buffer:
-                    block, _, buffer = buffer.partition(b"\n\n")
+                    end = buffer.index(b"\n\n")
+                    block, buffer = buffer[:end], buffer[end + 2 :]
                     fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if line[:1] != ":")
                     if "data" in fields:
                         yield fields.get("id"), fields["data"]

@@ -88,7 +88,7 @@ class Tail:
         """Whether one is going on right now."""
         self._watchers: list[Any] = []
         self._watch: MarkWatch | None = None
-        """What says that another process has moved the mark; one thread at a time waits for it."""
+        """Tells that another process has moved the mark; one thread at a time waits for it."""
         self._watching = Lock()
 
     # --- recovery

@@ -10,14 +10,15 @@ from projections.cli.exits import UsageFault
 from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.screen import cut
-from projections.cli.store_option import reading_session
+from projections.cli.short_ids import session_of
+from projections.cli.store_option import reading
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from eventlog import Session, Store
     from eventlog.codec.decoded import Recorded
-    from eventlog.session.session import Session
 
 __all__ = ["run"]
 
@@ -40,10 +41,13 @@ def run(
 
     if last is not None and last < first:
         raise UsageFault(f"--to {last} is before --from {first}: no version is in between")
-    with reading_session(context, session) as handle:
+    with reading(context) as store:
+        handle = session_of(store, session)
         if first > handle.version:
             raise NotFoundError("version", str(first), session=handle.id)
-        for recorded in _with_cursors(handle, first, last) if json else handle.events(after=first - 1, upto=last):
+        for recorded in (
+            _with_cursors(store, handle, first, last) if json else handle.events(after=first - 1, upto=last)
+        ):
             if json:
                 output.document(event_record(recorded))
                 continue
@@ -53,13 +57,11 @@ def run(
             output.line(cut(line, output.columns()) if output.terminal() else line)
 
 
-def _with_cursors(session: Session, first: int, last: int | None) -> Iterator[Recorded]:
+def _with_cursors(store: Store, session: Session, first: int, last: int | None) -> Iterator[Recorded]:
     """Yield the events of a session, with cursors where it did not inherit them."""
-    from eventlog.subscription import Subscription, subscribe
-
     newest = session.version if last is None else min(last, session.version)
     base = session.version - session.info.events
     if first <= base:
         yield from session.events(after=first - 1, upto=min(base, newest))
-    own = Subscription(session.store.log, max(first - 1, base), session=session.id, kinds=None)
-    yield from takewhile(lambda recorded: recorded.version <= newest, subscribe(own, session.store.host.follower, 0))
+    own = store.subscribe(max(first - 1, base), session=session.id, timeout=0)
+    yield from takewhile(lambda recorded: recorded.version <= newest, own)

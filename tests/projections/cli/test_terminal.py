@@ -64,14 +64,16 @@ def test_long_results_are_cut_on_a_terminal(told: Path) -> None:
 )
 def test_no_colours_if_they_are_not_wanted(told: Path, command: str, variables: dict[str, str]) -> None:
     """NO_COLOR and a dumb terminal get no escape sequence."""
-    code, drawn = on_terminal("--store", told, *command.split(), **variables)
+    code, drawn = on_terminal("--store", told, *command.split(), variables=variables)
     assert (code, "\x1b" in drawn) == (Exit.OK, False)
 
 
 def test_the_pager_shows_what_a_terminal_would(told: Path, tmp_path: Path) -> None:
     """PAGER gets the output as for a terminal, colours included, and its end is waited for."""
     copy = tmp_path / "paged"
-    code, drawn = on_terminal("--store", told, "show", "talk", PAGER=f"cat > {copy}; echo the pager ends")
+    code, drawn = on_terminal(
+        "--store", told, "show", "talk", variables={"PAGER": f"cat > {copy}; echo the pager ends"}
+    )
     assert (code, drawn) == (Exit.OK, "the pager ends\r\n")
     assert copy.read_text() == on_terminal("--store", told, "show", "talk")[1].replace("\r\n", "\n")
 
@@ -82,16 +84,18 @@ def test_a_reader_who_leaves_the_pager_sees_no_error(told: Path) -> None:
         session = opened.session("talk")
         for _ in range(50):
             session.user("x" * 5000)
-    code, drawn = on_terminal("--store", told, "show", "talk", PAGER="head -n 1 > /dev/null")
+    code, drawn = on_terminal("--store", told, "show", "talk", variables={"PAGER": "head -n 1 > /dev/null"})
     assert (code, drawn) == (Exit.OK, "")
-    code, drawn = on_terminal("--store", told, "show", "talk", "--limit", "1", PAGER="head -c 4; echo")
+    code, drawn = on_terminal(
+        "--store", told, "show", "talk", "--limit", "1", variables={"PAGER": "cat > /dev/null; echo"}
+    )
     assert (code, drawn.splitlines()[-1].startswith("older messages: --before ")) == (Exit.OK, True)
 
 
 @pytest.mark.parametrize("pager", ["", "cat", "no-such-program-anywhere"])
 def test_without_a_pager_the_terminal_gets_it(told: Path, pager: str) -> None:
     """An empty PAGER, `cat` and one that is not there are none."""
-    code, drawn = on_terminal("--store", told, "show", "talk", PAGER=pager)
+    code, drawn = on_terminal("--store", told, "show", "talk", variables={"PAGER": pager})
     assert (code, "A heading" in drawn) == (Exit.OK, True)
 
 

@@ -125,3 +125,101 @@ def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
         with pytest.raises(CallError):
             live_app(store, authorize=None)  # type: ignore[arg-type]
         asyncio.run(run(store))
+
+
+def test_a_slow_client_is_reset_and_costs_little(tmp_path: Path) -> None:
+    """A client that takes nothing is kept no patches; when it does, it gets the newest page."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            page = LivePage()
+            async with Call(live_app(store, authorize=allowed), "/s/live", "limit=3") as call:
+                await caught_up(call, page, session)
+                call.writable.clear()
+                with session.pipeline():
+                    for number in range(1_100):
+                        session.user(f"more {number}")
+                call.writable.set()
+                taken = 0
+                async for cursor, data in call.events():
+                    taken += len(json.loads(data))
+                    page.take(cursor, data)
+                    if page.next is not None and [*page.messages.values()] == shown(session)[-3:]:
+                        break
+                assert taken < 100
+
+    asyncio.run(run())
+
+
+def test_a_disconnected_client_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A client that leaves, waiting or slow, is followed no more."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            app = live_app(store, authorize=allowed)
+            tasks = asyncio.all_tasks()
+            for slow in (False, True):
+                async with Call(app, "/s/live") as call:
+                    await caught_up(call, LivePage(), session)
+                    assert len(store.host.follower._of(["s"])) == 1
+                    if slow:
+                        call.writable.clear()
+                        session.user("not taken")
+                        await asyncio.sleep(0.1)
+                assert not store.host.follower._of(["s"])
+            assert len(asyncio.all_tasks() - tasks) <= 1  # the library's watch for the end of the server
+
+    asyncio.run(run())
+
+
+def test_a_page_with_wrong_numbers_is_refused(tmp_path: Path) -> None:
+    """A limit or version that is no number is a wrong request, and nothing is read."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            store.create_session(id="s").user("hello")
+            app = live_app(store, authorize=allowed)
+            for query in ("limit=0", "limit=-1", "limit=x", "limit=1001", "limit=²", "limit=" + "9" * 5_000):
+                for path in ("/s/live", "/s/messages"):
+                    async with Call(app, path, query) as call:
+                        assert call.status == 400
+
+    asyncio.run(run())
+
+
+def test_a_part_has_its_whole_text(tmp_path: Path) -> None:
+    """A text that is cut on the page is whole at an address of its own."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            session.user("long " * 20)
+            app = live_app(store, authorize=allowed, longest=10)
+            async with Call(app, "/s/messages") as call:
+                (message,) = json.loads(await call.body())["messages"]
+            (part,) = message["parts"]
+            assert (part["text"], part["cut"]) == ("long long ", True)
+            async with Call(app, f"/s/parts/{part['id']}") as call:
+                assert json.loads(await call.body())["text"] == "long " * 20
+
+    asyncio.run(run())
+
+
+def test_an_erased_session_ends_the_stream(tmp_path: Path) -> None:
+    """A page whose session is erased is told so, and the connection ends."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            session.user("secret")
+            page = LivePage()
+            async with Call(live_app(store, authorize=allowed), "/s/live") as call:
+                await caught_up(call, page, session)
+                await asyncio.to_thread(store.erase, "s")
+                async for cursor, data in call.events():
+                    page.take(cursor, data)
+            assert page.gone
+
+    asyncio.run(run())

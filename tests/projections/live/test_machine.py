@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -24,8 +25,10 @@ from eventlog.state.evolve import evolve
 from eventlog.store import Store
 from projections.live import live_session
 from projections.live.form import Form
+from projections.live.growing import GrowingText
 from projections.live.live_session import LiveSession, page_of
-from projections.live.patches import Update
+from projections.live.open_messages import OpenMessages
+from projections.live.patches import Update, message_patches
 from projections.transcript.transcript import Transcript
 from tests.faults.tally import SLOW
 from tests.support.cli_runner import SCHEMAS
@@ -33,7 +36,7 @@ from tests.support.engines import ENCRYPTED, Engine
 from tests.support.history_strategies import Command, Grower, commands, texts
 from tests.support.live_page import LivePage, as_utf16
 
-SCHEMA = jsonschema.Draft202012Validator(SCHEMAS["live"])
+SCHEMA: Any = jsonschema.Draft202012Validator(SCHEMAS["live"])
 PAGE = st.tuples(st.integers(1, 5), st.sampled_from([3, 200]), st.integers(0, 1))
 """Limit, longest text, and the process of a page."""
 FATE = st.sampled_from(["taken", "taken", "taken", "repeated", "lost"])
@@ -355,9 +358,38 @@ def run(engine_name: str, examples: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine_name", "examples"), [("memory", 60), ("partitioned", 15), ("embedded", 15), (ENCRYPTED, 8)]
+    ("engine_name", "examples"), [("memory", 25), ("partitioned", 8), ("embedded", 8), (ENCRYPTED, 4)]
 )
 def test_pages_equal_the_transcript(engine_name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page equals the transcript after all that may be lost, repeated, resumed and undone."""
     monkeypatch.setattr(live_session, "MOST_PATCHES", FEW)
     run(engine_name, examples)
+
+
+@pytest.mark.parametrize("fault", ["no end", "no redaction"])
+def test_the_machine_notices_a_missing_patch(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model can fail: it rejects a reducer that leaves out one kind of patch."""
+
+    def nothing(*_: Any) -> Iterator[Any]:
+        return iter(())
+
+    if fault == "no end":
+        monkeypatch.setattr(GrowingText, "retract", nothing)
+        monkeypatch.setattr(OpenMessages, "ends", nothing)
+    else:
+
+        def unforced(old: Any, new: Any, _: object) -> Iterator[Any]:
+            return message_patches(old, new, set())
+
+        monkeypatch.setattr(live_session, "message_patches", unforced)
+    quickly = settings(
+        max_examples=2_000,
+        stateful_step_count=40,
+        report_multiple_bugs=False,
+        phases=[Phase.generate],
+        deadline=None,
+        database=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        run_state_machine_as_test(Pages, settings=quickly)

@@ -1,4 +1,4 @@
-"""The documented chat server in two processes that are killed and interrupted while people chat."""
+"""The documented chat server in two processes, killed and interrupted while people chat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.live_page import LivePage, as_utf16
 from tests.support.pages import ROOT, example
 
 CLIENTS, QUESTIONS, TOKENS, PACE, FAULTS = (200, 5, 40, 0.25, 12) if SLOW else (16, 2, 12, 0.05, 3)
-"""Clients, questions of each, tokens of an answer, seconds between tokens, and faults of servers."""
+"""Clients, questions of each, tokens of an answer, seconds between them, faults."""
 REPEATED = 0.05
 """Share of the requests that are sent twice at once."""
 PATIENCE = 600.0 if SLOW else 90.0
@@ -59,7 +59,8 @@ class Server:
 
     def start(self) -> None:
         """Start the process."""
-        command = [sys.executable, "-m", "uvicorn", "chat:app", "--port", str(self.port), "--log-level", "error"]
+        command = [sys.executable, "-m", "uvicorn", "chat:app", "--port", str(self.port), "--log-level", "critical"]
+        command += ["--timeout-graceful-shutdown", "1"]
         paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.directory), str(ROOT)])}
         with (self.directory / "errors").open("ab") as errors:
             self.process = subprocess.Popen(command, cwd=self.directory, env=paths, stderr=errors)

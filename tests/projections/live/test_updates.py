@@ -1,4 +1,4 @@
-"""Updates of a page, case by case: acknowledgements, resets, what forks and old messages show."""
+"""Updates of a page, case by case: acknowledgements, resets, forks, old messages."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_an_old_message_changes_where_it_stands(store: Store) -> None:
 
 
 def test_a_compaction_covers_the_page_and_drops_what_is_older(store: Store) -> None:
-    """A compaction marks the newest messages; the page forgets those before, and reads them again."""
+    """A compaction marks the newest messages; the page forgets those before."""
     session = store.create_session()
     for number in range(12):
         session.user(f"question {number} " + "about a long matter " * 200)
@@ -187,7 +187,7 @@ def test_what_a_parent_hides_is_hidden_in_a_fork(store: Store) -> None:
 
 
 def test_a_cursor_that_leads_nowhere_is_a_reset(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cursor of another session, of a restored store, too far back, or of no shape is a reset."""
+    """A cursor of another session, too far back, ahead, or of no shape is a reset."""
     session, other = store.create_session(), store.create_session()
     for each in (session, other):
         each.user("one")

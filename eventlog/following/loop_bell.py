@@ -1,35 +1,18 @@
-"""Bells: how a watch wakes the thread, or the event loop, that its subscription sleeps in."""
+"""A bell that wakes a task of an event loop, when a watch rings."""
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
-from threading import Lock
 
-__all__ = ["LoopBell", "ThreadBell"]
-
-
-class ThreadBell:
-    """Wakes a thread."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._lock.acquire()
-
-    def ring(self) -> None:
-        """Wake the thread, or let its next `wait` return at once."""
-        with suppress(RuntimeError):  # it rings already
-            self._lock.release()
-
-    def wait(self, timeout: float | None) -> None:
-        """Block until it rings, or for `timeout` seconds."""
-        self._lock.acquire(timeout=-1 if timeout is None else timeout)
+__all__ = ["LoopBell"]
 
 
 class LoopBell:
     """Wakes a task of an event loop; made in that loop."""
 
     def __init__(self) -> None:
+        import asyncio  # slow to import, and here it is loaded already
+
         self.loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
@@ -40,6 +23,8 @@ class LoopBell:
 
     async def wait(self, longest: float | None) -> None:
         """Sleep until it rings, or for `longest` seconds."""
+        import asyncio
+
         with suppress(TimeoutError):
             async with asyncio.timeout(longest):
                 await self._event.wait()

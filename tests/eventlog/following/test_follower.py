@@ -1,0 +1,204 @@
+"""The follower of a store: it rings who is concerned, costs nothing while idle, and ends."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+import eventlog
+from eventlog.errors import ClosedError
+from eventlog.following import follower as follower_module
+from eventlog.following.follower import Watch
+from eventlog.log.embedded.mark_watch import MarkWatch
+from eventlog.store import Store
+from tests.support.engines import ENGINES, Engine
+from tests.support.python_process import ROOT
+
+SOON = 20.0
+SPEAKER = """
+import sys, eventlog
+with eventlog.open(sys.argv[1]) as store:
+    session = store.session("s")
+    for line in sys.stdin:
+        session.user(line.strip())
+        print("said", flush=True)
+"""
+
+
+@pytest.fixture(params=ENGINES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """Return a store of each engine."""
+    engine = Engine(request.param, tmp_path)
+    yield engine.open(flush_interval=3_600.0)
+    engine.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + SOON
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_watch_is_rung_for_its_session_only(store: Store) -> None:
+    """A commit rings the watches of its session and of all sessions, and no other."""
+    one, other, every = Event(), Event(), Event()
+    sessions = [store.create_session(id=name) for name in ("s", "t")]
+    watches = [Watch(event.set, provisional=False) for event in (one, other, every)]
+    for watch, name in zip(watches, ("s", "t", None), strict=True):
+        store.host.follower.add(watch, [name])
+    sessions[0].user("hello")
+    assert one.wait(SOON)
+    assert every.wait(SOON)
+    assert not other.is_set()
+    assert [watch.stirred for watch in watches] == [True, False, True]
+
+
+def test_a_watch_is_rung_once_until_it_is_cleared(store: Store) -> None:
+    """Many commits ring once while the owner has not looked."""
+    rung: list[int] = []
+    watch = Watch(lambda: rung.append(1), provisional=False)
+    session = store.create_session()
+    store.host.follower.add(watch, [session.id])
+    for number in range(5):
+        session.user(f"{number}")
+    until(lambda: bool(rung))
+    time.sleep(0.05)
+    assert len(rung) == 1
+    watch.stirred = False
+    session.user("again")
+    until(lambda: len(rung) == 2)
+
+
+def test_accepted_text_rings_who_wants_it(store: Store) -> None:
+    """A delta that is not committed rings the provisional watches of its session at once."""
+    session = store.create_session()
+    sure, early = Event(), Event()
+    with session.assistant() as reply:
+        text = reply.stream_text()
+        store.flush()
+        watches = [Watch(sure.set, provisional=False), Watch(early.set, provisional=True)]
+        for watch in watches:
+            store.host.follower.add(watch, [session.id])
+        text.append("token")
+        assert early.wait(SOON)
+        assert not sure.is_set()
+        store.flush()
+        assert sure.wait(SOON)
+        reply.finish()
+
+
+def test_one_thread_serves_all_and_ends_with_the_last(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of watches share one thread, which ends soon after the last one is dropped."""
+    monkeypatch.setattr(follower_module, "LOOK", 0.05)
+    follower = store.host.follower
+    assert follower._thread is None
+    watches = [Watch(lambda: None, provisional=False) for _ in range(50)]
+    follower.add(watches[0], ["s"])
+    thread = follower._thread
+    for number in range(1, 50):
+        follower.add(watches[number], [f"s{number}"])
+        assert follower._thread is thread
+    follower.remove(watches.pop())
+    watches.clear()
+    gc.collect()
+    until(lambda: follower._thread is None)
+    assert next(iter(store.subscribe(timeout=0)), None) is None
+
+
+@pytest.mark.parametrize("place", ["memory:", "store"])
+def test_closing_the_store_wakes_its_followers(place: str, tmp_path: Path) -> None:
+    """A follower that waits hears at once that the store is closed."""
+    store = eventlog.open(place if ":" in place else tmp_path / place)
+    raised: list[BaseException] = []
+
+    def follow() -> None:
+        try:
+            for _ in store.subscribe():
+                pass
+        except ClosedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=follow)
+    thread.start()
+    time.sleep(0.05)
+    store.close()
+    thread.join(SOON)
+    assert len(raised) == 1
+
+
+def test_another_process_wakes_a_follower_without_polling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of another process is told by the system; the mark is looked at no sooner."""
+    waits: list[float] = []
+    waiting = MarkWatch.wait
+
+    def watched(self: MarkWatch, timeout: float) -> bool:
+        waits.append(timeout)
+        return waiting(self, timeout)
+
+    monkeypatch.setattr(MarkWatch, "wait", watched)
+    with eventlog.open(tmp_path / "store") as store:
+        store.create_session(id="s")
+        command = [sys.executable, "-c", SPEAKER, str(tmp_path / "store")]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as speaker:
+            assert speaker.stdin is not None
+            assert speaker.stdout is not None
+            rung = Event()
+            watch = Watch(rung.set, provisional=False)
+            store.host.follower.add(watch, ["s"])
+            for number in range(10):
+                watch.stirred = False
+                rung.clear()
+                speaker.stdin.write(f"{number}\n")
+                speaker.stdin.flush()
+                assert speaker.stdout.readline() == "said\n"
+                assert rung.wait(SOON)
+            speaker.stdin.close()
+        assert store.info("s").messages == 10
+    if sys.platform == "linux":
+        assert len(waits) < 200
+        assert min(waits) > 0.05
+
+
+def test_a_deaf_watch_looks_again_and_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system does not say that the mark moved, a commit is found all the same."""
+
+    def hears_nothing(_: MarkWatch, timeout: float = 0.0) -> bool:
+        time.sleep(min(timeout, 0.05))
+        return False
+
+    monkeypatch.setattr(MarkWatch, "drain", hears_nothing)
+    monkeypatch.setattr(MarkWatch, "wait", hears_nothing)
+    path = tmp_path / "store"
+    with eventlog.open(path) as store:
+        store.create_session(id="s")
+        command = [sys.executable, "-c", SPEAKER, str(path)]
+        with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as speaker:
+            rung = Event()
+            watch = Watch(rung.set, provisional=False)
+            store.host.follower.add(watch, ["s"])
+            time.sleep(0.2)
+            speaker.communicate("hello\n", timeout=60)
+            assert rung.wait(SOON)
+        assert watch.stirred
+
+
+def test_a_watch_of_a_file_that_is_missing_is_deaf(tmp_path: Path) -> None:
+    """A watch that cannot be made leaves nothing open, and waits in short pieces."""
+    watch = MarkWatch(str(tmp_path / "missing"))
+    assert watch.deaf
+    start = time.monotonic()
+    assert not watch.wait(0.01)
+    assert time.monotonic() - start < 5
+    watch.wake()
+    assert watch.wait(SOON)
+    watch.close()

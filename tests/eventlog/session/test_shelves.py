@@ -224,7 +224,7 @@ def test_an_encrypted_copy_of_a_plain_store_has_its_values_and_shelves(tmp_path:
 
 
 def test_puts_in_a_pipeline_are_one_append(engine: Engine) -> None:
-    """What a pipeline of a shelf collects is one append, and nothing of it if its block fails."""
+    """Puts and drops that a pipeline of a shelf collects are one append."""
     store = engine.open()
     shelf = store.shelf("prices")
     shelf.values.put("old", "1")

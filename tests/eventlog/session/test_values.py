@@ -426,7 +426,8 @@ def test_keys_are_those_of_the_items(mode: str) -> None:
     """Keys with a prefix are those whose values `items` yields, inherited ones included."""
     engine = Engine(mode)
     try:
-        session = engine.open().create_session()
+        store = engine.open()
+        session = store.create_session()
         for key in ("a/1", "a/2", "b", "a/3"):
             session.values.put(key, LONG)
         fork = session.fork()
@@ -434,7 +435,7 @@ def test_keys_are_those_of_the_items(mode: str) -> None:
         fork.values.put("a/4", "new")
         session.values.drop("a/3")
         if mode in {"embedded", ENCRYPTED}:
-            session.store.scrub()
+            store.scrub()
         for one in (session, fork):
             for prefix in ("", "a/", "c"):
                 assert one.values.keys(prefix) == [found.key for found in one.values.items(prefix)]

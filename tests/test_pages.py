@@ -86,6 +86,8 @@ def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     """Every Python block of a page is a program that runs as it stands."""
     if os.environ.get("CI") is None and "pydantic_ai import" in block.code.replace("adapters.", ""):
         pytest.importorskip("pydantic_ai.conversation_store")
+    if os.environ.get("CI") is None and "langgraph.graph import" in block.code:
+        pytest.importorskip("langgraph.graph")
     if os.environ.get("CI") is None and "claude_agent_sdk import" in block.code:
         pytest.importorskip("claude_agent_sdk")
     done = run(block.code, tmp_path)

@@ -248,14 +248,6 @@ class Feed:
                 left -= len(piece)
         return [number for piece in reversed(pieces) for number in piece]
 
-    def numbers(self) -> list[int]:
-        """Return the numbers of all records, ascending, of those that a rollback hides as well."""
-        version = self._reader.resolve(None)
-        forgotten = self._reader.forgotten()
-        with self._lock:
-            self._index.advance(version)
-            return [number for number in self._index.numbers if not covers(forgotten, number)]
-
     def read(self, numbers: Sequence[int]) -> list[Any]:
         """Return the records with these numbers, deep-equal to what was told, in their order.
 

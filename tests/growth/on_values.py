@@ -34,6 +34,13 @@ def _read(values: Values, prefix: str = "") -> int:
     return sum(1 for _ in values.items(prefix))
 
 
+def _piped(at: Place) -> None:
+    shelf = at.store.shelf("shelf")
+    with shelf.pipeline():
+        shelf.values.put("key 000100", "a value")
+        shelf.values.drop("key 000200")
+
+
 VALUES: Table = {
     "Values.put": constant(lambda at, _: _values(at).put("key 000100", "another value")),
     "Values.put, a new key": constant(lambda at, _: _values(at).put(at.name("key"), "a value")),
@@ -49,6 +56,9 @@ VALUES: Table = {
     "Values.revision": constant(lambda at, _: _values(at).revision("key 000300")),
     "Values.items": output(lambda at, _: _read(_values(at))),
     "Values.items, ten of them": constant(lambda at, _: _read(_values(at), "key 00031")),
+    "Values.keys": output(lambda at, _: len(_values(at).keys())),
+    "Values.keys, ten of them": constant(lambda at, _: _values(at).keys("key 00031")),
+    "Shelf.pipeline": constant(lambda at, _: _piped(at)),
     "Shelf.head": constant(lambda at, _: at.store.shelf("shelf").head()),
     "Store.shelf": constant(lambda at, _: at.store.shelf("shelf")),
     "Store.shelves": history(lambda at, _: list(at.store.shelves()), _EACH),

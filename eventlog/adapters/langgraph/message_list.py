@@ -66,9 +66,12 @@ class MessageList:
         self._lines.move_to_end(at)
         return self._lines[at]
 
-    def given(self, items: Iterable[Any]) -> list[Entry]:
-        """Return a list as a program gives it."""
-        return [self._entry(item) for item in items]
+    def given(self, line: Sequence[Entry], items: Sequence[Any]) -> list[Entry]:
+        """Return a list as a program gives it, which begins as the one before as far as it can."""
+        marks = [mark_of(item, self._serde) for item in items]
+        same = _same([entry.mark for entry in line], marks)
+        fresh = zip(marks[same:], items[same:], strict=True)
+        return [*line[:same], *(Entry(mark, getattr(item, "id", None), item=item) for mark, item in fresh)]
 
     def written(self, line: Sequence[Entry], writes: Iterable[Any]) -> list[Entry]:
         """Return a list after what was written to its `DeltaChannel`."""
@@ -104,9 +107,7 @@ class MessageList:
         wait: float,
     ) -> list[Entry]:
         """Tell a list that comes of another one, in one append with values to keep."""
-        same = 0
-        while same < min(len(line), len(entries)) and line[same].mark == entries[same].mark:
-            same += 1
+        same = _same([entry.mark for entry in line], [entry.mark for entry in entries])
         rest = entries[same:]
         records = [
             self.feed.read([entry.number])[0] if entry.number else record_of(entry.item, self._serde) for entry in rest
@@ -124,6 +125,14 @@ class MessageList:
 
     def _entry(self, item: Any) -> Entry:
         return Entry(mark_of(item, self._serde), getattr(item, "id", None), item=item)
+
+
+def _same(before: Sequence[Any], after: Sequence[Any]) -> int:
+    """Return how many at the beginning are equal."""
+    length = min(len(before), len(after))
+    if before[:length] == after[:length]:
+        return length
+    return next(place for place in range(length) if before[place] != after[place])
 
 
 def _message(item: Any) -> BaseMessage | None:

@@ -11,7 +11,6 @@ import json
 import marshal
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from contextlib import suppress
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -31,6 +30,7 @@ class _Kind(NamedTuple):
     """A class of messages: its fields in their order, with their defaults."""
 
     cls: type[BaseMessage]
+    name: str
     defaults: dict[str, Any]
     rest: Callable[[dict[str, Any]], Any]
     """Gives the fields but the content."""
@@ -42,7 +42,7 @@ def _kind(cls: type[BaseMessage]) -> _Kind:
     fields = cls.model_fields
     made: list[Any] = [(name, field.default_factory) for name, field in fields.items() if field.default_factory]
     defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
-    return _Kind(cls, defaults, itemgetter(*(name for name in fields if name != "content")), made)
+    return _Kind(cls, cls.__name__, defaults, itemgetter(*(name for name in fields if name != "content")), made)
 
 
 _KINDS = {
@@ -130,7 +130,9 @@ def mark_of(item: Any, serde: SerializerProtocol) -> Mark:
         fields: Any = item.__dict__
         content = fields["content"]
         is_text = type(content) is str
-        rest: Any = (kind.cls.__name__, kind.rest(fields), item.__pydantic_extra__, None if is_text else content)
-        with suppress(ValueError):
+        rest: Any = (kind.name, kind.rest(fields), item.__pydantic_extra__, None if is_text else content)
+        try:
             return content if is_text else "", hash(marshal.dumps(rest, 2))
+        except ValueError:  # something of the program's own
+            pass
     return "", hash(serde.dumps_typed(item))

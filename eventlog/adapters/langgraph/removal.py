@@ -76,7 +76,9 @@ def erase(store: Store, thread: Thread, *, wait: float) -> None:
     """Erase a thread's session; a copy keeps what it shares."""
     with suppress(NotFoundError):  # another task was first
         if (elsewhere := _used_elsewhere(thread)) is not None:
-            thread.list.feed.forget([number for number in thread.list.feed.numbers() if number not in elsewhere])
+            thread.list.feed.forget(
+                [number for number in thread.list.feed.path(hidden=True) if number not in elsewhere]
+            )
         store.erase(thread.session.id, forks="keep", subsessions="cascade", wait=wait)
 
 
@@ -87,7 +89,7 @@ def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], re
     feed.add([], after=lines[-1][-1] if lines and lines[-1] else 0)  # the newest that stays is what is shown
     used = {number for line in lines for number in line}
     elsewhere = _used_elsewhere(thread) or set()
-    forgotten = [number for number in feed.numbers() if number not in used and number not in elsewhere]
+    forgotten = [number for number in feed.path(hidden=True) if number not in used and number not in elsewhere]
     runs = {run_of(places[place], thread.serde) for place in staying}
     wanted = {f"b/{data.decode()}" for place in staying for kind, data in places[place].values.values() if kind == BLOB}
     dropped = [key for key in values.keys("b/") if key not in wanted]

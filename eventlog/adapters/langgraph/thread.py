@@ -157,7 +157,7 @@ class Thread:
             if MESSAGES in same:
                 entries = line
             elif told or MESSAGES in given:
-                entries = self.list.given(items)
+                entries = self.list.given(line, items)
             else:
                 entries = self._from_writes(line, before, body["channel_versions"])
             line = self.list.tell(line, entries, keep, version, wait)

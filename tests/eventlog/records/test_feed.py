@@ -501,3 +501,22 @@ def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
             feed.read([number, unknown])
     assert feed.session.version == version
     engine.close()
+
+
+def test_records_at_a_version_are_told_at_no_other(engine: Engine) -> None:
+    """Records for a version are refused, with the values to keep, once the session is elsewhere."""
+    session = engine.open().create_session()
+    feed = Feed(session, ToyMapping())
+    version = session.version
+    feed.add([ASK], keep={"k": "1"}, version=version)
+    with pytest.raises(ConflictError):
+        feed.add([ASK], keep={"k": "2"}, version=version)
+    now = session.version
+    engine.open().session(session.id).values.put("other", "x")
+    with pytest.raises(ConflictError):
+        feed.add([], keep={"k": "2"}, version=now)
+    found = session.values.get("k")
+    assert found is not None
+    assert found.value == "1"
+    assert len(feed.path()) == 1
+    assert len(feed.add([ASK], version=session.version)) == 1

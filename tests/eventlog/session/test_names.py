@@ -559,3 +559,27 @@ def test_lone_surrogates_are_in_no_list_of_names(engine: str, tmp_path: Path) ->
         with pytest.raises(CallError):
             list(store.sessions(**{"format": "f", **wrong}))  # type: ignore[arg-type]
     place.close()
+
+
+@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
+def test_a_fork_begins_with_a_name(mode: str) -> None:
+    """A fork with a name is found by it; one whose name is taken, or of no version, is refused."""
+    engine = Engine(mode)
+    try:
+        store = engine.open()
+        parent = store.open_session(NAME)
+        parent.user("Hi")
+        fork = parent.fork(name=OTHER)
+        assert engine.open().open_session(OTHER, create=False).id == fork.id
+        assert fork.info.fork_of == parent.id
+        sessions = len(list(store.sessions()))
+        for taken in (NAME, OTHER):
+            with pytest.raises(AlreadyExistsError):
+                parent.fork(name=taken)
+        with pytest.raises(NotFoundError):
+            store.fork(parent, 99, name=("chat", "room 3"))
+        assert len(list(store.sessions())) == sessions
+        with pytest.raises(NotFoundError):
+            store.open_session(("chat", "room 3"), create=False)
+    finally:
+        engine.close()

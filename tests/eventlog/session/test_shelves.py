@@ -221,3 +221,16 @@ def test_an_encrypted_copy_of_a_plain_store_has_its_values_and_shelves(tmp_path:
         store.drop_shelf("todo")
         assert list(store.shelf("todo").values.items()) == []
         assert "todo" not in store.shelf("todo").id
+
+
+def test_puts_in_a_pipeline_are_one_append(engine: Engine) -> None:
+    """Puts and drops that a pipeline of a shelf collects are one append."""
+    store = engine.open()
+    shelf = store.shelf("prices")
+    shelf.values.put("old", "1")
+    before = store.metrics().appends
+    with shelf.pipeline():
+        shelf.values.put("hotel", "80")
+        shelf.values.drop("old")
+    assert store.metrics().appends == before + 1
+    assert engine.open().shelf("prices").values.keys() == ["hotel"]

@@ -419,3 +419,26 @@ def test_a_value_whose_body_is_lost_is_an_error(store: Store, monkeypatch: pytes
         session.values.get("key")
     with pytest.raises(DamagedError):
         list(session.values.items())
+
+
+@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
+def test_keys_are_those_of_the_items(mode: str) -> None:
+    """Keys with a prefix are those whose values `items` yields, inherited ones included."""
+    engine = Engine(mode)
+    try:
+        store = engine.open()
+        session = store.create_session()
+        for key in ("a/1", "a/2", "b", "a/3"):
+            session.values.put(key, LONG)
+        fork = session.fork()
+        fork.values.drop("a/2")
+        fork.values.put("a/4", "new")
+        session.values.drop("a/3")
+        if mode in {"embedded", ENCRYPTED}:
+            store.scrub()
+        for one in (session, fork):
+            for prefix in ("", "a/", "c"):
+                assert one.values.keys(prefix) == [found.key for found in one.values.items(prefix)]
+        assert fork.values.keys("a/") == ["a/1", "a/3", "a/4"]
+    finally:
+        engine.close()

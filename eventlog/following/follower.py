@@ -122,7 +122,13 @@ class Follower:
 
     def _ring_for(self, log: Log, positions: list[int]) -> None:
         """Ring the watches of the sessions that were committed to, beyond these positions."""
-        for partition, position in enumerate(positions):
+        for partition, last in enumerate(log.last_positions()):
+            position = positions[partition]
+            if last < position:  # the log was restored, or lost its newest commits
+                positions[partition] = last
+                self.ring_all()
+            if last <= position:  # a read costs more than to know that there is nothing
+                continue
             commits = log.engine.commits_after(position, BATCH, partition=partition)
             while commits:
                 for watch in self._of({None, *(commit.session for commit in commits)}):

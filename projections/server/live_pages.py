@@ -120,9 +120,15 @@ async def _stream(first: Update, updates: AsyncGenerator[Update]) -> AsyncIterat
     """Yield updates as server-sent events; ends when the store is closed."""
     with suppress(ClosedError):
         async with aclosing(updates):
-            yield _event(first)
+            page = _event(first)
+            del first  # an idle client holds no page
+            yield page
+            del page
             async for update in updates:
-                yield _event(update)
+                patches = _event(update)
+                del update
+                yield patches
+                del patches
 
 
 def _event(update: Update) -> bytes:

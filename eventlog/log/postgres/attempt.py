@@ -123,7 +123,6 @@ class Attempt:
                     continue
                 before = self._write(batch) if batch.changes else {}
                 if before is not None:
-                    self._confirm(batch)
                     self._settle(batch, before)
             except EventlogError as error:
                 self._fail(batch, error)
@@ -143,7 +142,9 @@ class Attempt:
                 sent = target.time.local()
                 rows = RawCursor(connection).execute(statement.text, values, binary=True).fetchall()
                 warned = connection.warned
-        except UniqueViolation:
+        except UniqueViolation as error:
+            if time.monotonic() > self._deadline:
+                raise typed(error) from error
             self._read(batch.changes)
             return None
         except Error as error:
@@ -153,6 +154,9 @@ class Attempt:
             if not is_lost(error):
                 raise typed(error) from error
             self._note_tried(batch)
+            if time.monotonic() > self._deadline:
+                raise typed(error) from error
+            time.sleep(random.uniform(0, _PAUSE))
             self._find(set(batch.changes))
             return None
         if warned:
@@ -164,13 +168,10 @@ class Attempt:
             target.time.learn(rows[0][2], sent)
         return {number: position for number, position, _ in rows}
 
-    def _confirm(self, batch: Batch) -> None:
-        """Write once more where a result is an earlier commit's: then that is durable as well."""
-        for outcome in batch.outcomes:
-            if isinstance(outcome, Committed) and outcome.repeated and outcome.position > 0:
-                with self._target.connections.one(self._left()) as connection:
-                    self._barrier(connection, self._target.partition_of(outcome.session))
-                return
+    def _confirm(self, session: str) -> None:
+        """Write once more where results are earlier commits': then those are durable as well."""
+        with self._target.connections.one(self._left()) as connection:
+            self._barrier(connection, self._target.partition_of(session))
 
     def _barrier(self, connection: LogConnection, partition: int) -> None:
         connection.warned = ""
@@ -201,6 +202,7 @@ class Attempt:
                 ends[partition] = positions[place] + added.commit.count - 1
         target.note(ends.items())
         done: list[tuple[AnyTicket, Any]] = []
+        earlier: list[tuple[AnyTicket, Any]] = []
         left: list[AnyTicket] = []
         late: set[str] = set()
         for ticket, outcome in zip(batch.tickets, batch.outcomes, strict=True):
@@ -211,9 +213,14 @@ class Attempt:
                 continue
             if isinstance(outcome, Committed) and outcome.position < 0:
                 outcome = replace(outcome, position=positions[-1 - outcome.position])  # noqa: PLW2901 - it is known now
-            done.append((ticket, outcome))
+            is_earlier = isinstance(outcome, Committed) and outcome.repeated and outcome.position > 0
+            (earlier if is_earlier else done).append((ticket, outcome))
         settle(done)
-        self._tickets = left
+        self._tickets = [*(ticket for ticket, _ in earlier), *left]
+        if earlier:
+            self._confirm(earlier[0][1].session)
+            settle(earlier)
+            self._tickets = left
         if late:
             self._read(late)
 
@@ -242,8 +249,6 @@ class Attempt:
         """Read heads and used request ids of some sessions, and settle what is found committed."""
         target = self._target
         sessions = set(sessions)
-        if self._tried:
-            self._find(sessions)
         wanted = [
             (request.session, request.request)
             for ticket in self._tickets
@@ -256,6 +261,8 @@ class Attempt:
         for session in sessions:
             self._heads.learn(session, heads.get(session))
         self._fresh |= sessions
+        if self._tried:  # after the heads: one that has a commit of unknown outcome is not decided on
+            self._find(sessions)
 
     def _note_tried(self, batch: Batch) -> None:
         for ticket, outcome in zip(batch.tickets, batch.outcomes, strict=True):

@@ -20,8 +20,8 @@ _PASSING = frozenset({"40001", "40P01", "53300", "57P03", "25006"})
 A serialization failure, a deadlock, too many connections, a server that starts, and one that is a
 standby by now.
 """
-_LOST = frozenset({"57P01", "57P02", "57P05"})
-"""The server ended the connection."""
+_LOST = frozenset({"57P01", "57P02", "57P05", "40003"})
+"""The server ended the connection, or does not know itself whether the statement was completed."""
 _BUSY = frozenset({"55P03", "57014", "25P03", "25P04"})
 """A lock or a statement took too long."""
 _NO_ROOM = "53"

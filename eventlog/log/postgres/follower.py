@@ -13,6 +13,7 @@ from threading import Condition
 
 from eventlog.errors import EventlogError
 from eventlog.log.worker import Worker
+from eventlog.logger import logger
 
 __all__ = ["Follower"]
 
@@ -91,5 +92,9 @@ class Follower:
                 self._pause = self._shortest
                 return None
         self._pause = min(self._pause * _GROWTH, self._longest)
-        self.note(enumerate(self._positions()))
+        try:
+            self.note(enumerate(self._positions()))
+        except EventlogError as error:
+            logger().warning("a follower looks again after a %s", type(error).__name__)
+            return self._longest
         return self._pause

@@ -112,9 +112,9 @@ def _checkpointers(setting: Setting) -> dict[str, Measurement]:
     for length in setting.sizes.peer_lengths:
         for what, found in _took(setting, length).items():
             for side in SIDES:
-                cells[side][f"{what} at {length:,} messages, ms"] = found.get(side)
+                cells[side][f"{what} at {length:,}, ms"] = found.get(side)
     for side, megabytes in _kept(setting, turns(KEPT // A_TURN, seed=8)).items():
-        cells[side][f"kept at {KEPT:,} messages, MB"] = megabytes
+        cells[side][f"kept at {KEPT:,}, MB"] = megabytes
     for side, title in SIDES.items():
         setting.notes.row(TABLE, title, cells[side])
     return {}

@@ -79,7 +79,16 @@ STEPS: dict[str, Any] = {
 """Value of an argument that must be given, by its type."""
 
 
+async def whole_answers() -> AsyncIterator[dict[str, Any]]:
+    """Yield the chunks of an answer that is whole."""
+    for chunk in WHOLE:
+        yield chunk
+
+
+WHOLE: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}]
 SPECIFIC: dict[str, dict[str, Any]] = {
+    "projections.window.fill_retrying": {"ask": lambda: WHOLE},
+    "projections.window.afill_retrying": {"ask": whole_answers},
     "eventlog.import_file": {"path": "transcript.jsonl"},
     "projections.window.apply_patch": {"messages": [], "system": (), "patch": "{}"},
     "projections.window.recall": {"name": "m2"},
@@ -179,12 +188,14 @@ MADE: dict[str, type] = {
     "ContextWindow": ContextWindow,
     "HttpSummarizer": windows.HttpSummarizer,
     "LiveView": LiveView,
+    "LiveSession": projections.LiveSession,
     "ModelCatalogue": eventlog.ModelCatalogue,
     "Transcript": projections.Transcript,
 }
 """Classes that a program makes itself."""
 NOT_MADE = {
     "AnthropicMapping": "called by a feed, with JSON values that it has checked",
+    "AsyncLive": "made of what `LiveSession` takes",
     "OpenAIChatMapping": "called by a feed, with JSON values that it has checked",
     "OpenAIResponsesMapping": "called by a feed, with JSON values that it has checked",
     "RecordBuilder": "called by mappings, whose errors reach the feed's caller",

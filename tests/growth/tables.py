@@ -42,6 +42,11 @@ WITHOUT: dict[str, str] = {
         f"ModelCatalogue.{name}": "reads a table in memory, whatever the store holds"
         for name in ("extended", "get", "limits", "near", "price")
     },
+    **dict.fromkeys(
+        ("AsyncLive", "LiveSession.advance", "LiveSession.is_ahead"),
+        "shows a page and then what came; `tests/projections/live/test_growth.py` has it",
+    ),
+    "SessionReader.at_once": "asks a server for one snapshot, and reads nothing",
     "HttpSummarizer": "asks an endpoint, and costs what that says",
     "AnthropicMapping.read": _TOLD,
     "OpenAIChatMapping.read": _TOLD,

@@ -21,7 +21,7 @@ A serialization failure, a deadlock, too many connections, a server that starts,
 standby by now.
 """
 _LOST = frozenset({"57P01", "57P02", "57P05", "40003"})
-"""The server ended the connection, or does not know itself whether the statement was completed."""
+"""The server ended the connection, or does not know whether it completed the statement."""
 _BUSY = frozenset({"55P03", "57014", "25P03", "25P04"})
 """A lock or a statement took too long."""
 _NO_ROOM = "53"

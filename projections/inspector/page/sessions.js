@@ -48,7 +48,7 @@ export function Sessions({ query }) {
     }
   };
   const step = (by) => () => {
-    const links = [...rows.current.querySelectorAll("a.row")];
+    const links = [...(rows.current?.querySelectorAll("a.row") ?? [])];
     const at = links.indexOf(document.activeElement);
     links[Math.max(0, Math.min(links.length - 1, at < 0 ? 0 : at + by))]?.focus();
   };

@@ -35,7 +35,7 @@ function List({ id }) {
   };
   useEffect(() => void load(null), [id]);
   const focus = (by) => () => {
-    const links = [...body.current.querySelectorAll("a")];
+    const links = [...(body.current?.querySelectorAll("a") ?? [])];
     const at = links.indexOf(document.activeElement);
     links[Math.max(0, Math.min(links.length - 1, at < 0 ? 0 : at + by))]?.focus();
   };

@@ -44,7 +44,7 @@ export function Transcript({ id, query }) {
   }, [id, around]);
   useEffect(() => {
     if (!around || !chunks) return;
-    const found = [...scroller.current.querySelectorAll("article.message")].findLast((each) => Number(each.dataset.version) <= around);
+    const found = [...(scroller.current?.querySelectorAll("article.message") ?? [])].findLast((each) => Number(each.dataset.version) <= around);
     if (!found) return;
     found.focus({ preventScroll: true });
     found.classList.add("fresh");
@@ -109,7 +109,7 @@ export function Transcript({ id, query }) {
   }, [more, chunks]);
 
   const step = (by) => () => {
-    const all = [...scroller.current.querySelectorAll("article.message")];
+    const all = [...(scroller.current?.querySelectorAll("article.message") ?? [])];
     const at = all.indexOf(document.activeElement.closest?.("article.message"));
     const next = all[at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by];
     next?.focus({ preventScroll: true });

@@ -6,7 +6,7 @@ export function Tree({ id }) {
   const { value, error } = useLoaded((signal) => get("tree", { session: id }, signal), [id]);
   const list = useRef(null);
   const focus = (by) => () => {
-    const links = [...list.current.querySelectorAll("a")];
+    const links = [...(list.current?.querySelectorAll("a") ?? [])];
     const at = links.indexOf(document.activeElement);
     links[Math.max(0, Math.min(links.length - 1, at < 0 ? 0 : at + by))]?.focus();
   };

@@ -504,7 +504,7 @@ def test_wrong_arguments_are_refused_before_anything_is_written() -> None:
 
 
 def test_records_at_a_version_are_told_at_no_other(engine: Engine) -> None:
-    """Records for a version are refused, with the values to keep, once the session is elsewhere."""
+    """Records for a version, and their values, are refused at any other version."""
     session = engine.open().create_session()
     feed = Feed(session, ToyMapping())
     version = session.version

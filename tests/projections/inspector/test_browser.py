@@ -324,7 +324,8 @@ def test_all_can_be_done_with_keys(page: Page, served: tuple[Path, str]) -> None
     assert page.evaluate("document.activeElement.querySelector('details').open")
     page.keyboard.press("4")
     page.locator("tbody tr").first.wait_for()
-    page.keyboard.press("j")
+    while not page.evaluate("document.activeElement.matches('tbody a')"):
+        page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.get_by_role("heading", name=re.compile("Step")).wait_for()
     page.keyboard.press("?")

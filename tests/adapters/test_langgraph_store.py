@@ -21,6 +21,7 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp,
 from langgraph.store.memory import InMemoryStore
 
 from eventlog.adapters.langgraph import EverdeltaStore
+from eventlog.adapters.langgraph.items import decode
 
 LONG = "x" * 300
 LABELS = st.sampled_from(["a", "b", "ab", "é", LONG])
@@ -128,6 +129,35 @@ def test_items_end_after_their_time(engine: Engine) -> None:
     assert store.sweep_ttl() == 0
     now[0] += 600_000
     assert [item.key for item in store.search(("a",))] == ["for good"]
+
+
+def test_reading_undoes_nothing_that_came_in_between(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that others delete or put while it is read, or swept, is left as they made it."""
+    now = [1_000_000]
+    store = EverdeltaStore(engine.open(clock=lambda: now[0]), ttl={"refresh_on_read": True})
+    other = EverdeltaStore(store.store)
+    changes: list[tuple[str, Any]] = []
+
+    def decoded(data: bytes) -> Any:
+        found = decode(data)
+        while changes:
+            key, value = changes.pop()
+            other.batch([PutOp(("a",), key, value, ttl=None if value is None else 5)])
+        return found
+
+    monkeypatch.setattr("eventlog.adapters.langgraph.item_store.decode", decoded)
+    for key in ("gone", "new"):
+        store.put(("a",), key, {"n": 1}, ttl=1)
+    changes.append(("gone", None))
+    assert store.get(("a",), "gone") is not None
+    assert store.get(("a",), "gone") is None
+    changes.append(("new", {"n": 2}))
+    assert [item.value for item in store.search(("a",))] == [{"n": 1}]
+    store.put(("a",), "old", {"n": 1}, ttl=1)
+    now[0] += 60_000
+    changes.append(("old", {"n": 3}))
+    assert store.sweep_ttl() == 0
+    assert [item.value for item in store.search(("a",))] == [{"n": 2}, {"n": 3}]
 
 
 def test_batch_is_stored_whole_or_not_at_all(engine: Engine) -> None:

@@ -1,13 +1,15 @@
 """Store of LangGraph: the long-term memory that agents share, on a shelf.
 
-The puts and deletions of a batch are one append. What was replaced or deleted is removed from the
-files by the next `Store.scrub`.
+The puts and deletions of a batch are one append. A read that prolongs an item, and a sweep, leave
+one alone that somebody else has put or deleted since it was read. What was replaced or deleted is
+removed from the files by the next `Store.scrub`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from langgraph.store.base import (
     BaseStore,
@@ -37,7 +39,7 @@ from eventlog.adapters.langgraph.items import (
 )
 from eventlog.adapters.langgraph.stored import bytes_of
 from eventlog.adapters.settled import settled
-from eventlog.errors import CallError
+from eventlog.errors import CallError, ConflictError
 from eventlog.records.json_value import parsed, require_value
 from eventlog.session.shelf import Shelf
 from eventlog.store import Store
@@ -48,6 +50,14 @@ MINUTE = 60_000
 """Milliseconds."""
 LONGEST_TTL = 1_000_000_000
 """Minutes."""
+
+
+class _Found(NamedTuple):
+    """An item as it was read."""
+
+    place: Place
+    kept: Kept
+    revision: int
 
 
 class EverdeltaStore(BaseStore):
@@ -70,7 +80,7 @@ class EverdeltaStore(BaseStore):
         shelf, now = self.store.shelf(self._name), self.store.host.clock()
         results: list[Result] = []
         puts: dict[Place, PutOp] = {}
-        read: list[tuple[Place, Kept]] = []
+        read: list[_Found] = []
         given: Iterable[Any] = ops
         for op in given:
             validate_op_namespace(op)
@@ -79,26 +89,30 @@ class EverdeltaStore(BaseStore):
                 results.append(None)
             elif isinstance(op, GetOp):
                 found = self._read(shelf, (op.namespace, op.key), now)
-                read += [((op.namespace, op.key), found)] if found is not None and op.refresh_ttl else []
-                results.append(None if found is None else Item(**_fields((op.namespace, op.key), found)))
+                read += [found] if found is not None and op.refresh_ttl else []
+                results.append(None if found is None else Item(**_fields(found)))
             elif isinstance(op, SearchOp):
                 hits = self._found(shelf, op, now)
                 read += hits if op.refresh_ttl else []
-                results.append([SearchItem(**_fields(place, found)) for place, found in hits])
+                results.append([SearchItem(**_fields(found)) for found in hits])
             elif isinstance(op, ListNamespacesOp):
                 results.append(self._namespaces(shelf, op))
             else:
                 raise CallError(f"an operation is a get, a search, a put or a list, not {type(op).__name__}")
-        fresh = {place: found for place, found in read if found.ttl is not None and place not in puts}
         written = {key_in(*place): self._put(shelf, place, op, now) for place, op in puts.items()}
-        written |= {key_in(*place): _prolonged(found, now) for place, found in fresh.items()}
-        if written and (puts or not self.store.log.read_only):
+        if written:
             with shelf.pipeline():
                 for key, kept in written.items():
                     if kept is None:
                         shelf.values.drop(key)
                     else:
                         shelf.values.put(key, encode(kept))
+        if not self.store.log.read_only:
+            for found in {found.place: found for found in read if found.place not in puts}.values():
+                if found.kept.ttl is not None:
+                    with suppress(ConflictError):  # put or deleted since
+                        value = encode(_prolonged(found.kept, now))
+                        shelf.values.put(key_in(*found.place), value, expected=found.revision)
         return results
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
@@ -108,36 +122,40 @@ class EverdeltaStore(BaseStore):
     def sweep_ttl(self) -> int:
         """Remove the items whose time is over; returns how many."""
         shelf, now = self.store.shelf(self._name), self.store.host.clock()
-        over = [found for found in shelf.values.items() if decode(bytes_of(found.value)).is_over(now)]
-        with shelf.pipeline():
-            for found in over:
-                shelf.values.drop(found.key)
-        return len(over)
+        swept = 0
+        for found in shelf.values.items():
+            if decode(bytes_of(found.value)).is_over(now):
+                with suppress(ConflictError):  # put or deleted since
+                    shelf.values.drop(found.key, expected=found.revision)
+                    swept += 1
+        return swept
 
-    def _read(self, shelf: Shelf, place: Place, now: int) -> Kept | None:
+    def _read(self, shelf: Shelf, place: Place, now: int) -> _Found | None:
         value = shelf.values.get(key_in(*place))
-        found = None if value is None else decode(bytes_of(value.value))
-        return None if found is None or found.is_over(now) else found
+        if value is None:
+            return None
+        kept = decode(bytes_of(value.value))
+        return None if kept.is_over(now) else _Found(place, kept, value.revision)
 
-    def _found(self, shelf: Shelf, op: SearchOp, now: int) -> list[tuple[Place, Kept]]:
+    def _found(self, shelf: Shelf, op: SearchOp, now: int) -> list[_Found]:
         """Return what a search finds, in the order of namespaces and keys."""
-        found: list[tuple[Place, Kept]] = []
-        for place, kept in self._below(shelf, op.namespace_prefix):
+        found: list[_Found] = []
+        for one in self._below(shelf, op.namespace_prefix):
             if len(found) >= op.offset + op.limit:
                 break
-            if not kept.is_over(now):
-                value: Any = parsed(kept.value) if op.filter else None
+            if not one.kept.is_over(now):
+                value: Any = parsed(one.kept.value) if op.filter else None
                 if all(is_found(value.get(name), wanted) for name, wanted in (op.filter or {}).items()):
-                    found.append((place, kept))
+                    found.append(one)
         return found[op.offset :]
 
     @staticmethod
-    def _below(shelf: Shelf, namespace: tuple[str, ...]) -> Iterator[tuple[Place, Kept]]:
+    def _below(shelf: Shelf, namespace: tuple[str, ...]) -> Iterator[_Found]:
         for value in shelf.values.items(prefix_of(namespace)):
             kept = decode(bytes_of(value.value))
             labels, key = kept.place or place_in(value.key) or ((), "")
             if labels[: len(namespace)] == namespace:
-                yield (labels, key), kept
+                yield _Found((labels, key), kept, value.revision)
 
     def _namespaces(self, shelf: Shelf, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         """Return the namespaces that have items; their values are not read."""
@@ -157,7 +175,7 @@ class EverdeltaStore(BaseStore):
         if op.ttl is not None and not 0 < op.ttl <= LONGEST_TTL:
             raise CallError(f"a ttl is a number of minutes, more than 0 and at most {LONGEST_TTL}, or None")
         text = require_value(dict(op.value))
-        kept = Kept(text, now if before is None else before.created, now, op.ttl)
+        kept = Kept(text, now if before is None else before.kept.created, now, op.ttl)
         kept.place = place if place_in(key_in(*place)) is None else None
         return kept if op.ttl is None else _prolonged(kept, now)
 
@@ -168,7 +186,8 @@ def _prolonged(kept: Kept, now: int) -> Kept:
     return kept
 
 
-def _fields(place: Place, kept: Kept) -> dict[str, Any]:
+def _fields(found: _Found) -> dict[str, Any]:
+    place, kept, _ = found
     return {
         "namespace": place[0],
         "key": place[1],

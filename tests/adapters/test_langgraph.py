@@ -19,7 +19,15 @@ from tests.support.file_search import files_with
 if os.environ.get("CI") is None:
     pytest.importorskip("langgraph.checkpoint.conformance")
     pytest.importorskip("langgraph.graph")
-from langchain_core.messages import AIMessage, AIMessageChunk, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    ChatMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
@@ -27,6 +35,7 @@ from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver
+from eventlog.adapters.langgraph.message_list import MessageList
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
 from tests.adapters.langgraph_programs import PROGRAMS, Program, Tee
@@ -201,6 +210,29 @@ def test_message_changed_in_place_is_told_again(engine: Engine) -> None:
     for config, at in ((first, "door"), (second, "window")):
         view = ModelView.of(saver.session("t"), at=saver.version(config))
         assert viewed(view)[-1][3] == f'{{"at":"{at}"}}'
+
+
+def test_messages_told_again_are_read_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays behind a changed beginning is read in one go, without what was forgotten."""
+    store = engine.open()
+    session = store.create_session()
+    messages = MessageList(session, EverdeltaSaver(store).serde)
+    given = messages.given([], [HumanMessage(text, id=text) for text in ("one", "two", "three", "four")])
+    line = messages.tell([], given, {}, session.version, 1.0)
+    messages.feed.forget([line[2].number])
+    reads: list[Any] = []
+    read = messages.feed.read
+
+    def counted(numbers: Any) -> list[Any]:
+        reads.append(numbers)
+        return read(numbers)
+
+    monkeypatch.setattr(messages.feed, "read", counted)
+    told = messages.tell(line, messages.written(line, [RemoveMessage("one")]), {}, session.version, 1.0)
+    assert reads == [[entry.number for entry in line[1:]]]
+    assert [entry.id for entry in told] == ["two", "four"]
+    assert messages.load(session.version) == [HumanMessage("two", id="two"), HumanMessage("four", id="four")]
+    assert viewed(ModelView.of(session)) == [("user", "two"), ("user", "four")]
 
 
 def test_usage_counts_once(engine: Engine) -> None:

@@ -108,13 +108,16 @@ class MessageList:
     ) -> list[Entry]:
         """Tell a list that comes of another one, in one append with values to keep."""
         same = _same([entry.mark for entry in line], [entry.mark for entry in entries])
-        rest = entries[same:]
+        again = [entry.number for entry in entries[same:] if entry.number]
+        stored = dict(zip(again, self.feed.read(again), strict=True))
         records = [
-            self.feed.read([entry.number])[0] if entry.number else record_of(entry.item, self._serde) for entry in rest
+            (entry, stored[entry.number] if entry.number else record_of(entry.item, self._serde))
+            for entry in entries[same:]
         ]
+        shown = [(entry, record) for entry, record in records if is_object(record)]  # not one that was redacted
         after = line[same - 1].number if same else 0
-        numbers = self.feed.add(records, after=after, keep=keep, version=version, wait=wait)
-        told = [entry._replace(number=number, item=None) for entry, number in zip(rest, numbers, strict=True)]
+        numbers = self.feed.add([record for _, record in shown], after=after, keep=keep, version=version, wait=wait)
+        told = [entry._replace(number=number, item=None) for (entry, _), number in zip(shown, numbers, strict=True)]
         return [*line[:same], *told]
 
     def keep(self, at: int, line: list[Entry]) -> None:

@@ -1,13 +1,14 @@
 """Mapping of pydantic-ai's messages, as `ModelMessagesTypeAdapter` dumps them to JSON.
 
-* Leading system prompts are the system prompt; later ones, and feedback and summaries that answer
-  no call, are synthetic user messages.
+* Leading system prompts of a request are together the system prompt; later ones, and feedback and
+  summaries that answer no call, are synthetic user messages.
 * Each user prompt of a request is a user message, each response one answer.
 * Instructions, and what changes tools and settings, mean nothing here: the program sets them.
 """
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from eventlog.importers.common.builder import RecordBuilder
@@ -42,8 +43,24 @@ class PydanticAIMapping:
         if message.get("kind") == "response":
             _response(to, message, parts)
             return
+        leading = () if to.begun else takewhile(_begins_nothing, parts)
+        prompts = [part["content"] for part in leading if _is_prompt(part)]
+        if prompts:
+            to.system("\n\n".join(prompts))
         for part in parts:
             _said(to, text_or_empty(part.get("part_kind")), part)
+
+
+def _is_prompt(part: dict[str, Any]) -> bool:
+    return part.get("part_kind") == "system-prompt" and isinstance(part.get("content"), str)
+
+
+def _begins_nothing(part: dict[str, Any]) -> bool:
+    """Whether a part of a request is no user message, were it the first."""
+    kind = text_or_empty(part.get("part_kind"))
+    return _is_prompt(part) or (
+        kind not in {"user-prompt", "speech"} and (kind not in _SAID or bool(part.get("tool_name")))
+    )
 
 
 def _said(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
@@ -53,8 +70,8 @@ def _said(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
         to.user(_user_parts(to, content))
     elif kind == "speech":
         to.user(text_or_empty(part.get("transcript")))
-    elif kind == "system-prompt" and not to.begun and isinstance(content, str):
-        to.system(content)
+    elif not to.begun and _is_prompt(part):
+        return  # the system prompt has it
     elif kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
         _result(to, kind, part)
     elif kind in _SAID:

@@ -206,6 +206,18 @@ def test_retries_of_earlier_versions_are_shown_as_what_they_were(engine: Engine)
     assert view == [("call", "c1", "look", "{}", "wrong arguments"), ("user", "answer in JSON")]
 
 
+def test_several_system_prompts_of_a_request_are_shown_together(engine: Engine) -> None:
+    """An agent's system prompts are all in the view's system prompt."""
+
+    async def play() -> None:
+        store = EverdeltaConversationStore(engine.open())
+        agent: Agent[None, str] = Agent(TestModel(), system_prompt=("AAA", "BBB"))
+        await store.save(await agent.run("asked", conversation=Conversation(conversation_id="chat")))
+        assert ModelView.of(store.session("chat")).system == ("AAA\n\nBBB",)
+
+    asyncio.run(play())
+
+
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("begun", [False, True])
 def test_one_of_two_savers_wins(engine: Engine, begun: bool) -> None:

@@ -46,7 +46,7 @@ class EverdeltaSession:
         self.wait = wait
         self._feed: Feed | None = None
         self._seen = 0
-        """The newest record when items were last read."""
+        """The newest record when items were last read, or of own items added right behind it."""
 
     @property
     def session(self) -> Session:
@@ -62,7 +62,7 @@ class EverdeltaSession:
     async def add_items(self, items: list[Any]) -> None:
         """Add items in one append, durable when this returns."""
         if items:
-            await settled(lambda: self._begun().add(items, wait=self.wait))
+            await settled(self._add, items)
 
     async def pop_item(self) -> Any | None:
         """Take away the newest item by a rollback, and return it; None if there is none."""
@@ -100,6 +100,13 @@ class EverdeltaSession:
         if self._feed is None or self._feed.session.id != session.id:
             self._feed = Feed(session, OpenAIResponsesMapping())
         return self._feed
+
+    def _add(self, items: list[Any]) -> None:
+        feed, seen = self._begun(), self._seen
+        numbers = feed.add(items, wait=self.wait)
+        with suppress(NotFoundError):  # cleared elsewhere, once they were stored
+            if feed.path(numbers[0], newest=2)[:-1] == ([seen] if seen else []):  # nobody else has added
+                self._seen = numbers[-1]
 
     def _items(self, limit: int | None) -> list[Any]:
         feed = self._found()

@@ -294,6 +294,28 @@ def test_replacements_of_changed_items_are_refused(engine: Engine) -> None:
     asyncio.run(play())
 
 
+def test_own_items_are_replaced_with_those_read(engine: Engine) -> None:
+    """Items added since the read are no other worker's, unless others were added before them."""
+    one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
+
+    async def play() -> None:
+        for begun in ([], texts("a")):
+            await one.add_items(begun)
+            assert await one.get_items() == begun
+            await one.add_items(texts("b", "c"))
+            await one.add_items(texts("d"))
+            await one._atomic_replace_items(texts("a", "sum"))
+            assert await one.get_items() == texts("a", "sum")
+            await other.get_items()
+            await other.add_items(texts("e"))
+            await one.add_items(texts("f"))
+            with pytest.raises(ConflictError):
+                await one._atomic_replace_items(texts("sum"))
+            await one.clear_session()
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
 def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
     """After a clear and a scrub no file has a text of an item, popped or compacted."""

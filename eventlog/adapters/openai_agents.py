@@ -16,7 +16,7 @@ from eventlog.adapters.unshared import forget_unshared
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.feed import Feed
-from eventlog.records.read import Redacted
+from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require
@@ -113,14 +113,16 @@ class EverdeltaSession:
         numbers = [] if feed is None else feed.path(newest=limit)
         if limit != 0:
             self._seen = numbers[-1] if numbers else 0
-        return [] if feed is None else [item for item in feed.read(numbers) if type(item) is not Redacted]
+        return (
+            [] if feed is None else [item for item in feed.read(numbers) if not isinstance(item, (Redacted, Forgotten))]
+        )
 
     def _pop(self) -> Any | None:
         while (feed := self._found()) is not None and (newest := feed.path(newest=2)):
             (item,) = feed.read(newest[-1:])
             with suppress(ConflictError):  # another writer's item is the newest by now
                 feed.add([], after=newest[0] if len(newest) > 1 else 0, expected=newest[-1], wait=self.wait)
-                if type(item) is not Redacted:
+                if not isinstance(item, (Redacted, Forgotten)):
                     return item
         return None
 

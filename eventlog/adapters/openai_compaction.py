@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from eventlog.adapters.settled import settled
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.records.feed import Feed
-from eventlog.records.read import Redacted
+from eventlog.records.read import Forgotten, Redacted
 
 __all__ = ["Prune", "Snapshot", "snapshot_of"]
 
@@ -29,7 +29,7 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
     """Return the newest items of a feed; replacing an end is one append, unless they changed."""
     path = feed.path(newest=limit + 1)
     before = path.pop(0) if len(path) > limit else 0
-    shown = [(number, item) for number, item in zip(path, feed.read(path), strict=True) if type(item) is not Redacted]
+    shown = _shown(feed, path)
 
     def replace(start: int, output: list[Any]) -> bool:
         first = path.index(shown[start][0])
@@ -50,5 +50,11 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
 def _forget_oldest(feed: Feed, prune: Prune, until: int) -> None:
     """Forget the oldest items that the SDK wants kept no longer, of those before a record."""
     older = [number for number in feed.path() if number < until]
-    expired = takewhile(lambda one: prune(one[1]), zip(older, feed.read(older), strict=True))
+    expired = takewhile(lambda one: prune(one[1]), _shown(feed, older))
     feed.forget([number for number, _ in expired])
+
+
+def _shown(feed: Feed, numbers: list[int]) -> list[tuple[int, Any]]:
+    """Return records with their numbers, without those that were redacted or forgotten."""
+    found = zip(numbers, feed.read(numbers), strict=True)
+    return [(number, item) for number, item in found if not isinstance(item, (Redacted, Forgotten))]

@@ -316,6 +316,24 @@ def test_own_items_are_replaced_with_those_read(engine: Engine) -> None:
     asyncio.run(play())
 
 
+def test_items_forgotten_while_they_are_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK gets items alone, also if one is forgotten once their numbers are known."""
+    session = EverdeltaSession(store, "chat")
+
+    async def play() -> None:
+        await session.add_items(texts("a", "b"))
+        feed = session._begun()
+        numbers = feed.path()
+        feed.forget(numbers[:1])
+        monkeypatch.setattr(feed, "path", lambda *_, **__: list(numbers))
+        assert await session.get_items() == texts("b")
+        snapshot = await session._get_compaction_snapshot(5)
+        assert snapshot is not None
+        assert snapshot.items == texts("b")
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])
 def test_cleared_items_leave_no_byte(mode: str, tmp_path: Path) -> None:
     """After a clear and a scrub no file has a text of an item, popped or compacted."""

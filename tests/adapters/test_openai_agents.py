@@ -325,7 +325,12 @@ def test_items_forgotten_while_they_are_read_are_left_out(store: Store, monkeypa
         feed = session._begun()
         numbers = feed.path()
         feed.forget(numbers[:1])
-        monkeypatch.setattr(feed, "path", lambda *_, **__: list(numbers))
+
+        def before(at: int | None = None, *, newest: int | None = None) -> list[int]:
+            del at, newest
+            return list(numbers)
+
+        monkeypatch.setattr(feed, "path", before)
         assert await session.get_items() == texts("b")
         snapshot = await session._get_compaction_snapshot(5)
         assert snapshot is not None

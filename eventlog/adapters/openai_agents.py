@@ -105,7 +105,7 @@ class EverdeltaSession:
         feed, seen = self._begun(), self._seen
         numbers = feed.add(items, wait=self.wait)
         with suppress(NotFoundError):  # cleared elsewhere, once they were stored
-            if feed.path(numbers[0], newest=2)[:-1] == ([seen] if seen else []):  # nobody else wrote
+            if feed.path(numbers[0], newest=2)[:-1] == ([seen] if seen else []):  # no other worker wrote
                 self._seen = numbers[-1]
 
     def _items(self, limit: int | None) -> list[Any]:

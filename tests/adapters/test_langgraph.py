@@ -213,7 +213,7 @@ def test_message_changed_in_place_is_told_again(engine: Engine) -> None:
 
 
 def test_messages_told_again_are_read_at_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stays behind a changed beginning is read in one go, without what was forgotten."""
+    """Messages behind a changed beginning are read in one go, without forgotten ones."""
     store = engine.open()
     session = store.create_session()
     messages = MessageList(session, EverdeltaSaver(store).serde)

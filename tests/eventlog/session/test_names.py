@@ -563,7 +563,7 @@ def test_lone_surrogates_are_in_no_list_of_names(engine: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
 def test_a_fork_begins_with_a_name(mode: str) -> None:
-    """A fork is found by its name; a name that is taken and a version that is none are refused."""
+    """A fork is found by its name; a name that is taken is refused, and so is no version."""
     engine = Engine(mode)
     try:
         store = engine.open()

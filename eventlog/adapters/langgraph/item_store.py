@@ -1,7 +1,7 @@
 """Store of LangGraph: the long-term memory that agents share, on a shelf.
 
-The puts and deletions of a batch are one append. A read that prolongs an item, and a sweep, leave it
-alone where another writer has put or deleted it since it was read. What was replaced or deleted is
+The puts and deletions of a batch are one append. A read that prolongs an item, and a sweep, leave
+it alone where another writer has put or deleted it since it was read. What was replaced is
 removed from the files by the next `Store.scrub`.
 """
 

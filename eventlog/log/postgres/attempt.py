@@ -157,11 +157,10 @@ class Attempt:
             if time.monotonic() > self._deadline:
                 raise typed(error) from error
             time.sleep(random.uniform(0, _PAUSE))
-            self._find(set(batch.changes))
+            self._unlearn(batch.changes)
             return None
         if warned:
-            for session in batch.changes:
-                self._heads.learn(session, None)
+            self._unlearn(batch.changes)
             self._note_tried(batch)
             raise BusyError(f"the server warned: {warned}")
         if rows:
@@ -238,8 +237,7 @@ class Attempt:
                 )
                 failure.__cause__ = error
             outcomes.append((ticket, failure))
-        for session in batch.changes:
-            self._heads.learn(session, None)
+        self._unlearn(batch.changes)
         self._tickets = []
         settle(outcomes)
 
@@ -284,9 +282,6 @@ class Attempt:
             if isinstance(append := ticket.request, Append) and append.session in sessions
             for last, salt in self._tried.get(ticket, ())
         ]
-        self._fresh -= sessions
-        for session in sessions:
-            self._heads.learn(session, None)
         if not tries:
             return
         rows = target.connections.rows(
@@ -309,8 +304,15 @@ class Attempt:
             with target.connections.one(self._left()) as connection:
                 self._barrier(connection, partition)
             settled = {ticket for ticket, _ in done}
+            self._unlearn({committed.session for _, committed in done})
             self._tickets = [ticket for ticket in self._tickets if ticket not in settled]
             settle(done)
+
+    def _unlearn(self, sessions: Iterable[str]) -> None:
+        """Have the heads of some sessions read again before anything is decided."""
+        self._fresh.difference_update(sessions)
+        for session in sessions:
+            self._heads.learn(session, None)
 
     def _left(self) -> float:
         return max(self._deadline - time.monotonic(), 0.001)

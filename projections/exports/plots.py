@@ -16,7 +16,7 @@ from warnings import catch_warnings, filterwarnings
 from eventlog.errors import CallError
 from projections.exports.html_text import visible
 from projections.reports.timeline import Timeline, TimelineEntry
-from projections.reports.wording import counted
+from projections.reports.wording import KIND_NAMES, counted
 
 if TYPE_CHECKING:
     from projections.window.report import WindowReport
@@ -57,19 +57,6 @@ _SIGNS = {
 _COLOURS = (
     "#4c6a92", "#88a5c8", "#2a7f3f", "#8fc08f", "#7b3fa0", "#c9a5dd", "#c77700", "#f0c48a", "#b3261e", "#d98a85", "#8a8a8a",
 )  # fmt: skip
-_KINDS = {
-    "system": "system prompt",
-    "tools": "tool schemas",
-    "user": "user text",
-    "assistant": "assistant text",
-    "reasoning": "reasoning",
-    "calls": "tool calls",
-    "results": "tool results",
-    "attachments": "attachments",
-    "summary": "summary",
-    "carried": "carried over",
-    "frames": "frames",
-}
 
 
 def timeline_svg(history: Timeline) -> bytes:
@@ -121,7 +108,7 @@ def _draw_steps(axes: Any, steps: Sequence[TimelineEntry], changes: Sequence[Tim
 
 def window_svg(report: WindowReport) -> bytes:
     """Draw the tokens of the next request by kind, beside the usable ones, and those of tools."""
-    sizes = [(word, getattr(report.kinds, name)) for name, word in _KINDS.items()]
+    sizes = [(word, getattr(report.kinds, name)) for name, word in KIND_NAMES.items()]
     tools = [(visible(tool.tool), tool.tokens) for tool in report.tools[:_ROWS] if tool.tokens]
     of = "" if report.usable is None else f" of {report.usable:,} usable"
     what = f"{report.session}: {report.tokens:,} tokens{of}, version {report.version}"

@@ -1,10 +1,25 @@
-"""Numbers and times in words, for output to people."""
+"""Numbers, times and kinds of tokens in words, for output to people."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["counted", "moment"]
+__all__ = ["KIND_NAMES", "counted", "moment"]
+
+KIND_NAMES = {
+    "system": "system prompt",
+    "tools": "tool schemas",
+    "user": "user text",
+    "assistant": "assistant text",
+    "reasoning": "reasoning",
+    "calls": "tool calls",
+    "results": "tool results",
+    "attachments": "attachments",
+    "summary": "summary",
+    "carried": "carried over",
+    "frames": "frames",
+}
+"""Display name of each kind of tokens in a view (`window/sizing/breakdown.py`)."""
 
 DAY = 86_400_000
 """Milliseconds."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tests.growth.operation import BUDGET, Cost, Grows, Operation, measured
-from tests.growth.place import Place
+from tests.growth.operation import BUDGET, Cost, Grows, Operation, Table, measured
+from tests.growth.place import LARGE, SMALL, Place
 
-__all__ = ["Growth", "compared"]
+__all__ = ["Growth", "compared", "steep_in"]
 
 SLACK = 2.5
 """Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
@@ -48,6 +48,12 @@ def compared(operation: Operation, small: Place, large: Place, factor: float, *,
         again = _compared(operation, small, large, factor, budget=BUDGET * more, fewest=2 * attempt)
         growth = Growth(min(growth.small, again.small), min(growth.large, again.large), again.allowed)
     return growth
+
+
+def steep_in(table: Table, small: Place, large: Place) -> dict[str, float]:
+    """Return the ratios of operations that grow faster on `SMALL` and `LARGE` than they may."""
+    found = {name: compared(each, small, large, LARGE.messages / SMALL.messages) for name, each in table.items()}
+    return {name: growth.ratio for name, growth in found.items() if not growth.sound}
 
 
 def _compared(operation: Operation, small: Place, large: Place, factor: float, *, budget: float, fewest: int) -> Growth:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import closing, contextmanager
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -32,7 +33,7 @@ from projections.exports.jsonl import jsonl_lines
 from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy
 from tests.support.window_loop import LIMITS, MODEL, sections
 
-__all__ = ["LARGE", "POLICY", "SMALL", "Place", "Shape", "built"]
+__all__ = ["LARGE", "POLICY", "SMALL", "Place", "Shape", "both_sizes", "built"]
 
 T = TypeVar("T")
 
@@ -204,9 +205,9 @@ class Place:
             span.item.part for span in self.long.reader.spans() if isinstance(span.item, ev.CompactionCompleted)
         )
 
-    @cached_property
+    @property
     def recent(self) -> str:
-        """A cursor before the newest 50 events."""
+        """A cursor before the newest 50 events of now: other operations append."""
         log = self.store.log
         (commit,) = log.commits_after(log.last_positions()[0] - 51, 1)
         return StreamMark(log.identity, ((0, b""),), 0, tag_of(commit)).cursor(commit.last_position)
@@ -256,6 +257,13 @@ class Place:
         """Close the place and remove its directory."""
         self.close()
         shutil.rmtree(self.directory)
+
+
+@contextmanager
+def both_sizes(directory: Path) -> Generator[tuple[Place, Place]]:
+    """Two stores, one eight times as large as the other in every respect."""
+    with closing(built(directory / "small", SMALL)) as small, closing(built(directory / "large", LARGE)) as large:
+        yield small, large
 
 
 def built(directory: Path, shape: Shape) -> Place:

@@ -12,7 +12,7 @@ from tests.growth.judging import compared
 from tests.growth.measuring import least
 from tests.growth.names import public_operations
 from tests.growth.operation import Grows, constant, history
-from tests.growth.place import LARGE, SMALL, Place, Shape, built
+from tests.growth.place import LARGE, SMALL, Place, Shape, both_sizes, built
 from tests.growth.tables import TABLES, WITHOUT, name_of
 
 ENTRIES = [name_of(entry) for table in TABLES.values() for entry in table]
@@ -21,11 +21,8 @@ ENTRIES = [name_of(entry) for table in TABLES.values() for entry in table]
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Place]]:
     """Two stores, one eight times as large as the other in every respect."""
-    directory = tmp_path_factory.mktemp("growth")
-    small, large = built(directory / "small", SMALL), built(directory / "large", LARGE)
-    yield small, large
-    small.close()
-    large.close()
+    with both_sizes(tmp_path_factory.mktemp("growth")) as sizes:
+        yield sizes
 
 
 def test_every_public_name_has_a_class() -> None:

@@ -19,27 +19,12 @@ from projections.cli.window_options import (
     WindowOptions,
     window_of,
 )
-from projections.reports.wording import counted
+from projections.reports.wording import KIND_NAMES, counted
 
 if TYPE_CHECKING:
     from projections.window.report import WindowReport
 
 __all__ = ["run"]
-
-NAMES = {
-    "system": "system prompt",
-    "tools": "tool schemas",
-    "user": "user text",
-    "assistant": "assistant text",
-    "reasoning": "reasoning",
-    "calls": "tool calls",
-    "results": "tool results",
-    "attachments": "attachments",
-    "summary": "summary",
-    "carried": "carried over",
-    "frames": "frames",
-}
-"""The name of each kind."""
 
 
 def run(
@@ -120,7 +105,7 @@ def _print_kinds(report: WindowReport) -> None:
     """Print the tokens by kind; on a terminal draw them, free room included."""
     from projections.cli.bar_chart import Slice, draw
 
-    slices = [Slice(words, getattr(report.kinds, name)) for name, words in NAMES.items()]
+    slices = [Slice(words, getattr(report.kinds, name)) for name, words in KIND_NAMES.items()]
     slices.append(Slice("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
     if output.terminal():
         used = max(report.tokens, report.counted)

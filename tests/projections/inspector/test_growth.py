@@ -10,9 +10,9 @@ import pytest
 from projections.inspector import answers
 from projections.inspector.catalogue import Catalogue
 from projections.inspector.room import Room
-from tests.growth.judging import compared
+from tests.growth.judging import steep_in
 from tests.growth.operation import Table, constant, history
-from tests.growth.place import LARGE, SMALL, Place, built
+from tests.growth.place import Place, both_sizes
 
 _EVERY = "reads every event"
 
@@ -54,19 +54,11 @@ ANSWERS: Table = {
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Place]]:
-    """A small store and one eight times as large."""
-    directory = tmp_path_factory.mktemp("growth")
-    small, large = built(directory / "small", SMALL), built(directory / "large", LARGE)
-    yield small, large
-    small.close()
-    large.close()
+    """Two stores, one eight times as large as the other in every respect."""
+    with both_sizes(tmp_path_factory.mktemp("growth")) as sizes:
+        yield sizes
 
 
 def test_answers_grow_at_most_with_what_they_tell(places: tuple[Place, Place]) -> None:
     """A page, a list and a stretch of a replay cost the same in a history of any length."""
-    steep: dict[str, float] = {}
-    for name, operation in ANSWERS.items():
-        growth = compared(operation, *places, LARGE.messages / SMALL.messages)
-        if not growth.sound:
-            steep[name] = growth.ratio
-    assert not steep
+    assert steep_in(ANSWERS, *places) == {}

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from projections.live.live_session import LiveSession
-from tests.growth.judging import compared
+from tests.growth.judging import steep_in
 from tests.growth.operation import Table, constant
-from tests.growth.place import LARGE, SMALL, Place, built
+from tests.growth.place import Place, both_sizes
 
 
 @contextmanager
@@ -31,19 +31,11 @@ PAGES: Table = {
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Place]]:
-    """A small store and one eight times as large."""
-    directory = tmp_path_factory.mktemp("growth")
-    small, large = built(directory / "small", SMALL), built(directory / "large", LARGE)
-    yield small, large
-    small.close()
-    large.close()
+    """Two stores, one eight times as large as the other in every respect."""
+    with both_sizes(tmp_path_factory.mktemp("growth")) as sizes:
+        yield sizes
 
 
 def test_pages_cost_the_same_in_any_history(places: tuple[Place, Place]) -> None:
     """A first page and a later patch cost the same in a history eight times as long."""
-    steep: dict[str, float] = {}
-    for name, operation in PAGES.items():
-        growth = compared(operation, *places, LARGE.messages / SMALL.messages)
-        if not growth.sound:
-            steep[name] = growth.ratio
-    assert not steep
+    assert steep_in(PAGES, *places) == {}

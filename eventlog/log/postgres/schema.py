@@ -187,8 +187,8 @@ def empty(connection: Connection, encryption: str) -> Settings:
     """Remove everything from a log that is to be filled, and keep it from being opened.
 
     It is another log from then on. `AlreadyExistsError`, and nothing is changed, if it has commits
-    that no unfinished copy has left. The rows of the counters are made anew: an append of a handle that is
-    open on the log waits for the old ones, and finds none.
+    that no unfinished copy has left. The rows of the counters are made anew: an append of a handle
+    that is open on the log waits for the old ones, and finds none.
     """
     made = os.urandom(16)
     with connection.transaction():

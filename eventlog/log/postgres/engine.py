@@ -128,6 +128,11 @@ class PostgresLog(Log):
         return self.options.read_only
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a read is a round trip to a server: yes."""
+        return True
+
+    @property
     def clock(self) -> Callable[[], int]:
         """The server's clock, in UTC nanoseconds."""
         return self._clock.nanoseconds

@@ -20,6 +20,7 @@ from threading import Lock, get_ident, main_thread
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
 from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle, unknown
 from eventlog.log.postgres.batch import AnyTicket
+from eventlog.log.postgres.rows import Known
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
 
@@ -138,6 +139,11 @@ class GroupCommit:
             self.refusal = self.refusal or refusal
         self._drain()
         self._worker.end(wait=True)
+
+    def learn(self, known: Known) -> None:
+        """Take in a head that was read, for the next append that is decided on it."""
+        if known.head.session not in self._heads:
+            self._heads.learn(known.head.session, known)
 
     def forget(self) -> None:
         """Forget the heads that are known: the tables were written to past the queue."""

@@ -11,8 +11,10 @@ from eventlog.errors import ErasedError, NotFoundError
 from eventlog.log.postgres.connections import Connections
 from eventlog.session.session import Session
 from eventlog.store import Store
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import state_at
 from projections.transcript.transcript import Transcript
-from projections.view.model_view import ModelView
+from projections.view.model_view import PROJECTION, ModelView
 from tests.support.postgres_server import give_back, new_place
 
 
@@ -59,6 +61,28 @@ def test_a_user_message_is_one_round_trip(place: str, monkeypatch: pytest.Monkey
             "behind that",
             "and on",
         ]
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_cold_view_is_three_round_trips(place: str, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a fresh handle a view asks for head, checkpoint and the events behind it, and no more."""
+    with eventlog.open(place) as store:
+        session = store.create_session(id="s")
+        for number in range(20):
+            session.user(f"{number}")
+            _answer(session)
+            if kept and number == 10:
+                state = state_at(session, PROJECTION, session.version).state
+                Checkpoints(store.log).save(PROJECTION, session.reader, session.version, state)
+        whole = ModelView.of(session).messages
+    with eventlog.open(place) as store:
+        session = store.session("s")
+        seen: list[ModelView] = []
+        assert counted(monkeypatch, lambda: seen.append(ModelView.of(session))) == 3
+        assert seen[0].messages == whole
+    with eventlog.open(place) as store:
+        assert counted(monkeypatch, lambda: store.session("s").user("cold")) <= 5
+        assert len(ModelView.of(store.session("s")).messages) == 41
 
 
 def test_a_refusal_is_read_for(stores: tuple[Store, Store]) -> None:

@@ -248,6 +248,22 @@ def test_channel_that_becomes_empty_empties_the_view(engine: Engine) -> None:
     assert viewed(ModelView.of(saver.session("t"))) == [("user", "go"), ("user", "on")]
 
 
+def test_results_without_an_open_call_are_shown(engine: Engine) -> None:
+    """A second result of a call, and one of no call in the list, are in the view as messages."""
+    saver = EverdeltaSaver(engine.open())
+    calls: Any = [{"name": "look", "args": {}, "id": id} for id in ("c1", "c2")]
+    results = [ToolMessage(text, tool_call_id=id) for text, id in (("one", "c1"), ("once more", "c1"), ("two", "c2"))]
+    image: Any = [{"type": "text", "text": "seen"}, {"type": "image", "base64": "iVBO", "mime_type": "image/png"}]
+    messages = [HumanMessage("go"), AIMessage("", tool_calls=calls), *results, ToolMessage(image, tool_call_id="none")]
+    config: Any = None
+    for end in range(1, len(messages) + 1):
+        config = put(saver, messages[:end], config)
+        assert viewed(ModelView.of(saver.session("t"))) == listed(messages[:end])
+    put(saver, [messages[0], *messages[2:]], config)
+    texts = [("user", text) for text in ("go", "one", "once more", "two", "seen")]
+    assert viewed(ModelView.of(saver.session("t"))) == [*texts, ("user", "file")]
+
+
 def test_usage_counts_once(engine: Engine) -> None:
     """The cost of an answer counts once, though its list is told again on another branch."""
     saver = EverdeltaSaver(engine.open())

@@ -21,7 +21,7 @@ from pydantic_ai.conversation_store import (
 
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared, fork
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
 from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
@@ -113,18 +113,18 @@ class EverdeltaConversationStore(ConversationStore):
             left = self.session(name[1])
             newest, stored = self._feed(left).newest()
             if newest and stored.get("conversation") is None:  # by a deletion that broke off
-                self._erase(left)
+                erase_unshared(self._feed(left), wait=self.wait)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        session = home.session.fork(home.place(parent))
+        session = fork(home.session, home.place(parent), wait=self.wait)
         try:
             self._feed(session).add(told, wait=self.wait)
             self.store.names.give(session.id, name)
         except BaseException:
-            self._erase(session)
+            erase_unshared(self._feed(session), wait=self.wait)
             raise
 
     def _delete(self, conversation_id: str, expected: str) -> None:
@@ -134,12 +134,7 @@ class EverdeltaConversationStore(ConversationStore):
         if revision_of(stored) != expected:
             raise ConversationConflict(conversation_id)
         feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
-        self._erase(session)
-
-    def _erase(self, session: Session) -> None:
-        with suppress(NotFoundError):
-            forget_unshared(self._feed(session))
-            self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+        erase_unshared(feed, wait=self.wait)
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
         entries = self._found.find(head).entries(head, limit)

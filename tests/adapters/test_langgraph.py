@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import eventlog
-from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, NotFoundError
+from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with
 
@@ -34,7 +34,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 
-from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver
+from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
 from eventlog.adapters.langgraph.message_list import MessageList
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
@@ -460,3 +460,33 @@ def test_encrypted_serializer_hides_the_messages(tmp_path: Path) -> None:
     assert viewed(ModelView.of(saver.session("t"))) == []
     assert files_with(engine.path, "secret-question") == []
     engine.close()
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("command", ["delete", "runs", "prune"])
+def test_nothing_comes_between_a_removal(engine: Engine, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """While checkpoints are removed, no other worker puts one or copies the thread."""
+    ours, other = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open(), wait=0)
+    first = put(ours, [HumanMessage("go", id="h1")], run_id="one")
+    put(ours, [HumanMessage("go", id="h1"), AIMessage("gone")], first, run_id="one")
+    refused: list[str] = []
+
+    def meanwhile(session: Any, _kin: Any = removal._kin) -> Any:
+        found = _kin(session)
+        for late in (lambda: put(other, [HumanMessage("new")], run_id="two"), lambda: other.copy_thread("t", "copy")):
+            with pytest.raises(LeaseHeldError):
+                late()
+            refused.append(command)
+        return found
+
+    monkeypatch.setattr(removal, "_kin", meanwhile)
+    if command == "delete":
+        ours.delete_thread("t")
+    elif command == "runs":
+        ours.delete_for_runs(["one"])
+    else:
+        ours.prune(["t"])
+    assert len(refused) == 2
+    config = put(other, [HumanMessage("new")], run_id="two")
+    assert other.get_tuple(config) is not None
+    assert len(list(other.list(CONFIG))) == (2 if command == "prune" else 1)

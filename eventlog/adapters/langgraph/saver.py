@@ -31,6 +31,7 @@ from eventlog.adapters.langgraph.reading import config_of, delta_history, matchi
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import settled
+from eventlog.adapters.unshared import fork
 from eventlog.errors import CallError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -146,13 +147,13 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread; a write that comes later is refused."""
         if (thread := self._threads.find(str(thread_id), self.serde)) is not None:
-            removal.erase(self.store, thread, wait=self.wait)
+            removal.erase(thread, wait=self.wait)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads."""
         for run in dict.fromkeys(run_ids):
             for _, thread in self._threads.all(self.serde):
-                removal.remove_run(self.store, thread, run, wait=self.wait)
+                removal.remove_run(thread, run, wait=self.wait)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all but the newest checkpoint of each namespace, or with "delete" all."""
@@ -162,11 +163,11 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
             if strategy == "delete":
                 self.delete_thread(id)
             elif (thread := self._threads.find(str(id), self.serde)) is not None:
-                removal.keep_latest(self.store, thread, wait=self.wait)
+                removal.keep_latest(thread, wait=self.wait)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Fork a thread, which costs the same however long it is; the target has none yet."""
-        self.session(source_thread_id).fork(name=(FORMAT, str(target_thread_id)))
+        fork(self.session(source_thread_id), name=(FORMAT, str(target_thread_id)), wait=self.wait)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the next version of a channel; of threads of other checkpointers a text."""

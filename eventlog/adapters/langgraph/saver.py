@@ -32,7 +32,7 @@ from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import settled
 from eventlog.adapters.unshared import fork
-from eventlog.errors import CallError, NotFoundError
+from eventlog.errors import CallError, ErasedError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
 
@@ -74,10 +74,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         """Return a checkpoint, the newest one by default; None if there is none."""
         place = place_of(config)
         thread = self._threads.find(place.thread, self.serde)
-        found = None if thread is None else tuple_of(thread, place)
-        if thread is not None and found is not None:
-            self._threads.found(place.thread, found.checkpoint["id"], thread)
-        return found
+        return None if thread is None else tuple_of(thread, place)
 
     def list(
         self,
@@ -123,15 +120,19 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint in one append; durable when this returns."""
         place = place_of(config)
-        origins = [one for one in (place.id, (metadata.get("parents") or {}).get("")) if one]
-        with self._threads.putting(place.thread):
-            thread = self._threads.to_write(place.thread, origins, self.serde)
+        root = (metadata.get("parents") or {}).get("") if place.ns and place.id is None else None
+        id = place.thread
+        with self._threads.putting(id), self._threads.refusing(id, checkpoint["id"], place.id):
+            thread = self._threads.find(id, self.serde)
             if thread is None and place.id is not None:
                 raise NotFoundError("checkpoint", place.id)
-            thread = thread or self._threads.begin(place.thread, self.serde)
+            if place.ns and (thread is None or (root and not thread.revision("", root))):
+                error = self._threads.missing(id, root or "")
+                if isinstance(error, ErasedError):
+                    raise error
+            thread = thread or self._threads.begin(id, self.serde)
             described = get_checkpoint_metadata(config, metadata)
             thread.put(place.ns, place.id, checkpoint, described, new=new_versions, wait=self.wait)
-            self._threads.found(place.thread, checkpoint["id"], thread)
         return config_of(place.thread_id, place.ns, checkpoint["id"])
 
     def put_writes(
@@ -180,8 +181,12 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         place = place_of(config)
         if place.id is None:
             raise CallError("what a task wrote belongs to a checkpoint: the config names none")
-        thread = self._threads.to_write(place.thread, [place.id], self.serde)
-        return thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=self.wait)
+        thread = self._threads.find(place.thread, self.serde)
+        if thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=self.wait):
+            return True
+        if isinstance(error := self._threads.missing(place.thread, place.id), ErasedError):
+            raise error
+        return False
 
     # -- for asyncio ---------------------------------------------------------------------------
 

@@ -41,7 +41,9 @@ class Threads:
         self.saver = saver
         for number in range(size):
             put(saver, f"t{number}", [HumanMessage(f"what the user said, number {number}")])
-        self.messages = [HumanMessage(f"what the user said, number {number}", id=f"h{number}") for number in range(size)]
+        self.messages = [
+            HumanMessage(f"what the user said, number {number}", id=f"h{number}") for number in range(size)
+        ]
         self.config = put(saver, "long", self.messages)
 
     def begin(self) -> str:

@@ -31,7 +31,7 @@ def put(saver: EverdeltaSaver, thread: str, messages: list[Any], parent: Any = N
     checkpoint["channel_values"] = {"messages": messages}
     checkpoint["channel_versions"] = {"messages": len(messages)}
     where: Any = parent or {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
-    return saver.put(where, checkpoint, {"source": "loop", "run_id": thread}, {"messages": len(messages)})  # type: ignore[typeddict-unknown-key]
+    return saver.put(where, checkpoint, {"source": "loop", "run_id": thread}, {"messages": len(messages)})
 
 
 class Threads:

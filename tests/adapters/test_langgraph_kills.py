@@ -65,7 +65,7 @@ class Talk:
         self._number = 0
 
     def dies(self, die: Die | None, seconds: float | None = None) -> None:
-        """Kill the agent at a place or after a time, let another one go on, and look at the thread."""
+        """Kill an agent at a place or after a time, let another one go on, and look at the list."""
         self._number += 1
         path = self.directory / str(self._number)
         (code,) = in_processes((str(path), *self._given, die), seconds=seconds)

@@ -135,7 +135,9 @@ _PLAIN = {
     "error": "error",
     "data": "data",
 }
-"""Fields whose content is a text of the record as it is; `FIELDS` reads the others."""
+"""Fields whose content is a text of the record as it is; `_READERS` reads the others."""
+_READERS: dict[str, Read] = FIELDS | {"input": lambda event, text: parsed(text(event.input))}
+"""An input is read in a fraction of the time that `json` takes."""
 
 
 @lru_cache(1024)
@@ -147,7 +149,7 @@ def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any],
     """
     places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
     return [
-        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else _READERS[field])
         for path, (index, field) in places
     ]
 

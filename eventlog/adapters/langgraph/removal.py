@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -17,6 +18,7 @@ from eventlog.errors import NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.relatives import heirs_of
 from eventlog.maintenance.erase import erase as erase_session
+from eventlog.records.feed import Feed
 from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 
@@ -98,10 +100,9 @@ def _erase(thread: Thread, *, wait: float) -> None:
 def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], revisions: dict[Place, int]) -> None:
     feed, values = thread.list.feed, thread.session.values
     roots = sorted(place for place in staying if not place[0])
-    lines = [feed.path(revisions[place]) for place in roots]
-    feed.add([], after=lines[-1][-1] if lines and lines[-1] else 0)  # the newest that stays is what is shown
-    used = {number for line in lines for number in line}
-    unused = [number for number in feed.path(hidden=True) if number not in used]
+    newest_line = feed.path(revisions[roots[-1]]) if roots else []
+    feed.add([], after=newest_line[-1] if newest_line else 0)  # the newest that stays is what is shown
+    unused = _outside(feed, [revisions[place] for place in roots], feed.path(hidden=True))
     forgotten = _unused(thread, _kin(thread.session), unused)
     runs = {run_of(places[place], thread.serde) for place in staying}
     wanted = {f"b/{data.decode()}" for place in staying for kind, data in places[place].values.values() if kind == BLOB}
@@ -135,18 +136,26 @@ def _kin(session: Session) -> list[str]:
     return [id for id in dict.fromkeys((*above, *heirs)) if id != session.id]
 
 
-def _unused(thread: Thread, kin: Iterable[str], records: Iterable[int]) -> list[int]:
+def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]:
     """Return those of a thread's records that none of its kin needs."""
-    left = dict.fromkeys(records)
     streams = {one.session: one.last for one in thread.session.reader.ancestry()}
     for id in kin:
-        if not left:
-            break
         with suppress(NotFoundError):  # erased meanwhile
             other = Thread(thread.session.store.session(id), thread.serde)
             shared = max(min(one.last, streams.get(one.session, 0)) for one in other.session.reader.ancestry())
-            for at in [*(at for stored, at in other.all() if not stored.ns), other.session.version]:
-                for number in other.list.feed.path(at):
-                    if number <= shared:
-                        left.pop(number, None)
-    return list(left)
+            end = bisect_right(records, shared)
+            if end:
+                versions = [at for stored, at in other.all() if not stored.ns]
+                records = _outside(other.list.feed, [*versions, other.session.version], records[:end]) + records[end:]
+    return records
+
+
+def _outside(feed: Feed, versions: Iterable[int], records: list[int]) -> list[int]:
+    """Return those of some records, ascending, that are in the list as of none of some versions."""
+    for at in sorted(versions, reverse=True):
+        if not records:
+            break
+        path = feed.path(at)
+        used = set(path[bisect_left(path, records[0]) :])
+        records = [number for number in records if number not in used] if used else records
+    return records

@@ -183,6 +183,26 @@ def test_a_killed_run_is_looked_at(worker: AgentWorker, place: Place, capsys: py
         assert run(["verify", "--store", str(place.path)]) == 0
 
 
+@pytest.mark.promise(3)
+def test_a_killed_fork_is_whole_or_none(worker: AgentWorker, tmp_path: Path, url: str) -> None:
+    """Killed at any append, a fork of pydantic-ai has its name and record, or is not there."""
+    place = Place("pydantic_fork", tmp_path, url)
+    (whole,) = worker.run(place.program())
+    for kill_at in range(1, whole.appends + 1):
+        for behind in (False, True):
+            place.clear()
+            worker.run(place.program(kill_at=kill_at, behind=behind))
+            with eventlog.open(place.path) as store:
+                forks = [info for info in store.sessions() if info.fork_of is not None]
+                loaded = asyncio.run(EverdeltaConversationStore(store).load("fork"))
+                assert [info.name for info in forks] == ([] if loaded is None else [("pydantic-ai", "fork")])
+                assert loaded is None or len(loaded.messages) == 1
+            (again,) = worker.run(place.program())
+            assert again.stored == ["fork"]
+            with eventlog.open(place.path) as store:
+                assert len(list(store.sessions())) == 2
+
+
 @pytest.mark.promise(4)
 def test_two_workers_run_one_conversation(worker: AgentWorker, place: Place) -> None:
     """Two programs on one conversation at once lose nothing that either knew to be stored."""

@@ -1,4 +1,4 @@
-"""System messages that a conversation begins with: each is a record of its own in the view."""
+"""System messages that a conversation begins with: each is a record of its own in views."""
 
 from __future__ import annotations
 

@@ -93,14 +93,14 @@ class Place:
         if self.framework == "openai_agents":
             chat = EverdeltaSession(store, NAME)
             items = await chat.get_items()
-            assert openai_items.viewed(ModelView.of(chat.session).messages) == openai_items.listed(items)
+            assert openai_items.viewed(ModelView.of(chat.session)) == openai_items.listed(items)
             return items, chat.session
         if self.framework == "pydantic_ai":
             conversations = EverdeltaConversationStore(store)
             loaded = await conversations.load(NAME)
             messages = loaded.messages if loaded is not None else []
             session = conversations.session(NAME)
-            assert pydantic_messages.viewed(ModelView.of(session).messages) == pydantic_messages.listed(messages)
+            assert pydantic_messages.viewed(ModelView.of(session)) == pydantic_messages.listed(messages)
             return ModelMessagesTypeAdapter.dump_python(messages, mode="json"), session
         transcripts: Any = EverdeltaSessionStore(store)
         key = {**claude_entries.KEY, "project_key": NAME}

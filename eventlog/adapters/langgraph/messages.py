@@ -2,7 +2,7 @@
 
 * A system message before all others is the system prompt; any other one, also right behind it, is a
   synthetic user message.
-* A tool message whose call is not in the list has no place in a view.
+* A tool message whose call is not in the list, or has a result, is a synthetic user message.
 * What an answer cost counts once, also when the list is told again behind a rollback.
 """
 
@@ -101,7 +101,7 @@ def _result(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
     failed = message.get("status") == "error"
     text = content if isinstance(content, str) else "\n".join(texts)
     if not call or not to.result(call, text, failed=failed, attachments=files, held=isinstance(content, str)):
-        to.skip("a result for a call that is not open")
+        to.user(parts, agent="tool", synthetic=True)
 
 
 def _answer(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:

@@ -1,8 +1,8 @@
 """Fill a reply from a stream of OpenAI Chat Completions chunks.
 
 Chunks come from the `openai` package or any HTTP client; the reply is one that
-`ContextWindow.begin` opened, or one of `Session.assistant`.  A program fills a reply from other providers' streams with the
-methods of `Reply`.
+`ContextWindow.begin` opened, or one of `Session.assistant`.  A program fills a reply from other
+providers' streams with the methods of `Reply`.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ SMALL = 48
 """Longest value, in bytes, that a checkpoint has itself: as long as a reference."""
 
 DELTAS = "counters_since_delta_snapshot"
-"""Entry of a checkpoint's metadata that names the `DeltaChannel`s of which it has no value."""
+"""Metadata entry naming the `DeltaChannel`s of which the checkpoint has no value."""
 
 T = TypeVar("T")
 

@@ -555,7 +555,7 @@ class Store:
     ) -> tuple[str, ...]:
         """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
 
-        `LeaseHeldError` if one of them is still being run after `wait` seconds.
+        `LeaseHeldError` if another task still runs one of them after `wait` seconds.
         """
         from eventlog.maintenance.erase import erase
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.feed import Feed
@@ -129,7 +129,5 @@ class EverdeltaSession:
     def _clear(self) -> None:
         feed = self._found()
         if feed is not None:
-            with suppress(NotFoundError):  # another task was first
-                forget_unshared(feed)
-                self.store.erase(feed.session.id, forks="keep", subsessions="cascade", wait=self.wait)
+            erase_unshared(feed, wait=self.wait)
         self._feed = None

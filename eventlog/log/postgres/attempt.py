@@ -238,7 +238,9 @@ class Attempt:
                 continue
             if isinstance(outcome, Committed) and outcome.position < 0:
                 outcome = replace(outcome, position=positions[-1 - outcome.position])  # noqa: PLW2901 - it is known now
-            is_earlier = outcome.repeated if isinstance(outcome, Committed) else outcome is True  # a lease that was found
+            is_earlier = (
+                outcome.repeated if isinstance(outcome, Committed) else outcome is True
+            )  # a lease that was found
             (earlier if is_earlier and not before else done).append((ticket, outcome))
         settle(done)
         self._tickets = left

@@ -155,14 +155,14 @@ def erased_with(session: str, relations: SessionRelations, *, forks: Choice, sub
         if name in found:
             continue
         found[name] = None
-        for choice, related, word in (
-            (forks, relations.forks.get(name, []), "forks"),
-            (subsessions, relations.subsessions.get(name, []), "sub-sessions"),
+        for choice, related, word, option in (
+            (forks, relations.forks.get(name, []), "forks", "forks"),
+            (subsessions, relations.subsessions.get(name, []), "sub-sessions", "subsessions"),
         ):
             if choice == "refuse" and (others := sorted(set(related) - found.keys())):
                 raise RefusedError(
                     f"session {name} has {word}: {', '.join(others)}",
-                    expected=f"{word} to be kept, or erased with it",
+                    expected=f'{word} to be kept ({option}="keep"), or erased with it ({option}="cascade")',
                     session=name,
                 )
             if choice == "cascade":

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from inspect import isawaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eventlog.errors import CallError, ClosedError, NotFoundError
 from eventlog.store import Store
@@ -34,7 +34,8 @@ __all__ = ["live_app"]
 MOST = 1_000
 """Most messages of a page."""
 T = TypeVar("T")
-Authorize = Callable[["Request", str], "bool | Awaitable[bool]"]
+Authorize: TypeAlias = Callable[["Request", str], "bool | Awaitable[bool]"]
+"""Is given the request and the session's id; says whether it may be read."""
 
 
 def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> Starlette:

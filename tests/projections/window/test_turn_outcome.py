@@ -163,6 +163,7 @@ STEPS = {
     "done": {"finished", "interrupted", "nothing-asked"},
     "failed": {"failed"},
     "stopped": {"interrupted", "aborted"},
+    "withdrawn": {"nothing-asked"},
 }
 """Reasons to stop, by outcome: an interrupt may come too late."""
 

@@ -179,7 +179,7 @@ def slowly(text: str) -> Iterator[bytes]:
 
 
 def lived(directory: Path, program: str, endpoint: Misbehaving, seed: int, questions: list[str]) -> tuple[Any, Any]:
-    """Run a program in lives until one comes to its end; return how they ended, and what is left."""
+    """Run a program in lives until one comes to its end; return their ends, and what is left."""
     (directory / "program.py").write_text(program, encoding="utf-8")
     with OpenAIServer(by=endpoint) as server:
         done = subprocess.run(
@@ -225,7 +225,7 @@ def test_the_loop_comes_to_its_end_whatever_ends_its_lives(tmp_path: Path, seed:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_loop_that_compacts_and_is_stopped_comes_to_its_end(tmp_path: Path, seed: int) -> None:
-    """In a small window, refused for its size and stopped by users, it answers each question once, or never."""
+    """Refused for its size, and stopped by users, it answers a question once or never."""
     program = quick()
     assert '"gpt-5"' in program
     questions = [question + " about a long matter" * 350 for question in QUESTIONS]

@@ -34,7 +34,7 @@ ASKS = {
     "system": NEVER,
     "tool": NEVER,
 }
-"""What is asked, in a user's message or in the summary of one that was too large."""
+"""The words that ask, in a user's message or in the summary of one that was too large."""
 WHOLE = re.compile(r"(I write|I ask|I do both) \d+, step \d+\.|Answer to Question \d+\.|Task \d+ is done\.")
 """The texts that a model says as a whole."""
 

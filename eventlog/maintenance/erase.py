@@ -151,12 +151,15 @@ def erased_with(
         if name in found:
             continue
         found[name] = None
-        for choice, of, word in ((forks, of_forks, "forks"), (subsessions, of_subsessions, "sub-sessions")):
+        for choice, of, word, option in (
+            (forks, of_forks, "forks", "forks"),
+            (subsessions, of_subsessions, "sub-sessions", "subsessions"),
+        ):
             related = of(name) if choice != "keep" else ()
             if choice == "refuse" and (others := sorted(set(related) - found.keys())):
                 raise RefusedError(
                     f"session {name} has {word}: {', '.join(others)}",
-                    expected=f"{word} to be kept, or erased with it",
+                    expected=f'{word} to be kept ({option}="keep"), or erased with it ({option}="cascade")',
                     session=name,
                 )
             if choice == "cascade":

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from inspect import isawaitable
 from time import monotonic
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eventlog.errors import CallError, ClosedError, NotFoundError
 from eventlog.store import Store
@@ -37,7 +37,8 @@ MOST = 1_000
 T = TypeVar("T")
 ASK_AGAIN = 10.0
 """Seconds after which it is asked again whether a stream may be read."""
-Authorize = Callable[["Request", str], "bool | Awaitable[bool]"]
+Authorize: TypeAlias = Callable[["Request", str], "bool | Awaitable[bool]"]
+"""Is given the request and the session's id; says whether it may be read."""
 
 
 def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> Starlette:

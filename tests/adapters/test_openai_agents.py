@@ -338,7 +338,7 @@ def test_own_writes_at_once_are_no_conflict(engine: Engine) -> None:
 
 
 def test_one_task_clears_and_another_writes(engine: Engine) -> None:
-    """On one handle a write that meets a clear goes before or behind it, and its position with it."""
+    """On one handle a write that meets a clear goes before or behind it, with its position."""
     one = EverdeltaSession(engine.open(), "chat")
 
     async def play() -> None:

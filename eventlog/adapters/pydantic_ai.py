@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -119,13 +120,8 @@ class EverdeltaConversationStore(ConversationStore):
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        session = fork(home.session, home.place(parent), wait=self.wait)
-        try:
-            self._feed(session).add(told, wait=self.wait)
-            self.store.names.give(session.id, name)
-        except BaseException:
-            erase_unshared(self._feed(session), wait=self.wait)
-            raise
+        place = home.place(parent)
+        fork(home.session, partial(home.fork, told, after=place, name=name), wait=self.wait)
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)

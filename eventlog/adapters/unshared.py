@@ -6,10 +6,11 @@ lease keeps a fork from beginning between the look for forks and that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 
 from eventlog.errors import NotFoundError
-from eventlog.history.name_streams import Name
 from eventlog.history.relatives import heirs_of
 from eventlog.history.streams import ancestry
 from eventlog.maintenance.erase import erase
@@ -19,15 +20,12 @@ from eventlog.session.session import Session
 
 __all__ = ["erase_unshared", "fork"]
 
+T = TypeVar("T")
 
-def fork(session: Session, at: int | None = None, *, name: Name | None = None, wait: float) -> Session:
-    """Fork a session while no other task erases any of it."""
 
-    def begin(lease: Lease) -> Session:
-        del lease
-        return session.fork(at, name=name)
-
-    return session.executor.alone(begin, wait=wait)
+def fork(session: Session, begin: Callable[[], T], *, wait: float) -> T:
+    """Begin a fork of a session while no other task erases any of it."""
+    return session.executor.alone(lambda _: begin(), wait=wait)
 
 
 def erase_unshared(feed: Feed, *, wait: float) -> None:

@@ -162,7 +162,7 @@ def newest_state(head: Head | None) -> NameState:
 
 
 def last_owner(log: Log, name: Name) -> tuple[str, int] | None:
-    """Return the session that lost a name last, and when, in UTC milliseconds; None if none did."""
+    """Return the session that lost a name last, and when in UTC ms, or None."""
     stream = stream_of(log, name)
     owner, freed = newest_state(log.head(stream)).session, 0
     for commit in log.read(stream, reverse=True):

@@ -6,6 +6,7 @@ cost.  A fork that is kept goes on with what it inherited; history that no fork 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -107,10 +108,11 @@ def erase(
         raise NotFoundError("session", session)
     going = erased_with(session, *_related(store), forks=forks, subsessions=subsessions)
     others = [name for name in going if not store.registry.holds(name)]
+    since = time.monotonic()
     unless_held(partial(refuse_all_running, store, others), wait)
     try:
         for name in going:
-            erase_one(store, name, reason)
+            erase_one(store, name, reason, wait=max(0.0, wait + since - time.monotonic()))
     finally:
         store.log.forget_keys()
     return tuple(going)
@@ -151,12 +153,15 @@ def erased_with(
         if name in found:
             continue
         found[name] = None
-        for choice, of, word in ((forks, of_forks, "forks"), (subsessions, of_subsessions, "sub-sessions")):
+        for choice, of, word, option in (
+            (forks, of_forks, "forks", "forks"),
+            (subsessions, of_subsessions, "sub-sessions", "subsessions"),
+        ):
             related = of(name) if choice != "keep" else ()
             if choice == "refuse" and (others := sorted(set(related) - found.keys())):
                 raise RefusedError(
                     f"session {name} has {word}: {', '.join(others)}",
-                    expected=f"{word} to be kept, or erased with it",
+                    expected=f'{word} to be kept ({option}="keep"), or erased with it ({option}="cascade")',
                     session=name,
                 )
             if choice == "cascade":
@@ -176,16 +181,17 @@ def refuse_running(store: Sessions, session: str) -> None:
         raise LeaseHeldError(session, owner.describe() if owner else "another owner", lease.until)
 
 
-def erase_one(store: Sessions, session: str, reason: str) -> None:
+def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) -> None:
     """Write the tombstone under a lease of its own, which fences off every other writer.
 
+    `LeaseHeldError` if another task or owner took the lease and has it after `wait` seconds.
     Then free the session's name. Of a session whose key is gone it is not known: the next caller
     that asks for it frees it.
     """
     handle = store.registry.get(store, session)
     event = ev.SessionErased(reason)
     name = None
-    with _running(store, handle):
+    with _running(store, handle, wait):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.host.clock()
@@ -212,10 +218,10 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
 
 
 @contextmanager
-def _running(store: Sessions, handle: Session) -> Generator[None]:
+def _running(store: Sessions, handle: Session, wait: float) -> Generator[None]:
     """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
-        lease = handle.executor.acquire()
+        lease = handle.executor.acquire(wait=wait)
     except KeyMissingError:
         if not store.host.info(handle.id).locked:
             raise

@@ -50,10 +50,11 @@ def listed(messages: Sequence[BaseMessage]) -> list[Shown]:
                 begun = True
                 shown += _blocks("user", message.content)
             continue
-        if isinstance(message, SystemMessage) and not begun:
+        prompts = isinstance(message, SystemMessage) and not begun
+        begun = True
+        if prompts:
             shown = [("prompt", "".join(_texts(message.content)))]
             continue
-        begun = True
         shown += _blocks("assistant" if isinstance(message, AIMessage) else "user", message.content)
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
             results = (

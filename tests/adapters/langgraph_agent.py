@@ -27,7 +27,7 @@ __all__ = ["CONFIG", "THREAD", "Die", "ServedModel", "agent_on", "answer", "in_p
 THREAD = "chat"
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
 Die = tuple[Literal["before", "after", "call"], int]
-"""Before or after which append, or at which call of the operating system for the log, it dies."""
+"""Append before or after which, or system call of the log at which, it dies."""
 
 
 class ServedModel(BaseChatModel):

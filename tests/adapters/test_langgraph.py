@@ -320,7 +320,7 @@ def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
 
 
 def put_inner(saver: EverdeltaSaver, space: str, **parents: str) -> Any:
-    """Put the first checkpoint of a subgraph, in a namespace and with the checkpoints around it."""
+    """Put the first checkpoint of a subgraph in a namespace, with those around it."""
     where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": space}}
     described: Any = {"source": "input"}
     if parents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,12 +26,13 @@ def test_no_fork_begins_while_a_session_is_erased(engine: Engine, monkeypatch: p
     store, other = engine.open(), engine.open()
     feed = Feed(store.create_session(id="s"), ToyMapping())
     first, _ = feed.add([said("kept"), said("gone")])
-    early = fork(other.session("s"), first, wait=0)
+    there = other.session("s")
+    early = fork(there, partial(there.fork, first), wait=0)
 
     def meanwhile(log: Any, session: str, _heirs: Any = heirs_of) -> Any:
         found = _heirs(log, session)
         with pytest.raises(LeaseHeldError):
-            fork(other.session("s"), wait=0)
+            fork(there, there.fork, wait=0)
         with pytest.raises(LeaseHeldError):
             Feed(other.session("s"), ToyMapping()).add([said("late")])
         return found

@@ -11,6 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -168,7 +169,8 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Fork a thread, which costs the same however long it is; the target has none yet."""
-        fork(self.session(source_thread_id), name=(FORMAT, str(target_thread_id)), wait=self.wait)
+        source, name = self.session(source_thread_id), (FORMAT, str(target_thread_id))
+        fork(source, partial(source.fork, name=name), wait=self.wait)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the next version of a channel; of threads of other checkpointers a text."""

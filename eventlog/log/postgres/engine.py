@@ -22,7 +22,6 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ClosedError,
     EventlogError,
@@ -76,7 +75,7 @@ class PostgresLog(Log):
         self._once = OnceRead()
         self._clock = clock
         self._connections = Connections(address, options)
-        self._reader = Reader(self._connections, self.partition_of, settings.identity)
+        self._reader = Reader(self._connections, self.partition_of, settings)
         self._bodies = Bodies(self._connections, self._count)
         self._derived = Derived(self._connections, self._count)
         self._lists = SessionLists(
@@ -104,8 +103,9 @@ class PostgresLog(Log):
         return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
 
     def _use(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+        refusal = self._refusal or self._reader.refusal
+        if refusal is not None:
+            raise refusal
 
     def _put(self, request: Any, size: int, partition: int) -> QueuedTicket[Any, Any]:
         self._use()
@@ -141,7 +141,7 @@ class PostgresLog(Log):
     @property
     def stopped(self) -> bool:
         """Whether nothing more is written through this handle."""
-        return self._refusal is not None
+        return self._refusal is not None or self._reader.refusal is not None
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `contract.Log`."""
@@ -282,7 +282,7 @@ class PostgresLog(Log):
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
         identity = urandom(16)
-        with self._connections.one() as connection:
+        with self._connections.pinned() as connection:
             try:
                 with connection.transaction():
                     connection.execute(
@@ -376,19 +376,17 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
     """Make a log at an address, and write to its tables; it does not open before that is done.
 
     `AlreadyExistsError` if there is a log with something in it. What a copy that broke off has
-    left is removed.
+    left is removed. Handles that others have open on the empty log are refused from now on, and a
+    copy that another process has begun ends with `BusyError`.
     """
     with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
         try:
-            stored = schema.stored(connection)
-            if stored is None:
+            if schema.stored(connection) is None:
                 schema.create(connection, encryption=encryption)
-            elif schema.UNFINISHED not in stored and schema.has_commits(connection):
-                raise AlreadyExistsError("store", "in the schema of this address")
             settings = schema.empty(connection, encryption)
-            tables = Tables(connection, settings.partitions, lambda session: partition_of(session, settings.partitions))
-            yield tables
-            schema.finish(connection)
+            count = settings.partitions
+            yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
+            schema.finish(connection, settings.made)
         except Error as error:
             raise typed(error) from error
 

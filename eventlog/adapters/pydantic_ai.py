@@ -19,6 +19,7 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
+from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
 from eventlog.adapters.unshared import forget_unshared
@@ -111,14 +112,25 @@ class EverdeltaConversationStore(ConversationStore):
         """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            if self._feed(left).newest()[1].get("conversation", "") is None:  # by a deletion that broke off
+            if self._is_deleted(self._feed(left)):  # and the deletion broke off
                 self._erase(left)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        home.fork(told, after=home.place(parent), name=name)
+        fork = home.fork(told, after=home.place(parent), name=name)
+        if self._is_deleted(home):  # while the fork began, which may lack what it shares
+            self._erase(fork)
+            raise ConversationConflict(name[1])
+
+    @staticmethod
+    def _is_deleted(feed: EntryFeed) -> bool:
+        """Whether a conversation is deleted, or about to be."""
+        try:
+            return feed.newest()[1].get("conversation", "") is None
+        except NotFoundError:
+            return True
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)

@@ -22,7 +22,6 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ClosedError,
     EventlogError,
@@ -385,8 +384,6 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
             if schema.stored(connection) is None:
                 schema.create(connection, encryption=encryption)
             settings = schema.empty(connection, encryption)
-            if settings is None:
-                raise AlreadyExistsError("store", "in the schema of this address")
             count = settings.partitions
             yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
             schema.finish(connection, settings.made)

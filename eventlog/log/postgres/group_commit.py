@@ -45,7 +45,7 @@ class GroupCommit:
         self._worker = Worker("eventlog-commit", self._drain)
         self._draining = Lock()
         self._taken: list[AnyTicket] = []
-        """What is being committed."""
+        """Tickets that are being committed."""
         self._together = 0
         """How many requests were on their way or queued when the last commit ended."""
         self._took = 0.0

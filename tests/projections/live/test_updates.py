@@ -241,7 +241,7 @@ def test_a_page_that_is_far_behind_is_reset(store: Store, bound: str, monkeypatc
 
 
 def test_a_page_is_bounded_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page has as many messages as fit, one at least; older ones follow, and none is left out."""
+    """A page has as many messages as fit, one at least; older ones follow."""
     monkeypatch.setattr(live_session, "MOST_BYTES", 10_000)
     session = store.create_session()
     for number in range(9):

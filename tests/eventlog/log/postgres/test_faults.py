@@ -171,7 +171,7 @@ def test_a_commit_that_no_standby_has_is_of_unknown_outcome(own: Server) -> None
 
 @pytest.mark.promise(1, 4)
 def test_a_lease_that_no_standby_has_is_of_unknown_outcome(own: Server) -> None:
-    """Promises 1, 4: a lease that a lost try has set is held only once a standby may know of it."""
+    """Promises 1, 4: a lease that a lost try set is held once a standby may know of it."""
     log = open_log(own.new_schema(), busy_timeout=20.0)
     put(log, creates_at=0)
     own.ask("ALTER SYSTEM SET synchronous_standby_names = 'away'")

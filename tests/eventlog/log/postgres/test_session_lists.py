@@ -31,7 +31,7 @@ def place() -> Iterator[str]:
 
 @pytest.mark.parametrize("held", [True, False])
 def test_a_list_needs_no_row_that_another_holds(place: str, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that can bring no row of the index up to date has the whole list after two tries."""
+    """A reader that can update no row of the index has the whole list after two tries."""
     monkeypatch.setattr(session_lists, "MANY", 4)
     monkeypatch.setattr(session_lists, "_AT_ONCE", 10)
     log = open_log(place, lists_of=_all)

@@ -70,7 +70,7 @@ LAYERS: dict[str, str] = {
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
         | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
-          copy_report message_text live_text
+          copy_report message_text live_text next_page
         | store_option registry | options completion | commands app | __init__
     """,
 }

@@ -15,7 +15,7 @@ from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
 from eventlog.adapters.openai_feed import ItemFeed
 from eventlog.adapters.openai_settings import limit_of, settings_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -137,10 +137,7 @@ class EverdeltaSession:
             return
         self._cleared = feed.session.id
         try:
-            forget_unshared(feed)
-            self.store.erase(feed.session.id, forks="keep", subsessions="cascade", wait=self.wait)
-        except NotFoundError:  # another task was first
-            pass
+            erase_unshared(feed, wait=self.wait)
         except BaseException:
             self._cleared = ""
             raise

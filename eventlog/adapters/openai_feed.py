@@ -1,4 +1,4 @@
-"""Feed of a session of the OpenAI Agents SDK: its items, and the newest that its reader knows."""
+"""Feed of an OpenAI Agents session: its items, and the newest that its reader knows."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from pydantic_ai.conversation_store import (
 from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared, fork
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
 from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
@@ -113,16 +113,20 @@ class EverdeltaConversationStore(ConversationStore):
         with suppress(NotFoundError):
             left = self.session(name[1])
             if self._is_deleted(self._feed(left)):  # and the deletion broke off
-                self._erase(left)
+                erase_unshared(self._feed(left), wait=self.wait)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        fork = home.fork(told, after=home.place(parent), name=name)
-        if self._is_deleted(home):  # while the fork began, which may lack what it shares
-            self._erase(fork)
-            raise ConversationConflict(name[1])
+        place = home.place(parent)
+
+        def begin() -> Session:
+            if self._is_deleted(home):
+                raise ConversationConflict(name[1])
+            return home.fork(told, after=place, name=name)
+
+        fork(home.session, begin, wait=self.wait)
 
     @staticmethod
     def _is_deleted(feed: EntryFeed) -> bool:
@@ -139,12 +143,7 @@ class EverdeltaConversationStore(ConversationStore):
         if revision_of(stored) != expected:
             raise ConversationConflict(conversation_id)
         feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
-        self._erase(session)
-
-    def _erase(self, session: Session) -> None:
-        with suppress(NotFoundError):
-            forget_unshared(self._feed(session))
-            self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+        erase_unshared(feed, wait=self.wait)
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
         entries = self._found.find(head).entries(head, limit)

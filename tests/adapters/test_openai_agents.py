@@ -317,7 +317,7 @@ def test_own_items_are_replaced_with_those_read(engine: Engine) -> None:
 
 
 def test_own_writes_at_once_are_no_conflict(engine: Engine) -> None:
-    """What two tasks of one handle add or take back at once is known to it; another's is not."""
+    """A handle knows what its tasks add or take back at once, and nothing of another's."""
     one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
 
     async def play() -> None:

@@ -187,10 +187,10 @@ class Attempt:
 
         Else their outcome is why they are not known to be.
         """
-        session = earlier[0][0].request.session
+        request: Any = earlier[0][0].request
         try:
             with self._target.connections.one(self._left()) as connection:
-                self._barrier(connection, self._target.partition_of(session))
+                self._barrier(connection, self._target.partition_of(request.session))
         except EventlogError as error:
             return [(ticket, self._failure(ticket, error)) for ticket, _ in earlier]
         return list(earlier)
@@ -238,7 +238,9 @@ class Attempt:
                 continue
             if isinstance(outcome, Committed) and outcome.position < 0:
                 outcome = replace(outcome, position=positions[-1 - outcome.position])  # noqa: PLW2901 - it is known now
-            is_earlier = outcome.repeated if isinstance(outcome, Committed) else outcome is True  # a lease that was found
+            is_earlier = (
+                outcome.repeated if isinstance(outcome, Committed) else outcome is True
+            )  # a lease that was found
             (earlier if is_earlier and not before else done).append((ticket, outcome))
         settle(done)
         self._tickets = left

@@ -22,7 +22,6 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ClosedError,
     EventlogError,
@@ -129,6 +128,11 @@ class PostgresLog(Log):
         return self.options.read_only
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a read is a round trip to a server: yes."""
+        return True
+
+    @property
     def clock(self) -> Callable[[], int]:
         """The server's clock, in UTC nanoseconds."""
         return self._clock.nanoseconds
@@ -161,12 +165,16 @@ class PostgresLog(Log):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        known = self._once.heads
-        if known is None:
-            return self._reader.head(session)
-        if session not in known:
-            known[session] = self._reader.head(session)
-        return known[session]
+        once = self._once.heads
+        if once is not None and session in once:
+            return once[session]
+        known = self._reader.known_heads([session]).get(session)
+        if known is not None and not self.options.read_only:
+            self._lanes[self.partition_of(session) % len(self._lanes)].learn(known)
+        head = None if known is None else known.head
+        if once is not None:
+            once[session] = head
+        return head
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
@@ -234,6 +242,9 @@ class PostgresLog(Log):
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a derived value, or None."""
         self._use()
+        known = self._once.values
+        if known is not None and key in known:
+            return known[key]
         return self._derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -242,12 +253,22 @@ class PostgresLog(Log):
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
         self._derived.put(items)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`, in order."""
+        """The keys of derived values that begin with `prefix`, in order.
+
+        In a block of `reading` the value of the last one comes along: it is the newest checkpoint.
+        """
         self._use()
-        return self._derived.keys(prefix)
+        known = self._once.values
+        if known is None:
+            return self._derived.keys(prefix)
+        keys, last = self._derived.keys_and_last(prefix)
+        if last is not None:
+            known[keys[-1]] = last
+        return keys
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values whose key begins with `prefix`, by key order."""
@@ -385,8 +406,6 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
             if schema.stored(connection) is None:
                 schema.create(connection, encryption=encryption)
             settings = schema.empty(connection, encryption)
-            if settings is None:
-                raise AlreadyExistsError("store", "in the schema of this address")
             count = settings.partitions
             yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
             schema.finish(connection, settings.made)

@@ -186,8 +186,7 @@ class Tables:
     def tombstone(self, session: str) -> None:
         """Note that of a session only its head is left."""
         self._connection.execute(
-            "UPDATE eventlog_heads SET gone = true, revision = %s, moved = true"
-            " WHERE partition = %s AND session = %s",
+            "UPDATE eventlog_heads SET gone = true, revision = %s, moved = true WHERE partition = %s AND session = %s",
             (new_revision(), self._partition_of(session), session.encode()),
         )
 

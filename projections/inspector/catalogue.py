@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Catalogue", "info_json"]
 
 _LOOKED_AT = 100
-"""Sessions that a search for a state looks at first; then twice as many."""
+"""Sessions that a search for a state reads first; then twice as many."""
 _SLICE = 0.15
 """Seconds of looking for them, until the page asks for more."""
 _FOUND = 200

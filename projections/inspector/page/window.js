@@ -223,7 +223,7 @@ function Now({ report }) {
       </div>
       <dl class="facts-list">
         <dt>Next step</dt><dd>${report.next_step.step}${report.next_step.reason && ` (${report.next_step.reason})`}</dd>
-        <dt>Next prune</dt><dd>${!report.prune.enabled ? "switched off" : report.prune.parts.length ? `${counted(report.prune.parts.length, "result")}, ${count(report.prune.freed)} tokens (policy ${report.prune.policy})` : `nothing worth clearing (policy ${report.prune.policy})`}</dd>
+        <dt>Next prune</dt><dd>${!report.prune.enabled ? "switched off" : report.prune.parts.length ? `${counted(report.prune.parts.length, "result")}, about ${count(report.prune.freed)} tokens (policy ${report.prune.policy})` : `nothing worth clearing (policy ${report.prune.policy})`}</dd>
         <dt>Next compaction</dt><dd>${report.compaction ? `${counted(report.compaction.messages, "message")}, ${count(report.compaction.tokens)} tokens; ${counted(report.compaction.tail_messages, "message")} stay` : "nothing to compact"}</dd>
       </dl>
       <h3>The largest parts</h3>

@@ -68,6 +68,10 @@ class Handles(Protocol):
         """Whether a task has the session's lease, also if the log does not know of it yet."""
         ...
 
+    def holds(self, session: str) -> bool:
+        """Whether the running task or thread holds the session's lease."""
+        ...
+
 
 class Sessions(Protocol):
     """A store as its sessions, and work on several of them, see it."""
@@ -105,7 +109,15 @@ class Sessions(Protocol):
         ...
 
     def fork(
-        self, parent: Session, at: int, *, id: str | None = None, title: str | None = None, name: Name | None = None
+        self,
+        parent: Session,
+        at: int,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        name: Name | None = None,
+        then: Sequence[ev.Event] = (),
+        bodies: Mapping[bytes, bytes] | None = None,
     ) -> Session:
         """See `Store`."""
         ...

@@ -64,7 +64,7 @@ def timeline_svg(history: Timeline) -> bytes:
     steps = [entry for entry in history.entries if entry.kind == "step" and entry.tokens]  # none if none was reported
     costs = [entry for entry in history.entries if entry.spent is not None]
     changes = [entry for entry in history.entries if entry.kind in _SIGNS]
-    what = f"{history.session}: {counted(len(steps), 'step')}, version {history.version}"
+    what = f"{history.session}: {counted(len(steps), 'step')} with reported tokens, version {history.version}"
     with _picture(what, 5.2 if costs else 4.0, [3, 1] if costs else [1]) as (axes, result):
         _draw_steps(axes[0], steps, changes)
         if costs:

@@ -79,19 +79,18 @@ class ViewDiff(msgspec.Struct, frozen=True):
     prunes: tuple[PruneRecord, ...] = ()
     """The prunes that cleared parts which both views have, the first one the earlier view."""
 
-    def sentences(self) -> list[str]:
-        """Return a summary in words, a line for each kind of change."""
+    def sentences(self, *, tokens: bool = True) -> list[str]:
+        """Return a summary in words, a line for each kind of change, with its tokens or without."""
         lines: list[str] = []
         for kind, words in _WORDS.items():
             changes = [change for change in self.changes if change.kind == kind]
             if changes:
-                tokens = sum(change.after - change.before for change in changes)
+                difference = sum(change.after - change.before for change in changes)
                 messages = len({change.message for change in changes})
-                lines.append(
-                    f"{words}: {counted(len(changes), 'part')} in {counted(messages, 'message')}, {tokens:+,} tokens"
-                )
+                counts = f"{counted(len(changes), 'part')} in {counted(messages, 'message')}"
+                lines.append(f"{words}: {counts}" + (f", {difference:+,} tokens" if tokens else ""))
         cleared = sum(change.before - change.after for change in self.changes if change.kind == "pruned")
-        if cleared != sum(prune.freed for prune in self.prunes):
+        if tokens and cleared != sum(prune.freed for prune in self.prunes):
             lines += [
                 f"the prune at version {prune.version} recorded {prune.freed:,} tokens freed: its policy's estimate of "
                 "what the provider counts"

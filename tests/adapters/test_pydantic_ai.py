@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import eventlog.store
 from projections import ModelView
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with
@@ -131,7 +132,7 @@ class Pair:
                 assert [one.message for one in await fresh.read_history(left)] == [
                     one.message for one in await self.theirs.read_history(right)
                 ]
-            assert viewed(ModelView.of(fresh.session(name)).messages) == listed(theirs.messages)
+            assert viewed(ModelView.of(fresh.session(name))) == listed(theirs.messages)
 
 
 @pytest.mark.parametrize("engine_name", MODES)
@@ -181,7 +182,7 @@ def test_an_agent_goes_on_from_its_conversation(engine: Engine) -> None:
             loaded = await store.load("chat")
             assert loaded is not None
             assert loaded.messages == result.all_messages()
-            assert viewed(ModelView.of(store.session("chat")).messages) == listed(loaded.messages)
+            assert viewed(ModelView.of(store.session("chat"))) == listed(loaded.messages)
 
     asyncio.run(play())
 
@@ -201,7 +202,7 @@ def test_retries_of_earlier_versions_are_shown_as_what_they_were(engine: Engine)
     call = {"part_kind": "tool-call", "tool_name": "look", "args": "{}", "tool_call_id": "c1"}
     messages: list[Any] = [{"kind": "response", "parts": [call]}, {"kind": "request", "parts": parts}]
     feed.add([{"id": str(number), "message": message} for number, message in enumerate(messages)])
-    view = viewed(ModelView.of(feed.session).messages)
+    view = viewed(ModelView.of(feed.session))
     assert view == listed(ModelMessagesTypeAdapter.validate_python(messages))
     assert view == [("call", "c1", "look", "{}", "wrong arguments"), ("user", "answer in JSON")]
 
@@ -264,11 +265,37 @@ def test_late_save_brings_no_conversation_back(engine: Engine) -> None:
 
     async def breaks_off() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(other, "_erase", id)
+            patch.setattr("eventlog.adapters.pydantic_ai.erase_unshared", lambda *_, **__: None)
             await other.delete("chat")
 
     asyncio.run(play(lambda: other.delete("chat")))
     asyncio.run(play(breaks_off))
+
+
+def test_a_fork_that_meets_a_deletion_is_whole_or_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork of a conversation that is deleted meanwhile is a conflict, and leaves nothing."""
+    one, other = (EverdeltaConversationStore(engine.open()) for _ in range(2))
+    original = eventlog.store.begin_session
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(eventlog.store, "begin_session", original)
+        deletion = asyncio.new_event_loop()
+        with pytest.MonkeyPatch.context() as patch:
+            if breaks_off:
+                patch.setattr(other, "_erase", id)
+            deletion.run_until_complete(other.delete("chat"))
+        deletion.close()
+        return original(*args, **options)
+
+    for breaks_off in (False, True):
+        asyncio.run(one.save(Conversation(conversation_id="chat", messages=said("a", "b"))))
+        monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+        with pytest.raises(ConversationConflict):
+            asyncio.run(one.fork("chat", at=1, new_conversation_id="fork"))
+        assert asyncio.run(other.load("fork")) is None
+        assert [info.fork_of for info in engine.open().sessions()] == [None] * breaks_off
+        asyncio.run(one.save(Conversation(conversation_id="fork", messages=said("c"))))
+        asyncio.run(one.delete("fork"))
 
 
 def test_entries_are_found_by_a_new_process(engine: Engine) -> None:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from eventlog.adapters.langgraph.message_list import Entry, MessageList
 from eventlog.adapters.langgraph.stored import (
     BLOB,
+    DELTAS,
     MESSAGES,
     Stored,
     Typed,
@@ -158,8 +159,10 @@ class Thread:
                 entries = line
             elif told or MESSAGES in given:
                 entries = self.list.given(line, items)
-            else:
+            elif MESSAGES in (metadata.get(DELTAS) or ()):
                 entries = self._from_writes(line, before, body["channel_versions"])
+            else:  # the channel is empty
+                entries = []
             line = self.list.tell(line, entries, keep, version, wait)
             self.list.keep(self.revision(ns, id), line)
 

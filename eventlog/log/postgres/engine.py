@@ -22,7 +22,6 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ClosedError,
     EventlogError,
@@ -76,7 +75,7 @@ class PostgresLog(Log):
         self._once = OnceRead()
         self._clock = clock
         self._connections = Connections(address, options)
-        self._reader = Reader(self._connections, self.partition_of, settings.identity)
+        self._reader = Reader(self._connections, self.partition_of, settings)
         self._bodies = Bodies(self._connections, self._count)
         self._derived = Derived(self._connections, self._count)
         self._lists = SessionLists(
@@ -104,8 +103,9 @@ class PostgresLog(Log):
         return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
 
     def _use(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+        refusal = self._refusal or self._reader.refusal
+        if refusal is not None:
+            raise refusal
 
     def _put(self, request: Any, size: int, partition: int) -> QueuedTicket[Any, Any]:
         self._use()
@@ -128,6 +128,11 @@ class PostgresLog(Log):
         return self.options.read_only
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a read is a round trip to a server: yes."""
+        return True
+
+    @property
     def clock(self) -> Callable[[], int]:
         """The server's clock, in UTC nanoseconds."""
         return self._clock.nanoseconds
@@ -141,7 +146,7 @@ class PostgresLog(Log):
     @property
     def stopped(self) -> bool:
         """Whether nothing more is written through this handle."""
-        return self._refusal is not None
+        return self._refusal is not None or self._reader.refusal is not None
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `contract.Log`."""
@@ -160,12 +165,16 @@ class PostgresLog(Log):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        known = self._once.heads
-        if known is None:
-            return self._reader.head(session)
-        if session not in known:
-            known[session] = self._reader.head(session)
-        return known[session]
+        once = self._once.heads
+        if once is not None and session in once:
+            return once[session]
+        known = self._reader.known_heads([session]).get(session)
+        if known is not None and not self.options.read_only:
+            self._lanes[self.partition_of(session) % len(self._lanes)].learn(known)
+        head = None if known is None else known.head
+        if once is not None:
+            once[session] = head
+        return head
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
@@ -233,6 +242,9 @@ class PostgresLog(Log):
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a derived value, or None."""
         self._use()
+        known = self._once.values
+        if known is not None and key in known:
+            return known[key]
         return self._derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -241,12 +253,22 @@ class PostgresLog(Log):
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
         self._derived.put(items)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`, in order."""
+        """The keys of derived values that begin with `prefix`, in order.
+
+        In a block of `reading` the value of the last one comes along: it is the newest checkpoint.
+        """
         self._use()
-        return self._derived.keys(prefix)
+        known = self._once.values
+        if known is None:
+            return self._derived.keys(prefix)
+        keys, last = self._derived.keys_and_last(prefix)
+        if last is not None:
+            known[keys[-1]] = last
+        return keys
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values whose key begins with `prefix`, by key order."""
@@ -282,7 +304,7 @@ class PostgresLog(Log):
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
         identity = urandom(16)
-        with self._connections.one() as connection:
+        with self._connections.pinned() as connection:
             try:
                 with connection.transaction():
                     connection.execute(
@@ -376,19 +398,17 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
     """Make a log at an address, and write to its tables; it does not open before that is done.
 
     `AlreadyExistsError` if there is a log with something in it. What a copy that broke off has
-    left is removed.
+    left is removed. Handles that others have open on the empty log are refused from now on, and a
+    copy that another process has begun ends with `BusyError`.
     """
     with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
         try:
-            stored = schema.stored(connection)
-            if stored is None:
+            if schema.stored(connection) is None:
                 schema.create(connection, encryption=encryption)
-            elif schema.UNFINISHED not in stored and schema.has_commits(connection):
-                raise AlreadyExistsError("store", "in the schema of this address")
             settings = schema.empty(connection, encryption)
-            tables = Tables(connection, settings.partitions, lambda session: partition_of(session, settings.partitions))
-            yield tables
-            schema.finish(connection)
+            count = settings.partitions
+            yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
+            schema.finish(connection, settings.made)
         except Error as error:
             raise typed(error) from error
 

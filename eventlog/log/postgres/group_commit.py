@@ -1,21 +1,26 @@
-"""Group commit: a thread writes what all callers have queued, in one statement.
+"""Group commit: one thread writes what all callers have queued, in one statement.
 
-`put` queues a request; nothing is written until a caller waits. Then the lane's thread takes all
-that is queued, decides each request (`batch.py`), and has the server commit them together
-(`attempt.py`). What was decided on a head that another process has changed meanwhile is read again
-and decided anew. A log has some lanes, each with partitions of its own.
+`put` queues a request; nothing is written until a caller waits. The first one that waits *leads*:
+it takes all that is queued, decides each request (`batch.py`), and has the server commit them
+together (`attempt.py`); then it wakes the others, and one of those who came meanwhile to lead next.
+For the main thread, whose Ctrl-C would leave the outcome of others unknown, for asyncio, and for a
+wait with a timeout the lane's own thread leads. What was decided on a head that another process has
+changed meanwhile is read again and decided anew. A log has some lanes, each with partitions of its
+own.
 """
 
 from __future__ import annotations
 
 import time
+from _thread import LockType
 from collections import deque
 from contextlib import suppress
-from threading import Lock, get_ident
+from threading import Lock, get_ident, main_thread
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle
+from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle, unknown
 from eventlog.log.postgres.batch import AnyTicket
+from eventlog.log.postgres.rows import Known
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
 
@@ -43,6 +48,8 @@ class GroupCommit:
         self._heads = KnownHeads()
         self._worker = Worker("eventlog-commit", self._drain)
         self._draining = Lock()
+        self._taken: list[AnyTicket] = []
+        """Tickets that are being committed."""
         self._together = 0
         """How many requests were on their way or queued when the last commit ended."""
         self._took = 0.0
@@ -91,7 +98,10 @@ class GroupCommit:
             bell.acquire()
             try:
                 ticket.waiters.append(bell)
-                self.hasten()
+                if deadline is None and get_ident() != main_thread().ident:
+                    self._lead(ticket)
+                else:
+                    self.hasten()
                 if not ticket.resolved:
                     pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
                     if pause <= 0:
@@ -130,6 +140,11 @@ class GroupCommit:
         self._drain()
         self._worker.end(wait=True)
 
+    def learn(self, known: Known) -> None:
+        """Take in a head that was read, for the next append that is decided on it."""
+        if known.head.session not in self._heads:
+            self._heads.learn(known.head.session, known)
+
     def forget(self) -> None:
         """Forget the heads that are known: the tables were written to past the queue."""
         with self._draining:
@@ -139,29 +154,70 @@ class GroupCommit:
         """Refuse everything after a fork, in the child, which has neither thread nor connection."""
         self._queueing, self._draining = Lock(), Lock()
         self.refusal = refusal
-        left, self._queue = list(self._queue), deque()
+        left, self._queue, self._taken = [*self._taken, *self._queue], deque(), []
         for ticket in left:
             ticket.fail(refusal)
 
     # --- committing
 
+    def _lead(self, ticket: AnyTicket) -> None:
+        """Commit until a ticket has its outcome; nothing where another thread leads."""
+        mine: list[bool] = []
+        try:
+            mine.extend(map(self._draining.acquire, (False,)))  # no exception comes between the two
+            while mine[0] and not ticket.resolved and (self._queue or self._taken):
+                self._commit()
+        finally:
+            if mine and mine[0]:
+                self._draining.release()
+                self._call_next()
+
+    def _call_next(self) -> None:
+        """Wake the first one that waits for something in the queue, to lead."""
+        for ticket in tuple(self._queue):
+            for waiter in tuple(ticket.waiters):
+                if isinstance(waiter, LockType):
+                    with suppress(RuntimeError):  # it was woken before
+                        waiter.release()
+                else:  # a task of asyncio
+                    self.hasten()
+                return
+
     def _drain(self) -> None:
         """Commit until nothing is queued."""
-        while self._queue:
+        while self._queue or self._taken:
             with self._draining:
-                self._thread = get_ident()
-                try:
-                    self._gather()
-                    begun = time.perf_counter()
-                    tickets = self._take()
-                    try:
-                        Attempt(self._target, self._heads, tickets).finish()
-                        self._together = len(tickets) + len(self._queue)
-                        self._took = time.perf_counter() - begun
-                    except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
-                        settle([(ticket, error) for ticket in tickets if not ticket.resolved])
-                finally:
-                    self._thread = 0
+                self._commit()
+
+    def _commit(self) -> None:
+        """Commit what one batch may hold."""
+        try:
+            self._thread = get_ident()
+            self._give_up("an interrupt")  # nothing, unless a second interrupt came in the first one's way
+            self._gather()
+            begun = time.perf_counter()
+            self._take()
+            Attempt(self._target, self._heads, list(self._taken)).finish()
+            self._together = len(self._taken) + len(self._queue)
+            self._took = time.perf_counter() - begun
+            self._taken.clear()
+        except BaseException as error:
+            self._give_up(error)
+            if not isinstance(error, Exception):  # as Ctrl-C, where this is the main thread
+                raise
+        finally:
+            self._thread = 0
+
+    def _give_up(self, why: object) -> None:
+        """Settle what an unforeseen fault has left without an outcome, so that no waiter hangs.
+
+        It may be interrupted, and is then done again, at the latest once a waiter looks by itself.
+        """
+        if self._taken:
+            self._heads.clear()
+            settle([(ticket, unknown(ticket, why)) for ticket in self._taken if not ticket.resolved])
+            wake(self._taken)  # also those that it kept from being woken
+            self._taken.clear()
 
     def _gather(self) -> None:
         """Give those whose last request was just committed a moment to queue the next.
@@ -172,13 +228,15 @@ class GroupCommit:
         while len(self._queue) < self._together and time.perf_counter() < until and self.refusal is None:
             time.sleep(_MOMENT)
 
-    def _take(self) -> list[AnyTicket]:
-        """Take what one batch may hold out of the queue."""
+    def _take(self) -> None:
+        """Take what one batch may hold out of the queue.
+
+        An interrupt may come between any two steps: each ticket is in one of the two, or in both.
+        """
+        taken, size = self._taken, 0
         with self._queueing:
-            tickets: list[AnyTicket] = []
-            size = 0
-            while self._queue and (not tickets or size + self._queue[0].size <= BATCH_BYTES):
-                tickets.append(self._queue.popleft())
-                size += tickets[-1].size
+            while self._queue and (not taken or size + self._queue[0].size <= BATCH_BYTES):
+                taken.append(self._queue[0])
+                self._queue.popleft()
+                size += taken[-1].size
             self._bytes = sum([ticket.size for ticket in self._queue]) if self._queue else 0
-            return tickets

@@ -1,21 +1,36 @@
 """Reads of heads, commits and requests, all of the server that the address names.
 
 Each method is one statement and one round trip, but for histories, which are read in pages.
+
+A reader remembers the newest commit that it has seen of a session, and every later head must lie
+behind it. Where it does not, the server has lost commits, as after a failover to a standby that did
+not have them, or a restore has put another log in this place. What was read and decided here counts
+for nothing then: nothing more is read or written until the log is opened again.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from eventlog.errors import EventlogError, PoisonedError
+from eventlog.log.merkle import TAG_BYTES
 from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
 from eventlog.log.rules import RequestResult
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Commit, Head
     from eventlog.log.postgres.connections import Connections
+    from eventlog.log.postgres.schema import Settings
 
-__all__ = ["Reader"]
+__all__ = ["RESTORED", "Reader"]
+
+RESTORED = "another log was restored or made in this place"
+_LOST = "the server has lost commits that were seen here, as after a failover to a standby without them"
+_MOST_SEEN = 8192
+"""Sessions of which the newest commit is remembered."""
 
 PAGE = 512
 """Most rows of one round trip."""
@@ -50,11 +65,15 @@ CROSS JOIN LATERAL (
 ) c WHERE c.last_position - c.count < a.position
 """
 _KNOWN = f"""
-SELECT {HEAD} FROM unnest(%s::int8[], %s::bytea[]) AS w(partition, session)
+SELECT {HEAD}, n.leaf, s.leaf FROM unnest(%s::int8[], %s::bytea[], %s::int8[]) AS w(partition, session, seen)
 JOIN eventlog_heads h ON h.partition = w.partition AND h.session = w.session
+LEFT JOIN eventlog_commits n ON n.partition = h.partition AND n.session = h.session AND n.last = h.version
+LEFT JOIN eventlog_commits s ON s.partition = h.partition AND s.session = h.session AND s.last = w.seen
 """
+"""The newest commit's leaf, and that of the commit that was seen last, come along."""
 _POSITIONS = """
-SELECT -1 AS partition, NULL::int8, value FROM eventlog_settings WHERE partition = 0 AND name = 'identity'
+SELECT -2 AS partition, NULL::int8, value FROM eventlog_settings WHERE partition = 0 AND name = 'made'
+UNION ALL SELECT -1, NULL, value FROM eventlog_settings WHERE partition = 0 AND name = 'identity'
 UNION ALL SELECT partition, position, NULL::bytea FROM eventlog_counters ORDER BY partition
 """
 _REQUESTS = """
@@ -64,12 +83,25 @@ JOIN eventlog_commits c ON c.partition = w.partition AND c.session = w.session A
 """
 
 
+class _Seen(NamedTuple):
+    """The newest commit of a session that was seen here: its last version, and its leaf's tag."""
+
+    version: int
+    tag: bytes
+
+
 class Reader:
     """Reads of the tables of one log."""
 
-    def __init__(self, connections: Connections, partition_of: Callable[[str], int], identity: bytes) -> None:
-        self.identity = identity
+    def __init__(self, connections: Connections, partition_of: Callable[[str], int], settings: Settings) -> None:
+        self.identity = settings.identity
         """16 bytes that name the store and its edition, as they were last read."""
+        self.made = settings.made
+        """16 bytes that name the log, from its making or restore on."""
+        self.refusal: EventlogError | None = None
+        """Why nothing more is read or written."""
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()
+        self._noting = Lock()
         self._connections = connections
         self._partition_of = partition_of
 
@@ -80,12 +112,49 @@ class Reader:
 
     def known_heads(self, sessions: Sequence[str]) -> dict[str, Known]:
         """Return the heads of some sessions, those that there are."""
-        names = [name for name in map(text_from, sessions) if name is not None]
+        names = {session: name for session in sessions if (name := text_from(session)) is not None}
         if not names:
             return {}
-        partitions = [self._partition_of(name.decode()) for name in names]
-        found = map(head_from, self._connections.rows(_KNOWN, (partitions, names)))
-        return {known.head.session: known for known in found}
+        seen = {session: self._seen.get(session) for session in names}
+        rows = self._connections.rows(
+            _KNOWN,
+            (
+                [self._partition_of(session) for session in names],
+                list(names.values()),
+                [0 if one is None else one.version for one in seen.values()],
+            ),
+        )
+        found: dict[str, Known] = {}
+        for *row, newest, before in rows:
+            known = head_from(row)
+            head = known.head
+            found[head.session] = known
+            one = seen[head.session]
+            if head.gone:
+                continue
+            if one is not None and (before is None or before[:TAG_BYTES] != one.tag):
+                raise self.refuse(_LOST)
+            if newest is not None:
+                self.note(head.session, head.version, newest)
+        if any(one is not None and session not in found for session, one in seen.items()):
+            raise self.refuse(_LOST)
+        return found
+
+    def note(self, session: str, version: int, leaf: bytes) -> None:
+        """Note a commit that ends at a version: each head that is read later must lie behind it."""
+        with self._noting:
+            one = self._seen.get(session)
+            if one is None or one.version < version:
+                self._seen[session] = _Seen(version, leaf[:TAG_BYTES])
+                self._seen.move_to_end(session)
+            if len(self._seen) > _MOST_SEEN:
+                self._seen.popitem(last=False)
+
+    def refuse(self, why: str) -> EventlogError:
+        """Read and write nothing more; return the error that says so."""
+        if self.refusal is None:
+            self.refusal = PoisonedError(f"{why}: close the store and open it again")
+        return self.refusal
 
     def heads(self, after: str) -> Iterator[Head]:
         """Yield all heads by session id."""
@@ -155,8 +224,11 @@ class Reader:
     def positions(self) -> list[int]:
         """Return the last position of each partition, and note the edition that it is of."""
         rows = self._connections.rows(_POSITIONS)
-        self.identity = rows[0][2]
-        return [position for _, position, _ in rows[1:]]
+        (_, _, made), (_, _, identity), *counters = rows
+        if made != self.made:
+            raise self.refuse(RESTORED)
+        self.identity = identity
+        return [position for _, position, _ in counters]
 
     def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
         """Return the results of those request ids that were used."""

@@ -90,7 +90,8 @@ def run(
     for hit in page.hits:
         _print(hit, ids.of(hit.session))
     if not page.hits:
-        output.note("nothing was found" if cursor is None else "no more hits")
+        phrases = "; several words in quotes are a phrase" if any(" " in word for word in words) else ""
+        output.note(f"nothing was found{phrases}" if cursor is None else "no more hits")
     elif page.next is not None:
         note_more(len(page.hits), "hit", page.next, by_cursor=cursor is not None)
     else:

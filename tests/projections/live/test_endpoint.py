@@ -14,6 +14,7 @@ from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.live.form import Form
+from projections.server import live_pages
 from projections.server.live_pages import live_app
 from projections.transcript.transcript import Transcript
 from tests.support.asgi import Call
@@ -127,6 +128,35 @@ def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
         asyncio.run(run(store))
 
 
+def test_a_stream_ends_when_it_may_not_be_read_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before an open stream is sent something it is asked again; what is refused is not sent."""
+    monkeypatch.setattr(live_pages, "ASK_AGAIN", 0.0)
+    still, asked = True, 0
+
+    async def authorize(_: object, __: str) -> bool:
+        nonlocal asked
+        asked += 1
+        return still
+
+    async def run() -> None:
+        nonlocal still
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            page = LivePage()
+            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+                await caught_up(call, page, session)
+                session.user("for all")
+                await caught_up(call, page, session)
+                assert asked > 1
+                still = False
+                session.user("secret")
+                assert b"secret" not in await call.body()  # it ends
+            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+                assert call.status == 403
+
+    asyncio.run(run())
+
+
 def test_a_slow_client_is_reset_and_costs_little(tmp_path: Path) -> None:
     """A client that takes nothing is kept no patches; when it does, it gets the newest page."""
 
@@ -221,5 +251,38 @@ def test_an_erased_session_ends_the_stream(tmp_path: Path) -> None:
                 async for cursor, data in call.events():
                     page.take(cursor, data)
             assert page.gone
+
+    asyncio.run(run())
+
+
+def test_a_page_ends_when_the_server_stops(tmp_path: Path) -> None:
+    """The answer of a page that is open when the server stops has an end."""
+    from sse_starlette.sse import AppStatus
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            session.user("hello")
+            async with Call(live_app(store, authorize=allowed), "/s/live") as call:
+                await caught_up(call, LivePage(), session)
+                AppStatus.should_exit = True  # as uvicorn sets it
+                assert [piece async for piece in call.pieces()] == [b""]
+
+    try:
+        asyncio.run(run())
+    finally:
+        AppStatus.should_exit = False
+
+
+def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> None:
+    """A request that comes while the server stops is told to come again."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            store.create_session(id="s").user("hello")
+            app = live_app(store, authorize=allowed)
+        for path in ("/s/live", "/s/messages"):
+            async with Call(app, path) as call:
+                assert (call.status, call.headers["retry-after"]) == (503, "1")
 
     asyncio.run(run())

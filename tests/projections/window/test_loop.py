@@ -319,6 +319,7 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
     assert stopped(step) == "compaction-fails"
     assert isinstance(step, Blocked)
     assert "empty" in step.sentence
+    assert "a larger window" in step.sentence
     assert bad.count(Compact) == 3
     assert bad.requests == []
     assert ModelView.of(session).digest == before
@@ -347,6 +348,26 @@ def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answ
     assert not result.completed
     assert result.reason.startswith(reason)
     assert ModelView.of(session).digest == before
+
+
+def test_a_loop_that_is_blocked_for_want_of_sections_says_what_helps(session: Session) -> None:
+    """A model whose summaries have no sections is replaced, or its summaries are accepted."""
+    talk(session, 14)
+    session.user("newest")
+
+    def talked(request: SummaryRequest) -> str:
+        del request
+        return "They talked."
+
+    options: dict[str, Any] = {"summarizer": talked}
+    step = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS, options).run()
+    assert isinstance(step, Blocked)
+    assert "require_sections=False" in step.sentence
+    compaction = msgspec.structs.replace(SMALL.compaction, require_sections=False)
+    policy = msgspec.structs.replace(SMALL, compaction=compaction)
+    by_hand = ContextWindow(session, policy, limits=LIMITS, environment={}, **options)
+    assert by_hand.compact().completed
+    assert Loop(session, lambda _request: Reply("at last"), {}, policy, LIMITS, options).run() == Stop("finished")
 
 
 def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> None:
@@ -974,6 +995,32 @@ def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Sess
     session.rollback(version)
     loop.model = lambda _request: Reply("done")
     assert loop.run() == Stop("finished")
+
+
+def test_an_old_stop_is_forgotten_with_the_messages_that_a_compaction_covers(session: Session) -> None:
+    """A refused question, asked again behind a compaction, is not stopped by an earlier stop."""
+    session.user("first")
+    session.interrupt()
+    for number in range(8):
+        session.user(f"question {number} " + "about a long matter " * 40)
+        with session.assistant(MODEL) as reply:
+            reply.add_text(f"answer {number}")
+            reply.finish()
+    session.user("refused")
+    options: dict[str, Any] = {"limits": LIMITS, "summarizer": summarized, "environment": {}}
+    with ContextWindow(session, SMALL, model=MODEL, **options) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, _ = window.begin(step)
+        reply.abort(MessageError("overflow", "too long"))
+        for kind in (RequestCompaction, Compact):
+            step = window.next_step()
+            assert isinstance(step, kind)
+            window.perform(step)
+        window.save()
+        assert isinstance(window.next_step(), CallModel)
+    with ContextWindow(session, SMALL, model=MODEL, **options) as later:
+        assert isinstance(later.next_step(), CallModel)
 
 
 def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> None:

@@ -14,8 +14,9 @@ from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Model
-from projections.window import CallModel, ContextWindow, Stop, Wait, window_report
+from projections.window import CallModel, Compact, ContextWindow, Prune, RequestCompaction, Stop, Wait, window_report
 from tests.faults.tally import SLOW
+from tests.support.window_loop import summarized
 
 MODEL = Model("openai", "gpt-5")
 
@@ -94,6 +95,21 @@ def compacted(session: Session) -> None:
         session.context.complete_compaction(part, reply.id)
 
 
+def refused(session: Session) -> None:
+    """The newest question is refused for its size, and asked again behind a compaction."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is None or outcome_of(session.reader, newest).state != "pending":
+        return
+    with ContextWindow(session, model=MODEL, summarizer=summarized, environment={}) as window:
+        step = window.next_step()
+        if not isinstance(step, CallModel):
+            return
+        window.begin(step)[0].abort(MessageError("overflow", "too long"))
+        while isinstance(step := window.next_step(), (Prune, RequestCompaction, Compact)):
+            window.perform(step)
+        window.save()
+
+
 def rolled_back(session: Session) -> None:
     """The newest question is withdrawn."""
     newest = next(questions(session.reader.state()), None)
@@ -136,6 +152,7 @@ WORKS: list[Callable[[Session], object]] = [
     *map(due, REPLIES),
     retried,
     compacted,
+    refused,
     rolled_back,
     redone,
     lambda session: session.interrupt(),
@@ -146,6 +163,7 @@ STEPS = {
     "done": {"finished", "interrupted", "nothing-asked"},
     "failed": {"failed"},
     "stopped": {"interrupted", "aborted"},
+    "withdrawn": {"nothing-asked"},
 }
 """Reasons to stop, by outcome: an interrupt may come too late."""
 
@@ -211,6 +229,7 @@ def test_a_wait_says_who_is_at_work(store: Store) -> None:
         assert step.sentence.endswith(f"is open: {reply.id}")
 
 
+@pytest.mark.timeout(900)
 @settings(max_examples=3_000 if SLOW else 150)
 @given(works=st.lists(st.integers(0, len(WORKS) - 1), min_size=1, max_size=12))
 def test_the_loop_stops_where_a_turn_is_over(works: list[int]) -> None:

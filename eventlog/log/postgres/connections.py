@@ -12,6 +12,7 @@ import select
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from threading import local
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from psycopg import Connection, Error, OperationalError
@@ -39,6 +40,13 @@ _DEFAULTS = {
     "tcp_user_timeout": "20000",
 }
 """Defaults of the address: a host that is gone is noticed in seconds."""
+_SETTINGS = (
+    "SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds};"
+    " SET idle_in_transaction_session_timeout = 60000; SET default_transaction_isolation = 'read committed';"
+    " SET default_transaction_read_only = {read_only}; SET plan_cache_mode = force_generic_plan; SET jit = off;"
+    " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
+)
+"""What the statements of this package rely on."""
 _IDLE = 60.0
 """Seconds after which a connection that is not needed is closed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
@@ -84,10 +92,25 @@ class Connections:
             num_workers=1,
             open=True,
         )
+        self._of_thread = local()
+
+    @contextmanager
+    def pinned(self) -> Generator[LogConnection]:
+        """Lend a connection, and have this thread use no other one inside the block."""
+        with self.one() as lent:
+            self._of_thread.pinned = lent
+            try:
+                yield lent
+            finally:
+                self._of_thread.pinned = None
 
     @contextmanager
     def one(self, timeout: float | None = None) -> Generator[LogConnection]:
         """Lend a connection; `BusyError` if none is free in time."""
+        pinned: LogConnection | None = getattr(self._of_thread, "pinned", None)
+        if pinned is not None:
+            yield pinned
+            return
         try:
             lent = self._pool.getconn(timeout)
         except PoolTimeout:
@@ -143,18 +166,17 @@ def _conninfo(address: str, *, read_only: bool) -> str:
 
 
 def _configure(made: LogConnection, busy_timeout: float, *, read_only: bool) -> None:
-    """Set what the statements of this package rely on, in one round trip."""
+    """Make a connection ready in one round trip; close it if that fails."""
     made.add_notice_handler(made.note)
     made.adapters.register_dumper(int, Int8BinaryDumper)  # one type for numbers of all sizes: one plan
     made.adapters.register_dumper(list, ListBinaryDumper)  # as bytes, which need no escapes
     milliseconds = max(int(busy_timeout * 1000), 1)
-    made.execute(
-        f"SET statement_timeout = {milliseconds}; SET lock_timeout = {milliseconds};"
-        " SET idle_in_transaction_session_timeout = 60000; SET default_transaction_isolation = 'read committed';"
-        f" SET default_transaction_read_only = {'on' if read_only else 'off'};"
-        " SET plan_cache_mode = force_generic_plan; SET jit = off;"
-        " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off".encode()
-    )
+    statement = _SETTINGS.format(milliseconds=milliseconds, read_only="on" if read_only else "off")
+    try:
+        made.execute(statement.encode())
+    except BaseException:
+        made.close()
+        raise
 
 
 def _check(lent: LogConnection) -> None:

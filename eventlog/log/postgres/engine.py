@@ -282,7 +282,7 @@ class PostgresLog(Log):
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
         identity = urandom(16)
-        with self._connections.one() as connection:
+        with self._connections.pinned() as connection:
             try:
                 with connection.transaction():
                     connection.execute(

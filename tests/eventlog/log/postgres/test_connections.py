@@ -1,0 +1,70 @@
+"""The connections of a log: how many there are, and what is left of one that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from eventlog.errors import BusyError, StorageError
+from eventlog.history.session_lists import lists_of
+from eventlog.log.contract import Append
+from eventlog.log.postgres import connections
+from eventlog.log.postgres.engine import open_log
+from eventlog.store import Store
+from tests.support.postgres_server import give_back, new_place, running
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """An empty log."""
+    address = new_place()
+    yield address
+    give_back(address)
+
+
+def test_one_connection_is_enough_for_an_erasure(place: str) -> None:
+    """A store of one connection is written, listed, erased from, scrubbed and verified."""
+    log = open_log(place, connections=1, busy_timeout=5.0, lists_of=lists_of)
+    with closing(log), Store(log) as store:
+        session, other = store.create_session(title="Tides"), store.create_session()
+        session.user("Why two a day?" * 100)
+        part = other.user("A secret" * 1000)
+        store.erase(session.id)
+        assert store.vacuum().erased == 1
+        other.redact(next(iter(other.reader.state().messages[part].parts)))
+        store.scrub()
+        assert store.log.check() == []
+        assert [info.id for info in store.newest_sessions().sessions if info.id == other.id] == [other.id]
+
+
+def test_a_connection_that_cannot_be_configured_is_closed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the settings of a connection are refused, no connection to the server is left open."""
+    made: list[Any] = []
+    note = connections.LogConnection.add_notice_handler
+
+    def remember(connection: Any, handler: Any) -> None:
+        made.append(connection)
+        note(connection, handler)
+
+    monkeypatch.setattr(connections.LogConnection, "add_notice_handler", remember)
+    monkeypatch.setattr(connections, "_SETTINGS", "SET no_such_setting = {milliseconds} {read_only}")
+    with pytest.raises(StorageError):
+        open_log(place)
+    assert [one.closed for one in made] == [True]
+
+
+def test_a_pool_closes_what_cannot_be_configured(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connections that a pool makes and cannot use do not pile up on the server."""
+    log = open_log(place, busy_timeout=3.0)
+    monkeypatch.setattr(connections, "_SETTINGS", "SET no_such_setting = {milliseconds} {read_only}")
+    with pytest.raises(BusyError):
+        log.submit(Append(session="s", payload=b"p", count=1, time=1, creates_at=0)).wait()
+    left = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'everdelta' AND state IS NOT NULL"
+    with psycopg.connect(running().address()) as asked:
+        row = asked.execute(left).fetchone()
+    assert row == (0,)
+    log.close()

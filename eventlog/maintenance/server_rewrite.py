@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from eventlog.codec.bodies import digests_in
 from eventlog.codec.payload import DESTROYED
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, new_record
+from eventlog.log.digests import digests_in
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
 

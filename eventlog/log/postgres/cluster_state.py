@@ -8,17 +8,18 @@ sender knows; and no other place says where a partition is.
 Settings of a cluster, beside those that every log has:
 
     log             16 random bytes, equal in all clusters of the log
-    cluster         its number, from 0; the first cluster is the one that the log began with
+    cluster         its number; 0 is the cluster that the log began with
+    clusters        of the first alone: how many numbers were given
     map             a number that grows whenever the partitions that it serves change
     arriving 17     partition 17 is being copied to it: the mark of that copy
-    left 17         partition 17 was handed over: the mark of the copy, and its last position
+    left 17         partition 17 was handed over: mark, last position, number of its new cluster
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.errors import BusyError, CallError
+from eventlog.errors import BusyError
 from eventlog.log.postgres import schema
 
 if TYPE_CHECKING:
@@ -26,7 +27,23 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
-__all__ = ["State", "activate", "arriving", "hold", "left", "put", "read_state", "remove", "serve"]
+__all__ = [
+    "MARK_BYTES",
+    "Left",
+    "State",
+    "activate",
+    "arriving",
+    "hold",
+    "left",
+    "put",
+    "read_state",
+    "remove",
+    "require_settled",
+    "serve",
+    "survive",
+]
+
+MARK_BYTES = 16
 
 _READ = """
 SELECT name, value, -1 AS partition FROM eventlog_settings WHERE partition = 0
@@ -39,7 +56,10 @@ class Left(NamedTuple):
     """A partition that was handed over."""
 
     mark: bytes
+    """16 random bytes of the copy."""
     position: int
+    to: int
+    """The number of the cluster that it was handed over to."""
 
 
 class State(NamedTuple):
@@ -82,7 +102,7 @@ def read_state(connection: Connection) -> State | None:
         frozenset(partition for _, _, partition in rows if partition >= 0),
         {int(name[len(_ARRIVING) :]): value for name, value in stored.items() if name.startswith(_ARRIVING)},
         {
-            int(name[len(_LEFT) :]): Left(value[:16], int(value[16:]))
+            int(name[len(_LEFT) :]): Left(value[:MARK_BYTES], *map(int, value[MARK_BYTES:].split()))
             for name, value in stored.items()
             if name.startswith(_LEFT)
         },
@@ -109,9 +129,7 @@ def hold(connection: Connection) -> None:
 
     `BusyError`, as an error of the server, if one is at work there.
     """
-    connection.execute(
-        "SELECT value FROM eventlog_settings WHERE partition = 0 AND name = 'cluster' FOR UPDATE NOWAIT"
-    )
+    connection.execute("SELECT value FROM eventlog_settings WHERE partition = 0 AND name = 'cluster' FOR UPDATE NOWAIT")
 
 
 def require_settled(states: Iterable[State]) -> None:
@@ -141,10 +159,7 @@ def activate(connection: Connection, partition: int, gone: Left) -> bool:
     The handing over is committed. Any process may do this, several at once; one of them does it.
     """
     with connection.transaction():
-        connection.execute(
-            "SELECT set_config('synchronous_commit', 'on', true)"
-            " WHERE current_setting('synchronous_commit') IN ('off', 'local')"
-        )
+        survive(connection)
         found = connection.execute(
             "SELECT value FROM eventlog_settings WHERE partition = 0 AND name = %s FOR UPDATE", (arriving(partition),)
         ).fetchone()
@@ -156,7 +171,9 @@ def activate(connection: Connection, partition: int, gone: Left) -> bool:
     return True
 
 
-def require_partition(partition: int, state: State) -> None:
-    """Raise `CallError` for a number that is no partition of the log."""
-    if type(partition) is not int or not 0 <= partition < state.settings.partitions:
-        raise CallError(f"the log has partitions 0 to {state.settings.partitions - 1}, not {partition!r}")
+def survive(connection: Connection) -> None:
+    """Have this transaction's commit survive what the server can have a commit survive."""
+    connection.execute(
+        "SELECT set_config('synchronous_commit', 'on', true)"
+        " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+    )

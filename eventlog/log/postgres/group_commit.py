@@ -12,12 +12,16 @@ import time
 from collections import deque
 from contextlib import suppress
 from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle
+from eventlog.log.postgres.attempt import KnownHeads, settle
 from eventlog.log.postgres.batch import AnyTicket
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["GroupCommit"]
 
@@ -30,10 +34,23 @@ RECHECK = 1.0
 """Seconds after which a waiter looks by itself."""
 
 
+class Destination(Protocol):
+    """Where requests are committed."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for room in the queue."""
+        ...
+
+    def finish(self, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
+        """Return when each ticket has its outcome."""
+        ...
+
+
 class GroupCommit:
     """The queue of one lane, and the thread that commits it."""
 
-    def __init__(self, target: Target, queue_bytes: int) -> None:
+    def __init__(self, target: Destination, queue_bytes: int) -> None:
         self._target = target
         self._limit = queue_bytes
         self._timeout = target.timeout
@@ -155,7 +172,7 @@ class GroupCommit:
                     begun = time.perf_counter()
                     tickets = self._take()
                     try:
-                        Attempt(self._target, self._heads, tickets).finish()
+                        self._target.finish(self._heads, tickets)
                         self._together = len(tickets) + len(self._queue)
                         self._took = time.perf_counter() - begun
                     except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault

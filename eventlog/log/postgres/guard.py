@@ -7,17 +7,24 @@ rows were read. So a session that has moved away is never taken for one that doe
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import BusyError
+from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.connections import Connections
 
 if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
 
-__all__ = ["Guarded", "MapChangedError"]
+__all__ = ["ELSEWHERE", "Guarded", "MapChangedError"]
 
-_MAP = b"SELECT value FROM eventlog_settings WHERE partition = 0 AND name = 'map'"
+ELSEWHERE = "the log is in several clusters by now: close the store, and open it with the addresses of all"
+_MAP = (
+    b"SELECT value, (extract(epoch FROM clock_timestamp()) * 1000000)::int8"
+    b" FROM eventlog_settings WHERE partition = 0 AND name = 'map'"
+)
 
 
 class MapChangedError(BusyError):
@@ -30,23 +37,35 @@ class MapChangedError(BusyError):
 class Guarded(Connections):
     """The connections of a cluster, for reads that rely on its map of a number.
 
-    None: on the log being in this cluster alone.
+    None: on the log being in this cluster alone. Answers tell a `clock` the time of the server.
     """
 
-    def __init__(self, connections: Connections, number: int | None) -> None:
+    def __init__(self, connections: Connections, number: int | None, clock: ServerClock | None = None) -> None:
         self._timeout = connections.timeout
-        self._pool = connections.pool
+        self._lent_by = connections
         self._expected = None if number is None else b"%d" % number
+        self._clock = clock
+
+    @contextmanager
+    def one(self, timeout: float | None = None) -> Generator[LogConnection]:
+        """Lend a connection of the cluster; see `Connections.one`."""
+        with self._lent_by.one(timeout) as lent:
+            yield lent
 
     def rows(self, statement: Any, parameters: Any = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a statement that only reads; `MapChangedError` if they may be wrong."""
+        """Return the rows of a statement that reads; `MapChangedError` if they may be wrong."""
 
         def fetch(connection: LogConnection) -> tuple[list[tuple[Any, ...]], bytes | None]:
+            sent = ServerClock.local()
             with connection.pipeline():
                 found = connection.execute(statement, parameters, binary=True)
-                told = connection.execute(_MAP, binary=True)
-                rows, number = found.fetchall(), told.fetchone()
-            return rows, None if number is None else bytes(number[0])
+                asked = connection.execute(_MAP, binary=True)
+                rows, told = found.fetchall(), asked.fetchone()
+            if told is None:
+                return rows, None
+            if self._clock is not None:
+                self._clock.learn(told[1], sent)
+            return rows, told[0]
 
         rows, number = self.run(fetch)
         if number != self._expected:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from eventlog.errors import StorageError
+from eventlog.log.postgres.guard import ELSEWHERE
 from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
 from eventlog.log.rules import RequestResult
 
@@ -67,10 +69,13 @@ JOIN eventlog_commits c ON c.partition = w.partition AND c.session = w.session A
 class Reader:
     """Reads of the tables of one log."""
 
-    def __init__(self, connections: Connections, partition_of: Callable[[str], int], identity: bytes) -> None:
+    def __init__(
+        self, connections: Connections, partitions: int, partition_of: Callable[[str], int], identity: bytes
+    ) -> None:
         self.identity = identity
         """16 bytes that name the store and its edition, as they were last read."""
         self._connections = connections
+        self._partitions = partitions
         self._partition_of = partition_of
 
     def head(self, session: str) -> Head | None:
@@ -153,10 +158,20 @@ class Reader:
         return found
 
     def positions(self) -> list[int]:
-        """Return the last position of each partition, and note the edition that it is of."""
+        """Return the last position of each partition, and note the edition that it is of.
+
+        `StorageError` if other clusters have some of them by now.
+        """
+        found = self.positions_here()
+        if len(found) < self._partitions:
+            raise StorageError(ELSEWHERE)
+        return list(found.values())
+
+    def positions_here(self) -> dict[int, int]:
+        """Return the last positions by partition, of those that are served here, in order."""
         rows = self._connections.rows(_POSITIONS)
         self.identity = rows[0][2]
-        return [position for _, position, _ in rows[1:]]
+        return {partition: position for partition, position, _ in rows[1:]}
 
     def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
         """Return the results of those request ids that were used."""

@@ -56,12 +56,17 @@ class Tables:
         self._connection = connection
         self._partitions = partitions
         self._partition_of = partition_of
-        rows = connection.execute("SELECT position FROM eventlog_counters ORDER BY partition FOR UPDATE")
-        self._ends: list[int] = [position for (position,) in rows]
+        rows = connection.execute("SELECT partition, position FROM eventlog_counters ORDER BY partition FOR UPDATE")
+        self._ends: dict[int, int] = dict(rows.fetchall())
         self._heads: dict[str, Head] = {}
         self._bodies: set[bytes] = set()
         self.position = 0
         """Position in the source up to which it was copied."""
+
+    @property
+    def partitions(self) -> Iterable[int]:
+        """The partitions whose counters are here, and held."""
+        return self._ends
 
     def head(self, session: str) -> Head | None:
         """Return the head of a session that was added here."""
@@ -115,7 +120,7 @@ class Tables:
         ]
         self._heads.update((head.session, head) for head in written)
         self._many(_HEADS, [self._row(head) for head in (*written, *gone)], 16)
-        self._many(_COUNTERS, list(enumerate(self._ends)), 2)
+        self._many(_COUNTERS, list(self._ends.items()), 2)
 
     def _row(self, head: Head) -> tuple[Any, ...]:
         lease = head.lease

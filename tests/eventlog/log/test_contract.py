@@ -31,7 +31,7 @@ from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres.engine import PostgresLog
 from tests.support.decisions import MARKED, at_decision
-from tests.support.postgres_server import give_back, new_place, running
+from tests.support.postgres_server import give_back, give_back_clusters, new_clusters, new_place, running
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log, Ticket
@@ -45,8 +45,8 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected")
 def engines() -> list[str]:
     """Every engine: memory, embedded, embedded folded before each read, encrypted over each."""
     return [
-        "memory", "partitioned", "embedded", "folded", "postgres", "encrypted memory", "encrypted embedded",
-        "encrypted postgres",
+        "memory", "partitioned", "embedded", "folded", "postgres", "clusters", "encrypted memory",
+        "encrypted embedded", "encrypted postgres",
     ]  # fmt: skip
 
 
@@ -61,6 +61,10 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = open_log(tmp_path / "store")
     elif request.param == "postgres":
         made = open_log_module.open_log(new_place())
+    elif request.param == "clusters":
+        pair = new_clusters()
+        made = open_log_module.open_log(pair)
+        request.addfinalizer(lambda: give_back_clusters(pair))
     elif request.param == "encrypted postgres":
         made = open_log_module.open_log(running().new_schema(), keys=tmp_path / "keys", partitions=4, lanes=2)
     elif request.param == "encrypted memory":
@@ -71,7 +75,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = FoldingLog(tmp_path / "store")
     yield made
     made.close()
-    if isinstance(made, PostgresLog):
+    if type(made) is PostgresLog:
         give_back(made.address)
 
 

@@ -1,0 +1,68 @@
+"""Writing past the queue to the tables of all clusters, each row where its partition is served."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from eventlog.log.postgres.tables import Tables
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Commit, Head
+    from eventlog.log.rules import RequestResult
+
+__all__ = ["ClusterTables"]
+
+
+class ClusterTables(Tables):
+    """The tables of all clusters; see `Tables`."""
+
+    def __init__(self, all: Sequence[Tables], partition_of: Callable[[str], int]) -> None:
+        self._all = all
+        self._partition_of = partition_of
+        self._of = {partition: tables for tables in all for partition in tables.partitions}
+
+    def _at(self, session: str) -> Tables:
+        return self._of[self._partition_of(session)]
+
+    def add(
+        self,
+        commits: Sequence[Commit],
+        heads: Mapping[str, Head],
+        requests: Mapping[tuple[str, str], RequestResult],
+        bodies: Mapping[bytes, bytes],
+        *,
+        position: int,
+        gone: Sequence[Head] = (),
+    ) -> None:
+        """Add commits without bodies in their order; see `Tables.add`."""
+        assert not bodies
+        for tables in self._all:
+            here = [commit for commit in commits if self._at(commit.session) is tables]
+            heads_here = {session: head for session, head in heads.items() if self._at(session) is tables}
+            gone_here = [head for head in gone if self._at(head.session) is tables]
+            tables.add(here, heads_here, requests, {}, position=position, gone=gone_here)
+
+    def replace(self, commit: Commit) -> None:
+        """Put another payload, salt and leaf in the place of a commit."""
+        self._at(commit.session).replace(commit)
+
+    def remove(self, commits: Iterable[Commit]) -> None:
+        """Delete commits."""
+        for commit in commits:
+            self._at(commit.session).remove([commit])
+
+    def tombstone(self, session: str) -> None:
+        """Note that of a session only its head is left."""
+        self._at(session).tombstone(session)
+
+    def remove_bodies(self, digests: Iterable[bytes]) -> None:
+        """Delete bodies and their chunks, wherever they are."""
+        digests = list(digests)
+        for tables in self._all:
+            tables.remove_bodies(digests)
+
+    def set(self, name: str, value: bytes) -> None:
+        """Write a setting of the log, which each cluster has."""
+        for tables in self._all:
+            tables.set(name, value)

@@ -137,8 +137,7 @@ def move_partition(partition: int, source: str, to: str, *, on_progress: Progres
             raise CallError(f"partition {partition} was handed over to cluster {gone.to}, not to {other.number}")
         if gone is not None:
             activate(there, partition, gone)
-            with here.transaction():
-                _clear(here, partition, left(partition))
+            _clear_source(here, partition)
         return result
 
 
@@ -221,6 +220,11 @@ def _hand_over(here: LogConnection, partition: int, gone: Left) -> None:
     put(here, [(left(partition), gone.mark + b"%d %d" % (gone.position, gone.to))])
     here.execute("UPDATE eventlog_heads SET moved = false WHERE partition = %s AND moved", (partition,))
     serve(here, partition, None)
+
+
+def _clear_source(here: LogConnection, partition: int) -> None:
+    with here.transaction():
+        _clear(here, partition, left(partition))
 
 
 def _clear(connection: LogConnection, partition: int, note: str) -> bool:

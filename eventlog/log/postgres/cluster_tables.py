@@ -56,11 +56,22 @@ class ClusterTables(Tables):
         """Note that of a session only its head is left."""
         self._at(session).tombstone(session)
 
-    def remove_bodies(self, digests: Iterable[bytes]) -> None:
-        """Delete bodies and their chunks, wherever they are."""
-        digests = list(digests)
-        for tables in self._all:
-            tables.remove_bodies(digests)
+    def name_bodies(self, session: str, digests: Iterable[bytes]) -> None:
+        """Note bodies that commits of a session name."""
+        self._at(session).name_bodies(session, digests)
+
+    def remove_unnamed(self) -> None:
+        """Delete the bodies that no commit of their cluster names.
+
+        But one that is named elsewhere, where it is not stored, is kept.
+        """
+        stored = [set(tables.stored_bodies()) for tables in self._all]
+        pairs = list(zip(self._all, stored, strict=True))
+        lent = {digest for tables, here in pairs for digest in tables.named - here}
+        for tables, here in pairs:
+            unnamed = here - tables.named
+            tables.remove_bodies(unnamed - lent)
+            lent -= unnamed
 
     def set(self, name: str, value: bytes) -> None:
         """Write a setting of the log, which each cluster has."""

@@ -65,7 +65,7 @@ class ClusteredLog(PostgresLog):
         self._derived = Derived(self._connections, count)
         self._lists = ClusterLists(clusters, self.place_of)
         self._follower = Follower(self._reader.positions, count, options.poll)
-        clusters.notify(self._follower.note)
+        clusters.reached = self._follower.note
         target = ClusterTarget(clusters)
         members = clusters.map.members
         self._lanes = [GroupCommit(target, options.queue_bytes) for _ in range(len(members) * options.lanes)]

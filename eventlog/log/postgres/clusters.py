@@ -93,7 +93,8 @@ class Clusters:
     def __init__(self, addresses: Sequence[str], options: Options) -> None:
         self.options = options
         self.partitions = 0
-        self._note: Callable[[Iterable[tuple[int, int]]], None] = lambda _: None
+        self.reached: Callable[[Iterable[tuple[int, int]]], None] = lambda _: None
+        """Called with positions that partitions have reached."""
         self._refreshing = Lock()
         self._opened = [Cluster(address, options) for address in addresses]
         try:
@@ -107,10 +108,8 @@ class Clusters:
         """The cluster that the log began with: it has what belongs to the log as a whole."""
         return self.map.members[0]
 
-    def notify(self, note: Callable[[Iterable[tuple[int, int]]], None]) -> None:
-        """Have positions that partitions reach be told to a follower."""
-        self._note = note
-        self.map = self._map_of([member.state for member in self.map.members])
+    def _note(self, positions: Iterable[tuple[int, int]]) -> None:
+        self.reached(positions)
 
     def partition_of(self, session: str) -> int:
         """Return the partition of a session."""
@@ -182,8 +181,8 @@ class Clusters:
             raise NotFoundError(
                 "store", "in the schema of one of these addresses: make it with create_clusters, or join"
             )
-        if len({state.log for state in known}) > 1 or not known[0].log:
-            raise CallError("these addresses are of different logs, or of one that never was in several clusters")
+        if len({state.log for state in known}) > 1 or (len(known) > 1 and not known[0].log):
+            raise CallError("these addresses are of different logs, or one of them has not joined yet")
         if len({state.number for state in known}) < len(known):
             raise CallError("two of these addresses are of one cluster: give each once")
         if 0 not in {state.number for state in known}:
@@ -224,7 +223,8 @@ class Clusters:
         return Map(tuple(served), tuple(owners))
 
     def _served(self, cluster: Cluster, state: State) -> Served:
-        guarded = Guarded(cluster.connections, state.map, None if state.number else cluster.clock)
+        number = state.map if state.log else None
+        guarded = Guarded(cluster.connections, number, None if state.number else cluster.clock)
         reader = Reader(guarded, self.partitions, self.partition_of, state.settings.identity)
         lists = SessionLists(
             guarded,

@@ -5,7 +5,7 @@ The caller has the log for itself: it is empty and unfinished, or all its counte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -42,6 +42,9 @@ _COUNTERS = """
 UPDATE eventlog_counters p SET position = w.position FROM unnest(%s::int8[], %s::int8[]) AS w(partition, position)
 WHERE p.partition = w.partition
 """
+_STORED = b"""
+SELECT partition, digest FROM eventlog_bodies WHERE (partition, digest) > (%s, %s) ORDER BY partition, digest LIMIT 10000
+"""
 SIZE = """
 SELECT sum(pg_total_relation_size(quote_ident(current_schema()) || '.eventlog_' || name))::int8
 FROM unnest(ARRAY['heads', 'commits', 'bodies', 'chunks', 'derived', 'lists', 'counters', 'settings']) AS name
@@ -60,6 +63,8 @@ class Tables:
         self._ends: dict[int, int] = dict(rows.fetchall())
         self._heads: dict[str, Head] = {}
         self._bodies: set[bytes] = set()
+        self.named: set[bytes] = set()
+        """Bodies that commits name, as far as that was noted."""
         self.position = 0
         """Position in the source up to which it was copied."""
 
@@ -183,6 +188,22 @@ class Tables:
             " WHERE partition = %s AND session = %s",
             (self._partition_of(session), session.encode()),
         )
+
+    def name_bodies(self, session: str, digests: Iterable[bytes]) -> None:
+        """Note bodies that commits of a session name."""
+        del session
+        self.named.update(digests)
+
+    def remove_unnamed(self) -> None:
+        """Delete the bodies that no commit names."""
+        self.remove_bodies([digest for digest in self.stored_bodies() if digest not in self.named])
+
+    def stored_bodies(self) -> Iterator[bytes]:
+        """Yield the hashes of all bodies."""
+        below: tuple[int, bytes] = -1, b""
+        while rows := self._connection.execute(_STORED, below, binary=True).fetchall():
+            yield from (digest for _, digest in rows)
+            below = rows[-1]
 
     def remove_bodies(self, digests: Iterable[bytes]) -> None:
         """Delete bodies and their chunks."""

@@ -29,6 +29,7 @@ from eventlog.errors import (
 from eventlog.log.contract import GROWING, Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
+from eventlog.log.postgres.clustered import ClusteredLog
 from eventlog.log.postgres.engine import PostgresLog
 from tests.support.decisions import MARKED, at_decision
 from tests.support.postgres_server import give_back, give_back_clusters, new_clusters, new_place, running
@@ -62,9 +63,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     elif request.param == "postgres":
         made = open_log_module.open_log(new_place())
     elif request.param == "clusters":
-        pair = new_clusters()
-        made = open_log_module.open_log(pair)
-        request.addfinalizer(lambda: give_back_clusters(pair))
+        made = open_log_module.open_log(pair := new_clusters())
     elif request.param == "encrypted postgres":
         made = open_log_module.open_log(running().new_schema(), keys=tmp_path / "keys", partitions=4, lanes=2)
     elif request.param == "encrypted memory":
@@ -75,7 +74,9 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = FoldingLog(tmp_path / "store")
     yield made
     made.close()
-    if type(made) is PostgresLog:
+    if isinstance(made, ClusteredLog):
+        give_back_clusters(pair)
+    elif isinstance(made, PostgresLog):
         give_back(made.address)
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "is_server", "open_log", "place_of", "server_log"]
+__all__ = ["LOST_NOTE", "driver", "is_server", "open_log", "place_of", "server_log"]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
@@ -94,7 +94,7 @@ def server_log(log: Log) -> PostgresLog | None:
 
 def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:
     """Open the log on a server, made if it is not there; encrypted if there are keys."""
-    with _driver():
+    with driver():
         from eventlog.log.postgres import engine
     if keys is None:
         return _without_keys(engine.open_log(address, **options))
@@ -110,14 +110,15 @@ def _in_clusters(addresses: Sequence[str], keys: KeySource | None, options: dict
     """Open the log whose clusters have some addresses."""
     if not addresses or not all(map(is_server, addresses)):
         raise CallError("a list has the addresses of a log's clusters: postgresql://…, one or more")
-    with _driver():
+    with driver():
         from eventlog.log.postgres import clustered
     log = clustered.open_clusters(addresses, **options)
     return _without_keys(log) if keys is None else _with_ring(log, _ring(keys))
 
 
 @contextmanager
-def _driver() -> Generator[None]:
+def driver() -> Generator[None]:
+    """Say what to install, where a block imports the driver of the server and it is missing."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -137,7 +137,7 @@ def require_settled(states: Iterable[State]) -> None:
     for state in states:
         for partition in (*state.arriving, *state.left):
             raise BusyError(
-                f"partition {partition} is being moved: complete that with move_partition, or end it with abandon_move"
+                f"partition {partition} is being moved: complete the move (`eventlog move`), or end it (`--abandon`)"
             )
 
 
@@ -159,7 +159,10 @@ def activate(connection: Connection, partition: int, gone: Left) -> bool:
     The handing over is committed. Any process may do this, several at once; one of them does it.
     """
     with connection.transaction():
-        survive(connection)
+        connection.execute(
+            "SELECT set_config('synchronous_commit', 'on', true)"
+            " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+        )
         found = connection.execute(
             "SELECT value FROM eventlog_settings WHERE partition = 0 AND name = %s FOR UPDATE", (arriving(partition),)
         ).fetchone()
@@ -172,8 +175,8 @@ def activate(connection: Connection, partition: int, gone: Left) -> bool:
 
 
 def survive(connection: Connection) -> None:
-    """Have this transaction's commit survive what the server can have a commit survive."""
+    """Have commits of a connection survive what the server can have them survive."""
     connection.execute(
-        "SELECT set_config('synchronous_commit', 'on', true)"
+        "SELECT set_config('synchronous_commit', 'on', false)"
         " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
     )

@@ -167,10 +167,12 @@ class Clusters:
             look += 1
             states = [cluster.state() for cluster in self._opened]
             known = self._required(states)
+            if self._activates(known):
+                look = 0
+                continue
             try:
-                self._activate(known)
                 return self._map_of(known)
-            except (DamagedError, MapChangedError):
+            except DamagedError:
                 if look == _LOOKS:
                     raise
                 time.sleep(_FIRST_PAUSE * look)
@@ -190,8 +192,8 @@ class Clusters:
         self.partitions = known[0].settings.partitions
         return known
 
-    def _activate(self, states: Sequence[State]) -> None:
-        """Have partitions served that were handed over, where the mover went no further."""
+    def _activates(self, states: Sequence[State]) -> bool:
+        """Have a partition served that was handed over, if there is one; return whether."""
         for source in states:
             for partition, gone in source.left.items():
                 for cluster, state in zip(self._opened, states, strict=True):
@@ -201,7 +203,8 @@ class Clusters:
                                 activate(connection, partition, gone)
                         except Error as error:
                             raise typed(error) from error
-                        raise MapChangedError
+                        return True
+        return False
 
     def _map_of(self, states: Sequence[State]) -> Map:
         served = [self._served(cluster, state) for cluster, state in zip(self._opened, states, strict=True)]
@@ -261,7 +264,7 @@ class Waiting:
         """
         if time.monotonic() + self._pause > self._deadline:
             raise BusyError(
-                "partitions of the log are being moved: if no move is at work, complete it with move_partition"
+                "partitions of the log are being moved: if no move is at work, complete it with `eventlog move`"
             ) from error
         time.sleep(self._pause)
         self._pause = min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)

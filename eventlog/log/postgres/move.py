@@ -165,7 +165,6 @@ def _handed_over(
     mark = urandom(MARK_BYTES)
     with here.transaction():
         hold(here)
-        survive(here)
         after = _begin(there, partition, mark)
         copy = _Copy(here, there, partition, mark, after)
         for _ in range(_ROUNDS):
@@ -178,6 +177,8 @@ def _handed_over(
         copy.commits_upto(last, on_progress)
         copy.heads()
         copy.require_equal(last)
+        if there.warned:
+            raise BusyError(f"the copy may not be replicated: {there.warned}")
         _hand_over(here, partition, Left(mark, last, number))
         here.warned = ""
     if here.warned:
@@ -322,7 +323,7 @@ class _Copy:
         here, there = (one.execute(statement.encode(), parameters).fetchall() for one in (self._here, self._there))
         if here != there:
             raise DamagedError(
-                f"partition {self._partition}: the copy differs from the source; end the move with abandon_move"
+                f"partition {self._partition}: the copy differs from the source; end the move with --abandon"
             )
 
     def _revisions(self, connection: LogConnection) -> Iterable[tuple[bytes, int]]:
@@ -374,6 +375,7 @@ def _two(partition: int, source: str, to: str) -> Generator[tuple[LogConnection,
     ):
         try:
             for one in (here, there):
+                survive(one)
                 one.execute(
                     "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET enable_seqscan = off"
                 )

@@ -8,19 +8,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import cache
 from itertools import cycle
 from threading import Event, Thread
+from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from eventlog.errors import BusyError, CallError, DamagedError, EventlogError, RetryError, StorageError
-from eventlog.log.contract import Append, Committed, LeaseState
+from eventlog.log.contract import Append, Committed, LeaseState, partition_of
 from eventlog.log.postgres import move
 from eventlog.log.postgres.attempt import KnownHeads
 from eventlog.log.postgres.cluster_state import State, read_state
 from eventlog.log.postgres.clustered import ClusteredLog, open_clusters
+from eventlog.log.postgres.connections import connect
 from eventlog.log.postgres.engine import open_log
 from eventlog.log.postgres.joining import create_clusters, join
 from eventlog.log.postgres.move import abandon_move, move_partition
@@ -79,11 +82,10 @@ def put(log: ClusteredLog, session: str, number: int, **more: object) -> Committ
     return log.submit(append).wait()
 
 
+@cache
 def name_in(partition: int, number: int = 0) -> str:
     """Return an id of a session in a partition."""
-    from eventlog.log.contract import partition_of
-
-    names = (f"s{n}" for n in range(10_000))
+    names = (f"s{n}" for n in range(200))
     return [name for name in names if partition_of(name, PARTITIONS) == partition][number]
 
 
@@ -228,6 +230,8 @@ def test_a_partition_moves_under_load(pair: tuple[str, str]) -> None:
     with_log.close()
 
 
+KILLED = (("_put", "after"), ("_hand_over", "after"), ("activate", "before"))
+"""Steps at which the process of the mover is killed each time."""
 STEPS = ("_begin", "_put", "heads", "_freeze", "require_equal", "_hand_over", "activate", "_clear_source")
 """Functions of the mover."""
 
@@ -281,8 +285,38 @@ def test_a_move_is_abandoned(pair: tuple[str, str], step: str) -> None:
     log.close()
 
 
+class DeadError(BaseException):
+    """The end of a mover."""
+
+
 def killed(pair: tuple[str, str], partition: int, step: str, when: str) -> None:
-    """Move a partition in a process that is killed before or after a step."""
+    """Move a partition until before or after a step, when the mover's connections are cut off.
+
+    That is all that a server sees of a mover that is killed. Some are killed indeed, and all in the
+    long form.
+    """
+    if not SLOW and (step, when) not in KILLED:
+        place: Any = move if hasattr(move, step) else move._Copy
+        original = getattr(place, step)
+
+        def deadly(*arguments: Any, **named: Any) -> None:
+            if when == "after":
+                original(*arguments, **named)
+            for one in opened:
+                one.pgconn.finish()
+            raise DeadError
+
+        def opening(*arguments: Any, **named: Any) -> Any:
+            opened.append(connect(*arguments, **named))
+            return opened[-1]
+
+        opened: list[Any] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(place, step, deadly)
+            patch.setattr(move, "connect", opening)
+            with pytest.raises(DeadError):
+                move_partition(partition, *pair)
+        return
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.killed_mover", str(partition), *pair, step, when],
         check=False,
@@ -393,6 +427,64 @@ def test_a_copy_that_differs(pair: tuple[str, str]) -> None:
     assert abandon_move(0, *pair)
     move_partition(0, *pair)
     assert payloads(log, name_in(0)) == [0, 1, 2, 3]
+    log.close()
+
+
+@pytest.mark.promise(1)
+def test_a_move_survives_what_its_servers_can(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commits of a mover wait for the disk, also where a role has them not wait."""
+    log = open_clusters(pair)
+    put(log, name_in(0), 0)
+    found: list[list[tuple[Any, ...]]] = []
+    original = move._Copy.require_equal
+
+    def asked(self: Any, last: int) -> None:
+        found.extend(one.execute("SHOW synchronous_commit").fetchall() for one in (self._here, self._there))
+        original(self, last)
+
+    monkeypatch.setattr(move._Copy, "require_equal", asked)
+    source, to = (f"{address}%20-csynchronous_commit%3Doff" for address in pair)
+    move_partition(0, source, to)
+    assert found == [[("on",)], [("on",)]]
+    log.close()
+
+
+def test_what_is_copied_while_writers_wait(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A move reads each row once, and what it reads of a frozen partition does not grow with it."""
+    log = open_clusters(pair)
+    counted: list[tuple[int, int]] = []
+    for partition, size in ((0, 400), (1, 3200)):
+        for number in range(size):
+            append = Append(
+                session=name_in(partition, number % 8),
+                payload=b"%d" % number,
+                count=1,
+                time=1,
+                creates_at=None if number >= 8 else 0,
+            )
+            log.submit(append)
+        log.sync()
+        copied: list[int] = []
+        statements: list[int] = []
+        original, freeze = move._Copy._put, move._freeze
+
+        def copying(self: Any, rows: Any, copied: list[int] = copied, original: Any = original) -> None:
+            copied.append(len(rows))
+            original(self, rows)
+
+        def freezing(here: Any, number: int, freeze: Any = freeze, statements: list[int] = statements) -> int:
+            statements.append(len(copied))  # noqa: B023 - of this round
+            last: int = freeze(here, number)
+            return last
+
+        with monkeypatch.context() as patch:
+            patch.setattr(move._Copy, "_put", copying)
+            patch.setattr(move, "_freeze", freezing)
+            result = move_partition(partition, *pair)
+        assert (sum(copied), result.commits, result.copied_frozen) == (size, size, 0)
+        assert statements == [len(copied)]
+        counted.append((size, len(copied)))
+    assert counted == [(400, 1), (3200, 4)]
     log.close()
 
 

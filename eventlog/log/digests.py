@@ -1,4 +1,4 @@
-"""The bodies that a commit names, found without decoding it: for copies, and for what is kept."""
+"""Hashes of the bodies that a commit names, found without decoding it."""
 
 from __future__ import annotations
 

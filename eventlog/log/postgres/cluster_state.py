@@ -1,4 +1,4 @@
-"""One cluster of a log: which partitions it serves, and which are on their way to or from it.
+"""State of one cluster of a log: the partitions that it serves, that come and that go.
 
 A log may be spread over several clusters. Each has all the tables, and the rows of its partitions.
 **A cluster serves a partition if it has the partition's row in `eventlog_counters`.** Every append
@@ -63,7 +63,7 @@ class Left(NamedTuple):
 
 
 class State(NamedTuple):
-    """What one cluster says of itself, as of one moment."""
+    """The settings and partitions of one cluster, as of one moment."""
 
     settings: schema.Settings
     log: bytes
@@ -137,12 +137,12 @@ def require_settled(states: Iterable[State]) -> None:
     for state in states:
         for partition in (*state.arriving, *state.left):
             raise BusyError(
-                f"partition {partition} is being moved: complete the move (`eventlog move`), or end it (`--abandon`)"
+                f"partition {partition} is being moved: complete that with `eventlog move`, or end it with --abandon"
             )
 
 
 def serve(connection: Connection, partition: int, position: int | None) -> None:
-    """Have a cluster serve a partition from now on, whose last position is given; None: no more."""
+    """Have a cluster serve a partition that ends at a position; None: serve it no more."""
     if position is None:
         connection.execute("DELETE FROM eventlog_counters WHERE partition = %s", (partition,))
     else:

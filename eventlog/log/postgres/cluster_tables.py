@@ -1,4 +1,4 @@
-"""Writing past the queue to the tables of all clusters, each row where its partition is served."""
+"""Writing past the queue to the tables of all clusters, each row where it belongs."""
 
 from __future__ import annotations
 

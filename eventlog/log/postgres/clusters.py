@@ -37,7 +37,7 @@ __all__ = ["Cluster", "Clusters", "Map", "Served", "Waiting", "identity_of"]
 R = TypeVar("R")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
 _LOOKS = 5
-"""How often clusters that contradict each other are read again: they are not read at one moment."""
+"""How often clusters that contradict each other are read: one is read after the other."""
 
 
 class Cluster:

@@ -107,7 +107,7 @@ SELECT count(*), md5(string_agg(md5(ROW({_HEAD})::text), '' ORDER BY session)) F
 
 
 class MoveResult(msgspec.Struct, frozen=True):
-    """What a move has copied; nothing if it had only to be completed."""
+    """Counts of a move; all are 0 if it had only to be completed."""
 
     partition: int
     commits: int = 0
@@ -323,7 +323,7 @@ class _Copy:
         here, there = (one.execute(statement.encode(), parameters).fetchall() for one in (self._here, self._there))
         if here != there:
             raise DamagedError(
-                f"partition {self._partition}: the copy differs from the source; end the move with --abandon"
+                f"partition {self._partition}: the copy differs from the source; end the move with `eventlog move --abandon`"
             )
 
     def _revisions(self, connection: LogConnection) -> Iterable[tuple[bytes, int]]:

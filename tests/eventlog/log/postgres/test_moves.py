@@ -51,7 +51,7 @@ def drop(server: Server, address: str) -> None:
 
 
 def state(address: str) -> State:
-    """What a cluster says of itself."""
+    """Return the state of a cluster."""
     with psycopg.connect(address, autocommit=True) as connection:
         found = read_state(connection)
     assert found is not None
@@ -96,7 +96,7 @@ def payloads(log: ClusteredLog, session: str) -> list[int]:
 
 @pytest.mark.promise(5)
 def test_all_of_a_partition_moves(pair: tuple[str, str]) -> None:
-    """Commits, heads, leases, used request ids and bodies of a partition are at its new cluster."""
+    """Commits, heads, leases, request ids and bodies of a partition are at its new cluster."""
     with_log = open_clusters(pair, lists_of=lambda entry: [entry])
     session, other, large = name_in(0), name_in(3), os.urandom(3 << 20)
     body, small = bytes(range(32)), bytes(range(1, 33))
@@ -241,7 +241,7 @@ STEPS = ("_begin", "_put", "heads", "_freeze", "require_equal", "_hand_over", "a
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 def test_a_mover_that_is_killed(pair: tuple[str, str], step: str, when: str) -> None:
-    """A move that was killed at any step is continued, and no cluster takes what another takes."""
+    """A move that was killed at any step is continued, and at most one cluster serves."""
     log = open_clusters(pair, busy_timeout=5.0)
     session = name_in(1)
     for number in range(30):
@@ -404,7 +404,7 @@ def test_one_move_at_a_time(pair: tuple[str, str]) -> None:
         with pytest.raises(BusyError), log.held():
             pass
     killed(pair, 0, "_put", "after")
-    with pytest.raises(BusyError, match="partition 0 is being moved"), log.held():
+    with pytest.raises(BusyError, match="partition 0 is being moved: complete that"), log.held():
         pass
     move_partition(0, *pair)
     with log.held():
@@ -450,7 +450,7 @@ def test_a_move_survives_what_its_servers_can(pair: tuple[str, str], monkeypatch
 
 
 def test_what_is_copied_while_writers_wait(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A move reads each row once, and what it reads of a frozen partition does not grow with it."""
+    """A move reads each commit once, and none of those that were there while it is frozen."""
     log = open_clusters(pair)
     counted: list[tuple[int, int]] = []
     for partition, size in ((0, 400), (1, 3200)):
@@ -540,7 +540,7 @@ def test_a_log_grows_into_clusters(pair: tuple[str, str]) -> None:
 
 
 def test_programs_go_on_while_a_log_in_one_schema_becomes_two() -> None:
-    """A program that gave its one address in a list goes on; one that gave it alone is refused."""
+    """A program that gave its one address in a list goes on; without a list it is refused."""
     alone, added = running().new_schema(), second().new_schema()
     plain = open_log(alone, partitions=PARTITIONS)
     listed = open_clusters([alone])

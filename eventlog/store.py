@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -233,11 +233,13 @@ class Store:
         name: Name | None = None,
         origin: Origin | None = None,
         time: int | None = None,
+        then: Sequence[ev.Event] = (),
+        bodies: Mapping[bytes, bytes] | None = None,
     ) -> Session:
         """Begin a session that continues `parent` from version `at`; see `Session.fork`.
 
         `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by
-        default.
+        default. The events `then`, with their `bodies`, are in the fork's first append.
         """
         require(Session, parent, "a parent is a session's handle")
         require_version(at)
@@ -245,10 +247,12 @@ class Store:
         forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope, origin)
         if name is not None:
             parent.reader.resolve(at)  # before the name is reserved
-            return begin_named(
-                self, name, id, lambda new, given: begin_session(self, forked, id=new, time=time, then=[given])
-            )
-        return begin_session(self, forked, id=id, time=time)
+
+            def begin(new: str, given: ev.NameGiven) -> Session:
+                return begin_session(self, forked, id=new, time=time, then=[given, *then], bodies=bodies)
+
+            return begin_named(self, name, id, begin)
+        return begin_session(self, forked, id=id, time=time, then=then, bodies=bodies)
 
     def session(self, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
@@ -673,10 +677,11 @@ def begin_session(
     id: str | None = None,
     time: int | None = None,
     then: Sequence[ev.Event] = (),
+    bodies: Mapping[bytes, bytes] | None = None,
 ) -> Session:
     """Begin a session with its first event, as an importer made it, and those that follow."""
     store.host.require_open(writing=True)
-    session = store.registry.begin(store, first, id, time, then)
+    session = store.registry.begin(store, first, id, time, then, bodies=bodies)
     if isinstance(first, ev.SessionForked) and store.log.may_lose_key(first.parent):
         store.erase(session.id, reason="its parent was erased while it began")
         raise ErasedError(first.parent)

@@ -111,21 +111,14 @@ class EverdeltaConversationStore(ConversationStore):
         """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            newest, stored = self._feed(left).newest()
-            if newest and stored.get("conversation") is None:  # by a deletion that broke off
+            if self._feed(left).newest()[1].get("conversation", "") is None:  # by a deletion that broke off
                 self._erase(left)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        session = home.session.fork(home.place(parent))
-        try:
-            self._feed(session).add(told, wait=self.wait)
-            self.store.names.give(session.id, name)
-        except BaseException:
-            self._erase(session)
-            raise
+        home.fork(told, after=home.place(parent), name=name)
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)

@@ -1,7 +1,7 @@
 """Mapping of pydantic-ai's messages, as `ModelMessagesTypeAdapter` dumps them to JSON.
 
-* Leading system prompts of a request are together the system prompt; later ones, and feedback and
-  summaries that answer no call, are synthetic user messages.
+* The system prompts that a conversation begins with, of one request, are together the system
+  prompt; later ones, and feedback and summaries that answer no call, are synthetic user messages.
 * Each user prompt of a request is a user message, each response one answer.
 * Instructions, and what changes tools and settings, mean nothing here: the program sets them.
 """
@@ -43,12 +43,13 @@ class PydanticAIMapping:
         if message.get("kind") == "response":
             _response(to, message, parts)
             return
-        leading = () if to.begun else takewhile(_begins_nothing, parts)
+        leading = list(takewhile(_begins_nothing, parts)) if to.leading else []
         prompts = [part["content"] for part in leading if _is_prompt(part)]
         if prompts:
             to.system("\n\n".join(prompts))
-        for part in parts:
-            _said(to, text_or_empty(part.get("part_kind")), part)
+        for place, part in enumerate(parts):
+            if place >= len(leading) or not _is_prompt(part):
+                _said(to, text_or_empty(part.get("part_kind")), part)
 
 
 def _is_prompt(part: dict[str, Any]) -> bool:
@@ -70,8 +71,6 @@ def _said(to: RecordBuilder, kind: str, part: dict[str, Any]) -> None:
         to.user(_user_parts(to, content))
     elif kind == "speech":
         to.user(text_or_empty(part.get("transcript")))
-    elif not to.begun and _is_prompt(part):
-        return  # the system prompt has it
     elif kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
         _result(to, kind, part)
     elif kind in _SAID:

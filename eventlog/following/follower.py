@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from threading import RLock, Thread
 from time import monotonic, sleep
 
-from eventlog.errors import EventlogError, StopError
+from eventlog.errors import DataError, StopError
 from eventlog.log.contract import Log
 from eventlog.logger import logger
 
@@ -61,8 +61,11 @@ class Follower:
         with self._lock:
             for session in sessions:
                 self._watches.setdefault(session, weakref.WeakSet()).add(watch)
+            if self._thread is not None:
+                return
+        positions = list(self._log.last_positions())  # without the lock: a server may be long in answering
+        with self._lock:
             if self._thread is None:
-                positions = list(self._log.last_positions())
                 thread = Thread(target=self._run, args=(positions,), name="eventlog-follow", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -107,7 +110,7 @@ class Follower:
                     self._thread = None
                 self.ring_all()  # each subscription tells its caller
                 return
-            except EventlogError as error:
+            except Exception as error:  # noqa: BLE001 - without the thread no watch would ever ring again
                 logger().warning("a follower goes on after a %s", type(error).__name__)
                 self.ring_all()
                 sleep(LOOK)
@@ -129,10 +132,20 @@ class Follower:
                 self.ring_all()
             if last <= position:  # a read costs more than to know that there is nothing
                 continue
-            commits = log.engine.commits_after(position, BATCH, partition=partition)
-            while commits:
-                for watch in self._of({None, *(commit.session for commit in commits)}):
-                    watch.ring()
+            try:
+                self._ring_beyond(log, positions, partition)
+            except DataError as error:  # told by each subscription that reads it; it must not hide what comes behind
+                logger().warning("a follower passes over what it cannot read: %s", type(error).__name__)
+                positions[partition] = max(positions[partition], last)
+                self.ring_all()
+
+    def _ring_beyond(self, log: Log, positions: list[int], partition: int) -> None:
+        """Ring for the commits of one partition beyond its position, and move that."""
+        full = True
+        while full:
+            commits = log.engine.commits_after(positions[partition], BATCH, partition=partition)
+            for watch in self._of({None, *(commit.session for commit in commits)} if commits else ()):
+                watch.ring()
+            if commits:
                 positions[partition] = commits[-1].last_position
-                full = len(commits) == BATCH
-                commits = log.engine.commits_after(positions[partition], BATCH, partition=partition) if full else []
+            full = len(commits) == BATCH

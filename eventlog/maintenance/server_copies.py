@@ -39,7 +39,7 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
     from eventlog.log.embedded.engine import open_log
 
     options = Options()
-    identity = log.identity.hex()
+    identity = log.settings.made.hex()  # it outlives a rewrite, which makes another edition
     with storage_errors(to), destination(to):
         swap.finish(to, options.io)
         is_store = (to / "format").exists() and swap.unfinished(to) is None

@@ -50,6 +50,17 @@ class Earlier:
                 cost = event.usage.cost if cost is None else cost + event.usage.cost
         return Usage(total, cost)
 
+    def has_prompt(self) -> bool:
+        """Whether a record has told a system prompt; reads events until one has, or all."""
+        told = 0
+        for span in self._reader.history(self._at):
+            event = span.item
+            if isinstance(event, ev.SystemPromptSet):
+                told = span.first
+            elif isinstance(event, ev.RecordKept) and told >= max(1, span.first - event.events):
+                return True
+        return False
+
     def title(self) -> str:
         """Return the session's title."""
         return self._reader.info.title

@@ -19,6 +19,7 @@ from eventlog.append.contention import Contention
 from eventlog.codec.redaction import part_of
 from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
+from eventlog.history.name_streams import Name
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
 from eventlog.importers.common.builder import RecordMapping
@@ -136,6 +137,27 @@ class Feed:
                 ]
 
         return self._executor.writing(tell, wait=wait)
+
+    def fork(self, values: Sequence[Any], *, after: int, name: Name | None = None) -> Session:
+        """Begin a session that continues this one behind a record, and tell it these records.
+
+        They are in its first append, and so is its name: `AlreadyExistsError` if a session has it.
+        """
+        told = [(value, require_value(value)) for value in each(values, "records are a list of JSON values")]
+        require_version(after)
+        self._require_record(after)
+        contention = Contention()
+        while True:
+            now = self._version_now()
+            to = None if after == now else after
+            try:
+                items, bodies = self._decided(told, {}, now, to, settles=True)
+            except ConflictError:  # another writer's event
+                if not contention.goes_on():
+                    raise
+                continue
+            then = [event for _, event in items[0 if to is None else 1 :]]
+            return self.session.store.fork(self.session, after, name=name, then=then, bodies=bodies)
 
     def _version_now(self) -> int:
         """Return the newest version, with what this handle has accepted committed."""

@@ -295,6 +295,11 @@ class ToldConversation(Conversation):
         self.title = self.title or self._earlier.title()
         return self.title
 
+    def has_prompt(self) -> bool:
+        """Whether there is a system prompt; of an earlier append, its events say it."""
+        self.prompted = self.prompted or self._earlier.has_prompt()
+        return self.prompted
+
 
 class ToldBuilder(RecordBuilder):
     """Takes what records mean, one after the other."""

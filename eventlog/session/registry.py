@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from threading import RLock
 
 from msgspec.structs import replace
@@ -78,6 +78,8 @@ class SessionRegistry:
         id: str | None,
         time: int | None,
         then: Sequence[ev.Event] = (),
+        *,
+        bodies: Mapping[bytes, bytes] | None = None,
     ) -> Session:
         """Begin a session or a shelf with its first event, and those that go in with it.
 
@@ -99,7 +101,7 @@ class SessionRegistry:
         writer.committed.begin([*streams, StreamRange(session, base + 1, END)], state)
         try:
             now = host.clock() if time is None else time
-            writer.commit([(now, event) for event in (first, *then)], creates_at=base)
+            writer.commit([(now, event) for event in (first, *then)], bodies, creates_at=base)
         except AlreadyExistsError:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise

@@ -241,6 +241,13 @@ class Reply:
 
     # -- steps ---------------------------------------------------------------------------------
 
+    @property
+    def in_step(self) -> bool:
+        """Whether a model call has begun, and not ended."""
+        with self._executor.writer.lock:
+            state = self._executor.writer.known_state()
+            return state.has_message(self.id) and state.in_step(self.id)
+
     def step(
         self,
         *,
@@ -334,7 +341,7 @@ class Reply:
                     part = facts.parts.get(stream.id)
                     if part is not None and state.status(part) == "open":
                         closing.append(ev.PartEnded(stream.id))
-                in_step = bool(facts.steps) and state.now(facts.steps) == "started"
+                in_step = state.in_step(self.id)
         step = self._executor.host.new_id("prt_") if in_step else None
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))

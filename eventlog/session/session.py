@@ -105,7 +105,15 @@ class Sessions(Protocol):
         ...
 
     def fork(
-        self, parent: Session, at: int, *, id: str | None = None, title: str | None = None, name: Name | None = None
+        self,
+        parent: Session,
+        at: int,
+        *,
+        id: str | None = None,
+        title: str | None = None,
+        name: Name | None = None,
+        then: Sequence[ev.Event] = (),
+        bodies: Mapping[bytes, bytes] | None = None,
     ) -> Session:
         """See `Store`."""
         ...

@@ -282,6 +282,11 @@ class State:
                 closing.append(ev.ToolFailed(part, INTERRUPTED, interrupted=True))
         return closing
 
+    def in_step(self, message: str) -> bool:
+        """Whether a model call of the message has begun, and not ended."""
+        steps = self.messages[message].steps
+        return bool(steps) and self.now(steps) == "started"
+
     def said_in_step(self, message: str) -> list[str]:
         """The texts and calls of the newest step of a message that were not removed."""
         said: list[str] = []

@@ -65,17 +65,16 @@ class ViewDiff(msgspec.Struct, frozen=True):
     tokens_second: int
     changes: tuple[PartChange, ...]
 
-    def sentences(self) -> list[str]:
-        """Return a summary in words, a line for each kind of change."""
+    def sentences(self, *, tokens: bool = True) -> list[str]:
+        """Return a summary in words, a line for each kind of change, with its tokens or without."""
         lines: list[str] = []
         for kind, words in _WORDS.items():
             changes = [change for change in self.changes if change.kind == kind]
             if changes:
-                tokens = sum(change.after - change.before for change in changes)
+                difference = sum(change.after - change.before for change in changes)
                 messages = len({change.message for change in changes})
-                lines.append(
-                    f"{words}: {counted(len(changes), 'part')} in {counted(messages, 'message')}, {tokens:+,} tokens"
-                )
+                counts = f"{counted(len(changes), 'part')} in {counted(messages, 'message')}"
+                lines.append(f"{words}: {counts}" + (f", {difference:+,} tokens" if tokens else ""))
         return lines
 
 

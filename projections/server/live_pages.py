@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from inspect import isawaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from eventlog.errors import CallError, ClosedError, NotFoundError
 from eventlog.store import Store
@@ -33,6 +33,7 @@ __all__ = ["live_app"]
 
 MOST = 1_000
 """Most messages of a page."""
+T = TypeVar("T")
 Authorize = Callable[["Request", str], "bool | Awaitable[bool]"]
 
 
@@ -45,11 +46,12 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
     require(Store, store, "an app is that of a Store")
     require_function(authorize, "authorize is a function that is given the request and the session's id")
     try:
-        from sse_starlette import EventSourceResponse
         from starlette.applications import Starlette
         from starlette.exceptions import HTTPException
         from starlette.responses import Response
         from starlette.routing import Route
+
+        from projections.server.event_stream import EventStream
     except ImportError:
         raise CallError("a server needs the extra `server`: pip install 'everdelta[server]'") from None
 
@@ -72,25 +74,28 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
             raise HTTPException(400, f"{name} is a number from 1 to {most}")
         return int(text)
 
+    async def found(reading: Awaitable[T]) -> T:
+        """Await a reading of the store, which may lack what is asked for, or be closing."""
+        try:
+            return await reading
+        except NotFoundError as error:
+            raise HTTPException(404) from error
+        except ClosedError as error:
+            raise HTTPException(503, "the server stops", {"Retry-After": "1"}) from error
+
     async def live(request: Request) -> Response:
         session = await asked(request)
         limit = number(request, "limit", LIMIT, MOST)
         after = request.headers.get("last-event-id") or request.query_params.get("after")
         assert limit is not None
         updates = aiter(AsyncLive(store, session, after, limit=limit, longest=longest))
-        try:
-            first = await anext(updates)
-        except NotFoundError as error:
-            raise HTTPException(404) from error
-        return EventSourceResponse(_stream(first, updates), sep="\n")
+        first = await found(anext(updates))
+        return EventStream(_stream(first, updates), sep="\n")
 
     async def read(request: Request, reading: Callable[[str], Json]) -> Response:
         session = await asked(request)
-        try:
-            found = await asyncio.to_thread(reading, session)
-        except NotFoundError as error:
-            raise HTTPException(404) from error
-        return Response(encoded(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+        value = await found(asyncio.to_thread(reading, session))
+        return Response(encoded(value), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def messages(request: Request) -> Response:
         limit = number(request, "limit", LIMIT, MOST)

@@ -16,10 +16,10 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from eventlog.aio import AsyncTurn
+from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff
-from projections.window.fill_loop import ABORTED, LOOKS, ReplyFiller
+from projections.window.fill_loop import ABORTED, ReplyFiller
 from projections.window.retrying import Attempts, raise_if_garbled
 from projections.window.task_calls import breaks_off
 from projections.window.window import ContextWindow
@@ -158,28 +158,30 @@ class AsyncContextWindow:
             raise
 
 
-async def afill(reply: Reply, chunks: AsyncIterable[Any]) -> str:
+async def afill(reply: Reply | AsyncReply, chunks: AsyncIterable[Any]) -> str:
     """Stream an answer into the reply; see `fill`.
 
     Text is accepted at once; calls that wait for the disk run in a thread.
 
     An interrupt ends it early, as it does there.
     """
-    return await _afill(ReplyFiller(reply), chunks)
+    return await _afill(ReplyFiller(_sync(reply)), chunks)
+
+
+def _sync(reply: Reply | AsyncReply) -> Reply:
+    return reply.sync if isinstance(reply, AsyncReply) else reply
 
 
 async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
     reply = filling.reply
     require(AsyncIterable, chunks, "chunks are an async iterable")
-    number = 0
     async for chunk in chunks:
-        number += 1
         plain = filling.plain(chunk)
         if filling.waits(plain):
             await asyncio.to_thread(filling.take, plain)
         else:
             filling.take(plain)
-        if number % LOOKS == 0 and await asyncio.to_thread(lambda: reply.interrupt_requested):
+        if filling.looks() and await asyncio.to_thread(lambda: reply.interrupt_requested):
             close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
             if close is not None and isawaitable(closed := close()):
                 await closed
@@ -189,7 +191,7 @@ async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
 
 
 async def afill_retrying(
-    reply: Reply,
+    reply: Reply | AsyncReply,
     ask: Callable[[], AsyncIterable[Any] | Awaitable[AsyncIterable[Any]]],
     *,
     transient: tuple[type[Exception], ...] = (),
@@ -203,6 +205,7 @@ async def afill_retrying(
     `ask` returns the chunks, or is a coroutine function that does.
     """
     require_function(sleep, "sleep is a coroutine function that is given seconds")
+    reply = _sync(reply)
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
     while True:
         try:

@@ -1,13 +1,14 @@
 """Fill a reply from a stream of OpenAI Chat Completions chunks.
 
-Chunks come from the `openai` package or any HTTP client; the reply is the one that
-`ContextWindow.begin` opened.  A program fills a reply from other providers' streams with the
-methods of `Reply`.
+Chunks come from the `openai` package or any HTTP client; the reply is one that
+`ContextWindow.begin` opened, or one of `Session.assistant`.  A program fills a reply from other
+providers' streams with the methods of `Reply`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
 from eventlog.importers.openai.chat_sse import chat_usage
@@ -24,8 +25,8 @@ __all__ = ["ReplyFiller", "fill", "fill_with"]
 ABORTED = "aborted"
 UNKNOWN = "unknown"
 """Finish reason of a stream that says none."""
-LOOKS = 16
-"""Chunks between two looks for an interrupt."""
+LOOK_CHUNKS, LOOK_SECONDS = 16, 0.5
+"""Chunks, and seconds of a slow stream, between two looks for an interrupt."""
 
 _REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
 
@@ -45,9 +46,9 @@ def fill_with(filling: ReplyFiller, chunks: Iterable[Any]) -> str:
     """Stream an answer into the reply of a filler; see `fill`."""
     reply = filling.reply
     require(Iterable, chunks, "chunks are an iterable")
-    for number, chunk in enumerate(chunks, 1):
+    for chunk in chunks:
         filling.take(filling.plain(chunk))
-        if number % LOOKS == 0 and reply.interrupt_requested:
+        if filling.looks() and reply.interrupt_requested:
             close = getattr(chunks, "close", None)
             if close is not None:
                 close()
@@ -62,6 +63,8 @@ class ReplyFiller:
     def __init__(self, reply: Reply, *, whole: bool = False) -> None:
         """`whole`: a stream that says no finish reason broke off, and is a `ConnectionError`."""
         require(Reply, reply, "what is filled is a Reply")
+        if not reply.in_step:  # a reply of `Session.assistant`: a window begins the step itself
+            reply.step()
         self.reply = reply
         self._whole = whole
         self._text: TextStream | None = None
@@ -69,6 +72,16 @@ class ReplyFiller:
         self._calls: dict[int, ToolCall] = {}
         self._reason = UNKNOWN
         self._usage: Usage | None = None
+        self._unseen = 0
+        self._looked = monotonic()
+
+    def looks(self) -> bool:
+        """Whether it is time to look for an interrupt, behind this chunk."""
+        self._unseen += 1
+        if self._unseen < LOOK_CHUNKS and monotonic() - self._looked < LOOK_SECONDS:
+            return False
+        self._unseen, self._looked = 0, monotonic()
+        return True
 
     def plain(self, chunk: Any) -> Mapping[str, Any]:
         """A chunk as a mapping: as it came, or as the `openai` package's object dumps it."""

@@ -105,6 +105,8 @@ class LoopState(msgspec.Struct, array_like=True):
     """The newest prunes and compactions in force, oldest first."""
     interrupted: int = 0
     """Version of the newest interrupt request."""
+    said: list[tuple[str, int]] = msgspec.field(default_factory=list[tuple[str, int]])
+    """The newest messages of the user's or the program's, and their places: two at most."""
     calibration: Calibration = Calibration()
     answer: LatestAnswer | None = None
     steps: int = 0
@@ -115,6 +117,18 @@ class LoopState(msgspec.Struct, array_like=True):
     """Subtasks carried out since."""
     tasks_open: list[str] = msgspec.field(default_factory=list[str])
     """Parts of `task` calls without a result."""
+
+    @property
+    def said_place(self) -> int:
+        """Place of the newest message of the user's or the program's, covered or not.
+
+        Never one that a compaction left or added.
+        """
+        return self.said[-1][1] if self.said else 0
+
+    def say(self, message: str, place: int) -> None:
+        """The user or the program said something, or a queued message took its place."""
+        self.said = [*self.said[-1:], (message, place)]
 
     def failed_compactions(self, usable: int | None) -> int:
         """Count automatic compactions in a row that failed or did not help.
@@ -168,7 +182,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 3
+    version = 4
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -182,9 +196,12 @@ class LoopStateProjection:
         """Apply an event; an event without meaning for the window changes nothing."""
         del time
         match event:
-            case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer"):
-                state.steps = 0
+            case ev.UserMessageAdded(cause=None):
+                state.say(event.message, version)
+                if not event.synthetic and event.delivery == "steer":
+                    state.steps = 0
             case ev.MessagePromoted():
+                state.say(event.message, version)
                 state.steps = 0
                 if event.message == state.tasks_of:
                     state.tasks_done = 0
@@ -224,6 +241,7 @@ class LoopStateProjection:
                 self._used(state, event, version)
             case ev.CompactionRequested():
                 state.requested[event.part] = event.auto
+                state.said = [said for said in state.said if said[0] != event.message]
             case ev.CompactionCompleted():
                 auto = state.requested.pop(event.part, False)
                 state.last_step = None

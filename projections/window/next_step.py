@@ -77,8 +77,8 @@ class _Turn:
         self._outline = situation.outline
         self._asked = situation.outline.asked
         self._last = self._newest_answer()
-        said = situation.outline.said_place
-        self.interrupted = situation.loop.interrupted > said and not self._is_closed_after_interrupt()
+        self._said = situation.loop.said_place
+        self.interrupted = situation.loop.interrupted > self._said and not self._is_closed_after_interrupt()
 
     def _newest_answer(self) -> LatestAnswer | None:
         """Return the newest answer, also one that a compaction covers.
@@ -104,7 +104,7 @@ class _Turn:
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
         last = self._last
-        if last is None or last.error is None or last.place < self._outline.said_place:
+        if last is None or last.error is None or last.place < self._said:
             return False
         return last.error.name == "aborted" and not is_crash(last.error)
 

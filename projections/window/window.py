@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
-from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.errors import CallError, NotFoundError, RefusedError, giving_way_to
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
@@ -139,14 +139,15 @@ class ContextWindow:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self.state.open_reply is not None:
-                self.state.open_reply.close(error)
-            self.state.save_counts()
-        finally:
-            self.state.open_reply = None
-            if self.lease is not None:
-                self.session.executor.release(self.lease)
+        with giving_way_to(error, "window"):
+            try:
+                if self.state.open_reply is not None:
+                    self.state.open_reply.close(error)
+                self.state.save_counts()
+            finally:
+                self.state.open_reply = None
+                if self.lease is not None:
+                    self.session.executor.release(self.lease)
 
     def record(self) -> None:
         """Record policy, model, limits and tools, unless the session has them."""

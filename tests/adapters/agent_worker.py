@@ -240,6 +240,22 @@ async def _pydantic_ai(store: Store, program: Program, tell: Callable[[Any], Non
     await client.close()
 
 
+async def _pydantic_fork(store: Store, program: Program, tell: Callable[[Any], None]) -> None:
+    """Save a conversation of pydantic-ai, and fork it, unless that is done."""
+    from pydantic_ai.conversation import Conversation
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+    from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+
+    conversations = EverdeltaConversationStore(store)
+    if await conversations.load(program.name) is None:
+        messages: list[Any] = [ModelRequest([UserPromptPart(turn)]) for turn in TURNS]
+        await conversations.save(Conversation(conversation_id=program.name, messages=messages))
+    if await conversations.load("fork") is None:
+        await conversations.fork(program.name, at=1, new_conversation_id="fork")
+    tell({"stored": ["fork"]})
+
+
 async def _claude_agent(store: Store, program: Program, tell: Callable[[Any], None]) -> None:
     """Mirror the entries that the store has not, as the SDK does: the last batch is repeated."""
     from eventlog.adapters.claude_agent import EverdeltaSessionStore
@@ -253,7 +269,12 @@ async def _claude_agent(store: Store, program: Program, tell: Callable[[Any], No
         tell({"stored": await transcripts.load(key)})
 
 
-FRAMEWORKS = {"openai_agents": _openai_agents, "pydantic_ai": _pydantic_ai, "claude_agent": _claude_agent}
+FRAMEWORKS = {
+    "openai_agents": _openai_agents,
+    "pydantic_ai": _pydantic_ai,
+    "pydantic_fork": _pydantic_fork,
+    "claude_agent": _claude_agent,
+}
 
 
 if __name__ == "__main__":

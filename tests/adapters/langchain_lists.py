@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -40,13 +41,20 @@ def listed(messages: Sequence[BaseMessage]) -> list[Shown]:
     """Return the system prompt, texts, files, and calls with their results, in order."""
     shown: list[Shown] = []
     begun = False
+    called: Counter[str] = Counter()
     for place, message in enumerate(messages):
         if isinstance(message, ToolMessage):
+            if called[message.tool_call_id]:
+                called[message.tool_call_id] -= 1
+            else:  # of no call before it, or one more
+                begun = True
+                shown += _blocks("user", message.content)
             continue
-        if isinstance(message, SystemMessage) and not begun:
+        prompts = isinstance(message, SystemMessage) and not begun
+        begun = True
+        if prompts:
             shown = [("prompt", "".join(_texts(message.content)))]
             continue
-        begun = True
         shown += _blocks("assistant" if isinstance(message, AIMessage) else "user", message.content)
         for call in message.tool_calls if isinstance(message, AIMessage) else ():
             results = (
@@ -57,6 +65,7 @@ def listed(messages: Sequence[BaseMessage]) -> list[Shown]:
             found = next(results, None)
             output = INTERRUPTED if found is None else "\n".join(_texts(found.content))
             shown.append(("call", str(call["id"]), call["name"], dump(call["args"]), output))
+            called[str(call["id"])] = 1
     return shown
 
 

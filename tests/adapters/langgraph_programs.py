@@ -25,7 +25,7 @@ from tests.adapters.langchain_lists import listed, viewed
 
 __all__ = ["PROGRAMS", "Program", "Tee", "joined"]
 
-STEPS = ("answer", "call", "parallel", "thinks", "summary", "remove", "edit", "mutate", "ask", "inner", "files")
+STEPS = ("answer", "call", "parallel", "thinks", "summary", "remove", "edit", "mutate", "ask", "inner", "files", "twice")
 TURNS = st.lists(st.sampled_from(STEPS), max_size=4)
 PICKS = st.integers(0, 40)
 PROGRAMS = st.lists(
@@ -235,6 +235,9 @@ class Program:
                 return {"messages": [HumanMessage([{"type": "text", "text": text}, image])]}
             case "inner":
                 return {"notes": [text]}
+            case "twice":
+                results = [ToolMessage(f"{one} {text}", tool_call_id=f"c{number}b") for one in ("one", "two")]
+                return {"messages": [AIMessage("", tool_calls=calls[1:], id=f"m{number}"), *results]}
             case _:
                 return {"messages": [AIMessage(text, id=f"m{number}", usage_metadata=usage)]}
 

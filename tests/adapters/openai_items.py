@@ -8,14 +8,15 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from projections.view.neutral import Call, NeutralMessage, Result, Text
+from projections import ModelView
+from projections.view.neutral import Call, Result, Text
 
 __all__ = ["INTERRUPTED", "KINDS", "Talk", "listed", "viewed"]
 
 INTERRUPTED = "[Tool execution was interrupted]"
 Shown = tuple[str, ...]
 KINDS = st.lists(
-    st.sampled_from(["user", "user", "parts", "assistant", "easy", "reasoning", "call", "call", "output", "search", "compaction"]),
+    st.sampled_from(["user", "user", "parts", "assistant", "easy", "reasoning", "call", "call", "output", "search", "compaction", "system", "system"]),
     min_size=1,
     max_size=5,
 )  # fmt: skip
@@ -52,6 +53,8 @@ class Talk:
                     "status": "completed",
                     "content": [block],
                 }
+            case "system":
+                return {"role": "system" if number % 3 else "developer", "content": text}
             case "easy":
                 return {"role": "assistant", "content": text}
             case "reasoning":
@@ -90,28 +93,32 @@ def _waiting(items: Iterable[Any]) -> list[str]:
 def listed(items: Sequence[Any]) -> list[Shown]:
     """Return what a model is shown of items: texts and calls in order, a call with its output.
 
-    A call that waits says so, as it does in a view.
+    A system message before all others is the prompt, any other one the user's. A call that waits
+    says so, as it does in a view.
     """
     outputs = {item["call_id"]: item["output"] for item in items if item.get("type") == "function_call_output"}
     shown: list[Shown] = []
+    begun = False
     for item in items:
         kind = item.get("type", "message")
         if kind == "message":
             content = item["content"]
             texts = [content] if isinstance(content, str) else [block["text"] for block in content]
-            shown += [(item["role"], text) for text in texts]
+            roles = {"system": "user" if begun else "prompt", "developer": "user", "assistant": "assistant"}
+            role = roles.get(item["role"], "user")
+            shown += [(role, text) for text in texts]
         elif kind == "function_call":
             call = item["call_id"]
             shown.append(("call", call, item["name"], item["arguments"], outputs.get(call, INTERRUPTED)))
+        begun = begun or kind != "compaction"
     return shown
 
 
-def viewed(messages: Iterable[NeutralMessage]) -> list[Shown]:
-    """Return the same of the messages of a view."""
-    messages = list(messages)
-    parts = [(message.role, part) for message in messages for part in message.parts]
+def viewed(view: ModelView) -> list[Shown]:
+    """Return the same of a view."""
+    parts = [(message.role, part) for message in view.messages for part in message.parts]
     outputs = {part.call: part.output for _, part in parts if isinstance(part, Result)}
-    shown: list[Shown] = []
+    shown: list[Shown] = [("prompt", text) for text in view.system if text]
     for role, part in parts:
         if isinstance(part, Text):
             shown.append((role, part.text))

@@ -49,7 +49,8 @@ from pydantic_ai.messages import (
 )
 
 from eventlog.importers.common.json_lines import dump, is_array
-from projections.view.neutral import Call, File, NeutralMessage, Result, Text
+from projections import ModelView
+from projections.view.neutral import Call, File, Result, Text
 
 __all__ = ["INTERRUPTED", "KINDS", "Talk", "listed", "viewed"]
 
@@ -58,7 +59,7 @@ OUTCOMES: list[Any] = ["success", "failed", "denied", "interrupted", "retried"]
 PNG = b"\x89PNG"
 Shown = tuple[str, ...]
 KINDS = st.lists(
-    st.sampled_from(["user", "files", "media", "system", "speech", "spoken", "answer", "thinks", "call", "call", "native", "search", "file", "results", "results", "feedback", "summary", "deltas", "nothing"]),
+    st.sampled_from(["user", "files", "media", "system", "prompt", "prompt", "speech", "spoken", "answer", "thinks", "call", "call", "native", "search", "file", "results", "results", "feedback", "summary", "deltas", "nothing"]),
     min_size=1,
     max_size=4,
 )  # fmt: skip
@@ -128,6 +129,8 @@ class Talk:
                 return ModelResponse([]) if number % 2 else ModelRequest([UserPromptPart([])])
             case "system":
                 return ModelRequest([SystemPromptPart(text), UserPromptPart("asked")], instructions="be brief")
+            case "prompt":
+                return ModelRequest([SystemPromptPart(text), SystemPromptPart(f"more {text}")])
             case "speech":
                 return ModelRequest([SpeechPart(speaker="user", transcript=text)])
             case "answer":
@@ -190,16 +193,21 @@ def _begins(message: ModelMessage) -> bool:
     return message.kind == "response" or any(isinstance(part, BEGINNING) for part in message.parts)
 
 
-def _before_prompt(messages: Sequence[ModelMessage]) -> set[int]:
-    """Return the parts of the first message that come before what begins the conversation."""
-    parts: Sequence[Any] = messages[0].parts if messages and messages[0].kind == "request" else ()
-    return {id(part) for part in takewhile(lambda part: not isinstance(part, BEGINNING), parts)}
+def _prompts(messages: Sequence[ModelMessage]) -> list[SystemPromptPart]:
+    """Return the system prompts of the first request with any, before the conversation begins."""
+    for message in messages:
+        parts: Sequence[Any] = message.parts if message.kind == "request" else ()
+        leading = takewhile(lambda part: not isinstance(part, BEGINNING), parts)
+        prompts = [part for part in leading if isinstance(part, SystemPromptPart)]
+        if prompts or _begins(message):
+            return prompts
+    return []
 
 
 def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
     """Return what a model is shown of messages: texts, files, and calls with their returns.
 
-    Leading system prompts are left out: they are the view's system prompt.
+    The system prompts that come first, in one request, are together the prompt; others the user's.
     """
     parts = [(message.kind, part) for message in messages for part in message.parts]
     outputs = {
@@ -207,13 +215,12 @@ def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
         for _, part in parts
         if isinstance(part, (ToolReturnPart, NativeToolReturnPart))
     }
-    shown: list[Shown] = []
-    first = next((number for number, one in enumerate(messages) if _begins(one)), len(messages))
-    leading = {id(part) for message in messages[:first] for part in message.parts} | _before_prompt(messages[first:])
+    leading = _prompts(messages)
+    shown: list[Shown] = [("prompt", "\n\n".join(part.content for part in leading))] if leading else []
     for kind, part in parts:
         match part:
             case SystemPromptPart(content=content):
-                shown += [] if id(part) in leading else [("user", content)]
+                shown += [] if any(part is one for one in leading) else [("user", content)]
             case UserPromptPart(content=content):
                 for one in [content] if isinstance(content, str) else content:
                     if isinstance(one, (FileUrl, BinaryContent, UploadedFile)):
@@ -241,11 +248,11 @@ def listed(messages: Sequence[ModelMessage]) -> list[Shown]:
     return shown
 
 
-def viewed(messages: Iterable[NeutralMessage]) -> list[Shown]:
-    """Return the same of the messages of a view."""
-    parts = [(message.role, part) for message in messages for part in message.parts]
+def viewed(view: ModelView) -> list[Shown]:
+    """Return the same of a view."""
+    parts = [(message.role, part) for message in view.messages for part in message.parts]
     outputs = {part.call: part.output for _, part in parts if isinstance(part, Result)}
-    shown: list[Shown] = []
+    shown: list[Shown] = [("prompt", text) for text in view.system if text]
     for role, part in parts:
         if isinstance(part, Text):
             shown.append((role, part.text))

@@ -93,14 +93,14 @@ class Place:
         if self.framework == "openai_agents":
             chat = EverdeltaSession(store, NAME)
             items = await chat.get_items()
-            assert openai_items.viewed(ModelView.of(chat.session).messages) == openai_items.listed(items)
+            assert openai_items.viewed(ModelView.of(chat.session)) == openai_items.listed(items)
             return items, chat.session
         if self.framework == "pydantic_ai":
             conversations = EverdeltaConversationStore(store)
             loaded = await conversations.load(NAME)
             messages = loaded.messages if loaded is not None else []
             session = conversations.session(NAME)
-            assert pydantic_messages.viewed(ModelView.of(session).messages) == pydantic_messages.listed(messages)
+            assert pydantic_messages.viewed(ModelView.of(session)) == pydantic_messages.listed(messages)
             return ModelMessagesTypeAdapter.dump_python(messages, mode="json"), session
         transcripts: Any = EverdeltaSessionStore(store)
         key = {**claude_entries.KEY, "project_key": NAME}
@@ -181,6 +181,26 @@ def test_a_killed_run_is_looked_at(worker: AgentWorker, place: Place, capsys: py
             assert run([command, session.id, "--store", str(place.path)]) == 0, command
             assert capsys.readouterr().out
         assert run(["verify", "--store", str(place.path)]) == 0
+
+
+@pytest.mark.promise(3)
+def test_a_killed_fork_is_whole_or_none(worker: AgentWorker, tmp_path: Path, url: str) -> None:
+    """Killed at any append, a fork of pydantic-ai has its name and record, or is not there."""
+    place = Place("pydantic_fork", tmp_path, url)
+    (whole,) = worker.run(place.program())
+    for kill_at in range(1, whole.appends + 1):
+        for behind in (False, True):
+            place.clear()
+            worker.run(place.program(kill_at=kill_at, behind=behind))
+            with eventlog.open(place.path) as store:
+                forks = [info for info in store.sessions() if info.fork_of is not None]
+                loaded = asyncio.run(EverdeltaConversationStore(store).load("fork"))
+                assert [info.name for info in forks] == ([] if loaded is None else [("pydantic-ai", "fork")])
+                assert loaded is None or len(loaded.messages) == 1
+            (again,) = worker.run(place.program())
+            assert again.stored == ["fork"]
+            with eventlog.open(place.path) as store:
+                assert len(list(store.sessions())) == 2
 
 
 @pytest.mark.promise(4)

@@ -120,11 +120,13 @@ def said(text: str) -> dict[str, Any]:
     return {"messages": [HumanMessage(text)]}
 
 
-def put(saver: EverdeltaSaver, messages: list[Any], parent: Any = None, thread: str = "t", **metadata: Any) -> Any:
-    """Put a checkpoint with a list of messages; return its config."""
+def put(
+    saver: EverdeltaSaver, messages: list[Any] | None, parent: Any = None, thread: str = "t", **metadata: Any
+) -> Any:
+    """Put a checkpoint with a list of messages, or with none that it knows; return its config."""
     checkpoint = empty_checkpoint()
     version = saver.get_next_version(None, None) if parent is None else int(parent["version"]) + 1
-    checkpoint["channel_values"] = {"messages": messages}
+    checkpoint["channel_values"] = {} if messages is None else {"messages": messages}
     checkpoint["channel_versions"] = {"messages": version}
     before: dict[str, Any] = {} if parent is None else parent["configurable"]
     config: Any = {"thread_id": thread, "checkpoint_ns": "", **before}
@@ -233,6 +235,33 @@ def test_messages_told_again_are_read_at_once(engine: Engine, monkeypatch: pytes
     assert [entry.id for entry in told] == ["two", "four"]
     assert messages.load(session.version) == [HumanMessage("two", id="two"), HumanMessage("four", id="four")]
     assert viewed(ModelView.of(session)) == [("user", "two"), ("user", "four")]
+
+
+def test_channel_that_becomes_empty_empties_the_view(engine: Engine) -> None:
+    """A channel that has no value any more, and is none of deltas, has no messages."""
+    saver = EverdeltaSaver(engine.open())
+    first = put(saver, [HumanMessage("go", id="h1")])
+    saver.put_writes(first, [("messages", [HumanMessage("on", id="h2")])], "task")
+    put(saver, None, first)
+    assert viewed(ModelView.of(saver.session("t"))) == []
+    put(saver, None, first, counters_since_delta_snapshot={"messages": [1, 1]})
+    assert viewed(ModelView.of(saver.session("t"))) == [("user", "go"), ("user", "on")]
+
+
+def test_results_without_an_open_call_are_shown(engine: Engine) -> None:
+    """A second result of a call, and one of no call in the list, are in the view as messages."""
+    saver = EverdeltaSaver(engine.open())
+    calls: Any = [{"name": "look", "args": {}, "id": id} for id in ("c1", "c2")]
+    results = [ToolMessage(text, tool_call_id=id) for text, id in (("one", "c1"), ("once more", "c1"), ("two", "c2"))]
+    image: Any = [{"type": "text", "text": "seen"}, {"type": "image", "base64": "iVBO", "mime_type": "image/png"}]
+    messages = [HumanMessage("go"), AIMessage("", tool_calls=calls), *results, ToolMessage(image, tool_call_id="none")]
+    config: Any = None
+    for end in range(1, len(messages) + 1):
+        config = put(saver, messages[:end], config)
+        assert viewed(ModelView.of(saver.session("t"))) == listed(messages[:end])
+    put(saver, [messages[0], *messages[2:]], config)
+    texts = [("user", text) for text in ("go", "one", "once more", "two", "seen")]
+    assert viewed(ModelView.of(saver.session("t"))) == [*texts, ("user", "file")]
 
 
 def test_usage_counts_once(engine: Engine) -> None:

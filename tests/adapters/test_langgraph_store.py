@@ -125,7 +125,12 @@ def test_items_end_after_their_time(engine: Engine) -> None:
     now[0] += 60_000
     assert store.get(("a",), "short") is None
     assert [item.key for item in store.search(("a",))] == ["for good", "long"]
-    assert store.sweep_ttl() == 1
+    store.put(("a", "over", LONG), "k", {}, ttl=1)
+    store.put(("a", "over"), "k", {}, ttl=1)
+    assert store.list_namespaces(max_depth=2) == [("a",), ("a", "over")]
+    now[0] += 60_000
+    assert store.list_namespaces() == [("a",)]
+    assert store.sweep_ttl() == 3
     assert store.sweep_ttl() == 0
     now[0] += 600_000
     assert [item.key for item in store.search(("a",))] == ["for good"]

@@ -58,7 +58,7 @@ def texts(*said: str) -> list[Any]:
 
 def shown(session: EverdeltaSession) -> list[tuple[str, ...]]:
     """Return what the model view shows."""
-    return viewed(ModelView.of(session.session).messages)
+    return viewed(ModelView.of(session.session))
 
 
 class Pair:
@@ -384,7 +384,7 @@ def test_a_fork_keeps_of_a_cleared_session_what_it_shares(mode: str, tmp_path: P
     asyncio.run(session.clear_session())
     store.scrub()
     assert [files_with(place.path, said) for said in ("secret-beside", "secret-popped")] == [[], []]
-    assert viewed(ModelView.of(fork).messages) == [("user", "shared")]
+    assert viewed(ModelView.of(fork)) == [("user", "shared")]
     place.close()
 
 

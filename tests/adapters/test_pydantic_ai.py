@@ -131,7 +131,7 @@ class Pair:
                 assert [one.message for one in await fresh.read_history(left)] == [
                     one.message for one in await self.theirs.read_history(right)
                 ]
-            assert viewed(ModelView.of(fresh.session(name)).messages) == listed(theirs.messages)
+            assert viewed(ModelView.of(fresh.session(name))) == listed(theirs.messages)
 
 
 @pytest.mark.parametrize("engine_name", MODES)
@@ -181,7 +181,7 @@ def test_an_agent_goes_on_from_its_conversation(engine: Engine) -> None:
             loaded = await store.load("chat")
             assert loaded is not None
             assert loaded.messages == result.all_messages()
-            assert viewed(ModelView.of(store.session("chat")).messages) == listed(loaded.messages)
+            assert viewed(ModelView.of(store.session("chat"))) == listed(loaded.messages)
 
     asyncio.run(play())
 
@@ -201,7 +201,7 @@ def test_retries_of_earlier_versions_are_shown_as_what_they_were(engine: Engine)
     call = {"part_kind": "tool-call", "tool_name": "look", "args": "{}", "tool_call_id": "c1"}
     messages: list[Any] = [{"kind": "response", "parts": [call]}, {"kind": "request", "parts": parts}]
     feed.add([{"id": str(number), "message": message} for number, message in enumerate(messages)])
-    view = viewed(ModelView.of(feed.session).messages)
+    view = viewed(ModelView.of(feed.session))
     assert view == listed(ModelMessagesTypeAdapter.validate_python(messages))
     assert view == [("call", "c1", "look", "{}", "wrong arguments"), ("user", "answer in JSON")]
 

@@ -81,6 +81,7 @@ REPLY: Table = {
     "Reply.close": constant(lambda _, reply: reply.close(None), _reply),
     "Reply.end_step": constant(lambda _, reply: reply.end_step(), _step),
     "Reply.finish": constant(lambda _, reply: reply.finish(), _reply),
+    "Reply.in_step": constant(lambda _, reply: reply.in_step, _reply),
     "Reply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),
     "Reply.is_open": constant(lambda _, reply: reply.is_open, _reply),
     "Reply.part": constant(lambda _, reply: reply.part(Patch("hash", ())), _reply),

@@ -96,7 +96,7 @@ class EverdeltaStore(BaseStore):
                 read += hits if op.refresh_ttl else []
                 results.append([SearchItem(**_fields(found)) for found in hits])
             elif isinstance(op, ListNamespacesOp):
-                results.append(self._namespaces(shelf, op))
+                results.append(self._namespaces(shelf, op, now))
             else:
                 raise CallError(f"an operation is a get, a search, a put or a list, not {type(op).__name__}")
         written = {key_in(*place): self._put(shelf, place, op, now) for place, op in puts.items()}
@@ -157,15 +157,18 @@ class EverdeltaStore(BaseStore):
             if labels[: len(namespace)] == namespace:
                 yield _Found((labels, key), kept, value.revision)
 
-    def _namespaces(self, shelf: Shelf, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        """Return the namespaces that have items; their values are not read."""
+    def _namespaces(self, shelf: Shelf, op: ListNamespacesOp, now: int) -> list[tuple[str, ...]]:
+        """Return the namespaces that have items; of each the value of one that is kept is read."""
         found: set[tuple[str, ...]] = set()
         for name in shelf.values.keys():  # noqa: SIM118 - no mapping
             place = place_in(name)
-            if place is None and (value := shelf.values.get(name)) is not None:
-                place = decode(bytes_of(value.value)).place
-            if place is not None and all(matches(place[0], condition) for condition in op.match_conditions or ()):
-                found.add(place[0] if op.max_depth is None else place[0][: op.max_depth])
+            if place is not None and (place[0][: op.max_depth] in found or not _is_listed(place[0], op)):
+                continue
+            if (value := shelf.values.get(name)) is not None:
+                kept = decode(bytes_of(value.value))
+                labels = (kept.place or place or ((), ""))[0]
+                if not kept.is_over(now) and _is_listed(labels, op):
+                    found.add(labels[: op.max_depth])
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _put(self, shelf: Shelf, place: Place, op: PutOp, now: int) -> Kept | None:
@@ -184,6 +187,10 @@ def _prolonged(kept: Kept, now: int) -> Kept:
     assert kept.ttl is not None
     kept.expires = now + round(kept.ttl * MINUTE)
     return kept
+
+
+def _is_listed(namespace: tuple[str, ...], op: ListNamespacesOp) -> bool:
+    return all(matches(namespace, condition) for condition in op.match_conditions or ())
 
 
 def _fields(found: _Found) -> dict[str, Any]:

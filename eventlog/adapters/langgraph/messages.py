@@ -1,7 +1,8 @@
 """Mapping of LangChain's messages: human, ai, tool, system.
 
-* A leading system message is the system prompt; later ones are synthetic user messages.
-* A tool message whose call is not in the list has no place in a view.
+* A system message before all others is the system prompt; any other one, also right behind it, is a
+  synthetic user message.
+* A tool message whose call is not in the list, or has a result, is a synthetic user message.
 * What an answer cost counts once, also when the list is told again behind a rollback.
 """
 
@@ -50,10 +51,10 @@ class LangChainMapping:
             _answer(to, message, content)
         elif kind.startswith("System") or role == "system":
             text = "".join(part for part in _parts(to, content) if isinstance(part, str))
-            if to.begun:
-                to.user(content if isinstance(content, str) else text, agent="system", synthetic=True)
-            else:
+            if to.leading:
                 to.system(content if isinstance(content, str) else text)
+            else:
+                to.user(content if isinstance(content, str) else text, agent="system", synthetic=True)
         else:
             to.user(list(_parts(to, content)), id=text_or_empty(message.get("id")))
 
@@ -100,7 +101,7 @@ def _result(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:
     failed = message.get("status") == "error"
     text = content if isinstance(content, str) else "\n".join(texts)
     if not call or not to.result(call, text, failed=failed, attachments=files, held=isinstance(content, str)):
-        to.skip("a result for a call that is not open")
+        to.user(parts, agent="tool", synthetic=True)
 
 
 def _answer(to: RecordBuilder, message: dict[str, Any], content: Any) -> None:

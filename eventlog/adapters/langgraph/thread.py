@@ -41,6 +41,9 @@ __all__ = ["Thread"]
 SMALL = 48
 """Longest value, in bytes, that a checkpoint has itself: as long as a reference."""
 
+DELTAS = "counters_since_delta_snapshot"
+"""Metadata entry naming the `DeltaChannel`s of which the checkpoint has no value."""
+
 T = TypeVar("T")
 
 
@@ -158,8 +161,10 @@ class Thread:
                 entries = line
             elif told or MESSAGES in given:
                 entries = self.list.given(line, items)
-            else:
+            elif MESSAGES in (metadata.get(DELTAS) or ()):
                 entries = self._from_writes(line, before, body["channel_versions"])
+            else:  # the channel is empty
+                entries = []
             line = self.list.tell(line, entries, keep, version, wait)
             self.list.keep(self.revision(ns, id), line)
 

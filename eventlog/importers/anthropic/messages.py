@@ -35,7 +35,7 @@ class AnthropicMapping:
         content: list[Any] = found if is_array(found) else [found]
         if role == "assistant":
             _assistant(to, record, content)
-        elif role == "system" and not to.begun:
+        elif role == "system" and to.leading:
             system_prompt(to, found)
         elif role in {"user", "system"}:
             _user(to, record, content, synthetic=role == "system")

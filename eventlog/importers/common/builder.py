@@ -45,6 +45,11 @@ class RecordBuilder:
         """Events and bodies told so far."""
         return self.conversation.batch
 
+    @property
+    def leading(self) -> bool:
+        """Whether neither a system prompt nor a message of the conversation has come."""
+        return not self.begun and not self.conversation.has_prompt()
+
     def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id: the first of these that is one, else one made up."""
         raise NotImplementedError
@@ -59,6 +64,7 @@ class RecordBuilder:
         """Set the system prompt from here on."""
         self.conversation.remainder.move(text, "header")
         self.conversation.add(self.time, ev.SystemPromptSet(self.batch.content(text)))
+        self.conversation.prompted = True
 
     def user(
         self,

@@ -73,6 +73,8 @@ class Conversation:
         self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
+        self.prompted = False
+        """Whether a system prompt has come; see `has_prompt`."""
         self.compaction: tuple[str, str] | None = None
         """Part and message of a compaction whose summary comes with a later record."""
         if started is not None:
@@ -104,6 +106,10 @@ class Conversation:
     def title_now(self) -> str:
         """Return the session's title."""
         return self.title
+
+    def has_prompt(self) -> bool:
+        """Whether the conversation has a system prompt."""
+        return self.prompted
 
     # -- closing -------------------------------------------------------------------------------
 

@@ -79,10 +79,7 @@ def system_prompt(to: RecordBuilder, content: object) -> None:
     blocks: list[Any] = content if is_array(content) else [content]
     found = [block.get("text") if is_object(block) else block for block in blocks]
     texts = [text for text in found if isinstance(text, str)]
-    if len(texts) == 1:
-        to.system(texts[0])
-    else:
-        to.conversation.add(to.time, ev.SystemPromptSet(to.batch.content("\n\n".join(texts))))
+    to.system("\n\n".join(texts))
 
 
 def ids_of(message: dict[str, Any]) -> list[str]:

@@ -1,7 +1,7 @@
 """Mapping of OpenAI Chat messages and chat completions, for imported files and live feeds.
 
-* Leading system messages are the system prompt; later ones, and developer's, are synthetic user
-  messages.
+* A leading system message is the system prompt; later ones, also those right behind it, and
+  developer's are synthetic user messages: each record says its own text, and can be forgotten.
 * A `tool` or `function` message is the result of the call it names, else of the oldest open call of
   its name; one without a call is a synthetic user message, and reported.
 * Of a completion choice 0 is imported; its usage and finish reason are those of the answer.
@@ -41,7 +41,7 @@ class OpenAIChatMapping:
             to.end()
         elif role in {"tool", "function"}:
             _result(to, record, role)
-        elif role == "system" and not to.begun:
+        elif role == "system" and to.leading:
             system_prompt(to, record.get("content"))
         elif role in {"user", "system", "developer"}:
             _user(to, record, role)

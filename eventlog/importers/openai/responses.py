@@ -2,8 +2,8 @@
 
 * Consecutive reasoning, texts and calls are one answer. The output of a call ends it.
 * Calls that the provider ran have their result in the item.
-* Leading system messages are the system prompt; later ones, and developer's, are synthetic user
-  messages.
+* A leading system message is the system prompt; later ones, also those right behind it, and
+  developer's are synthetic user messages: each record says its own text, and can be forgotten.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
                 to.file(*found)
             else:
                 to.skip("a content block of an assistant message is of an unknown type")
-    elif role == "system" and not to.begun:
+    elif role == "system" and to.leading:
         system_prompt(to, content)
     elif role in {"user", "system", "developer"}:
         synthetic = role != "user"

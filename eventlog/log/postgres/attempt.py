@@ -5,8 +5,8 @@ settled on a new connection, by looking for the commits, each of which has a sal
 has. What is not there is written again under the guard of the same revision, so at most one of the
 two tries goes in, also if the lost one is still at work. Only if no connection is to be had in
 time, or the server warns that a commit may not be replicated, is it `UnknownOutcomeError`. A result
-that is *repeated* by its request id is acknowledged after another write on the same server, which
-is durable only if everything before it is.
+that is *repeated* by its request id, or a lease that a lost try has set, is acknowledged after
+another write on the same server, which is durable only if everything before it is.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_lost, is_passing, typed
 from eventlog.log.postgres.guard import ELSEWHERE, MapChangedError
 from eventlog.log.postgres.rows import Known
+from eventlog.log.postgres.seen import RESTORED
 from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
 from eventlog.log.rules import RequestResult
 from eventlog.log.ticket import wake
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import Connections, LogConnection
     from eventlog.log.postgres.reader import Reader
 
-__all__ = ["Attempt", "KnownHeads", "Target", "Tried", "settle"]
+__all__ = ["Attempt", "KnownHeads", "Target", "Tried", "settle", "unknown"]
 
 _MOST = 4096
 """Heads that are remembered."""
@@ -62,8 +63,8 @@ class Target(NamedTuple):
         attempt = Attempt(self, heads, tickets)
         try:
             attempt.finish()
-        except MapChangedError as error:
-            attempt.give_up(StorageError(ELSEWHERE), error)
+        except MapChangedError:
+            attempt.give_up(StorageError(ELSEWHERE))
 
 
 Tried: TypeAlias = dict[AnyTicket, list[tuple[int, bytes]]]
@@ -102,6 +103,18 @@ def settle(outcomes: Iterable[tuple[AnyTicket, Any]]) -> None:
             ticket.succeed(outcome)
         done.append(ticket)
     wake(done)
+
+
+def unknown(ticket: AnyTicket, why: object) -> UnknownOutcomeError:
+    """Return the outcome of a ticket that may have been committed."""
+    request = ticket.request
+    failure = UnknownOutcomeError(
+        f"the outcome is not known: {why if isinstance(why, EventlogError) else type(why).__name__}",
+        session=getattr(request, "session", None),
+        request=getattr(request, "request", None),
+    )
+    failure.__cause__ = why if isinstance(why, BaseException) else None
+    return failure
 
 
 class Attempt:
@@ -159,7 +172,7 @@ class Attempt:
         None where it has to be decided anew.
         """
         target = self._target
-        parameters = batch.parameters(target.partitions)
+        parameters = {"made": target.reader.made, **batch.parameters(target.partitions)}
         statement = APPEND_WITH_BODIES if "b_i" in parameters else APPEND
         values = [parameters[name] for name in statement.names]
         try:
@@ -189,14 +202,26 @@ class Attempt:
             self._unlearn(batch.changes)
             self._note_tried(batch)
             raise BusyError(f"the server warned: {warned}")
+        if rows and rows[0][0] < 0:
+            raise target.reader.refuse(RESTORED)
         if rows:
             target.time.learn(rows[0][2], sent)
         return {number: position for number, position, _ in rows}
 
-    def _confirm(self, session: str) -> None:
-        """Write once more where results are earlier commits': then those are durable as well."""
-        with self._target.connections.one(self._left()) as connection:
-            self._barrier(connection, self._target.partition_of(session))
+    def _confirmed(self, earlier: Sequence[tuple[AnyTicket, Any]]) -> list[tuple[AnyTicket, Any]]:
+        """Write once more where results are earlier commits': then those are durable as well.
+
+        Else their outcome is why they are not known to be.
+        """
+        session = earlier[0][0].request.session
+        try:
+            with self._target.connections.one(self._left()) as connection:
+                self._barrier(connection, self._target.partition_of(session))
+        except MapChangedError:
+            raise
+        except EventlogError as error:
+            return [(ticket, self._failure(ticket, error)) for ticket, _ in earlier]
+        return list(earlier)
 
     def _barrier(self, connection: LogConnection, partition: int) -> None:
         connection.warned = ""
@@ -220,8 +245,11 @@ class Attempt:
                     positions[change.added[-1]] + batch.added[change.added[-1]].commit.count - 1 if change.added else 0
                 )
                 self._heads.learn(
-                    session, Known(replace(change.after, position=top) if top else change.after, change.seen + 1)
+                    session, Known(replace(change.after, position=top) if top else change.after, change.revision)
                 )
+                if change.added:
+                    commit = batch.added[change.added[-1]].commit
+                    target.reader.note(session, commit.last, commit.leaf)
         ends: dict[int, int] = {}
         for place, added in enumerate(batch.added):
             if place in positions:
@@ -240,35 +268,30 @@ class Attempt:
                 continue
             if isinstance(outcome, Committed) and outcome.position < 0:
                 outcome = replace(outcome, position=positions[-1 - outcome.position])  # noqa: PLW2901 - it is known now
-            is_earlier = isinstance(outcome, Committed) and outcome.repeated and outcome.position > 0
-            (earlier if is_earlier else done).append((ticket, outcome))
+            is_earlier = (
+                outcome.repeated if isinstance(outcome, Committed) else outcome is True
+            )  # a lease that was found
+            (earlier if is_earlier and not before else done).append((ticket, outcome))
         settle(done)
-        self._tickets = [*(ticket for ticket, _ in earlier), *left]
+        self._tickets = left
         if earlier:
-            self._confirm(earlier[0][1].session)
-            settle(earlier)
+            self._tickets = [*(ticket for ticket, _ in earlier), *left]
+            settle(self._confirmed(earlier))
             self._tickets = left
         if late:
             self._read(late)
 
-    def give_up(self, error: EventlogError, cause: BaseException | None = None) -> None:
+    def give_up(self, error: EventlogError) -> None:
         """Tell all tickets that are left why they have no outcome."""
-        outcomes: list[tuple[AnyTicket, BaseException]] = []
-        for ticket in self._tickets:
-            failure: BaseException = error
-            if ticket in self._tried and not isinstance(error, UnknownOutcomeError):
-                request = ticket.request
-                failure = UnknownOutcomeError(
-                    f"the outcome is not known: {error}",
-                    session=getattr(request, "session", None),
-                    request=getattr(request, "request", None),
-                )
-                failure.__cause__ = error
-            elif cause is not None:
-                failure.__cause__ = cause
-            outcomes.append((ticket, failure))
+        outcomes = [(ticket, self._failure(ticket, error)) for ticket in self._tickets]
         self._tickets = []
         settle(outcomes)
+
+    def _failure(self, ticket: AnyTicket, error: EventlogError) -> EventlogError:
+        """Return the outcome of a ticket that an error ends: unknown, if it may have gone in."""
+        if ticket not in self._tried or isinstance(error, UnknownOutcomeError):
+            return error
+        return unknown(ticket, error)
 
     # --- reading again
 

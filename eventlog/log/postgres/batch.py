@@ -14,7 +14,7 @@ import msgspec
 from eventlog.compression import compressed_body
 from eventlog.errors import EventlogError
 from eventlog.log.contract import Append, Commit, Committed, Head, Ticket
-from eventlog.log.postgres.rows import Known, packed
+from eventlog.log.postgres.rows import Known, new_revision, packed
 from eventlog.log.rules import LeaseChange, RequestResult, accept, commit_of, may_replace_lease, was_committed
 from eventlog.log.ticket import QueuedTicket
 
@@ -44,7 +44,7 @@ class Added(NamedTuple):
 class Change:
     """The change of one session: its head before and after, and its commits."""
 
-    __slots__ = ("added", "after", "before", "number", "partition", "session")
+    __slots__ = ("added", "after", "before", "number", "partition", "revision", "session")
 
     def __init__(self, session: str, partition: int, number: int, before: Known | None) -> None:
         self.session = session
@@ -52,6 +52,8 @@ class Change:
         self.number = number
         self.before = before
         self.after: Head | None = None if before is None else before.head
+        self.revision = new_revision()
+        """The revision that its row gets."""
         self.added: list[int] = []
         """Places of its commits in the batch."""
 
@@ -167,6 +169,7 @@ class Batch:
             "partition": [change.partition for change, _ in heads],
             "session": [change.session.encode() for change, _ in heads],
             "seen": [change.seen for change, _ in heads],
+            "revision": [change.revision for change, _ in heads],
             "version": [head.version for _, head in heads],
             "base": [head.base for _, head in heads],
             "created": [head.created for _, head in heads],

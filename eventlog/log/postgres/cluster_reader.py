@@ -36,6 +36,7 @@ class ClusterReader(Reader):
 
     def __init__(self, clusters: Clusters) -> None:
         self._clusters = clusters
+        self._seen = clusters.seen
         self._partitions = clusters.partitions
         self._partition_of = clusters.partition_of
         self.identity = identity_of(member.state.settings.identity for member in clusters.map.members)

@@ -26,6 +26,7 @@ from eventlog.log.postgres.connections import Connections
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.guard import Guarded, MapChangedError
 from eventlog.log.postgres.reader import Reader
+from eventlog.log.postgres.seen import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class Clusters:
         self.partitions = 0
         self.reached: Callable[[Iterable[tuple[int, int]]], None] = lambda _: None
         """Called with positions that partitions have reached."""
+        self.seen = Seen()
         self._refreshing = Lock()
         self._opened = [Cluster(address, options) for address in addresses]
         try:
@@ -228,7 +230,7 @@ class Clusters:
     def _served(self, cluster: Cluster, state: State) -> Served:
         number = state.map if state.log else None
         guarded = Guarded(cluster.connections, number, None if state.number else cluster.clock)
-        reader = Reader(guarded, self.partitions, self.partition_of, state.settings.identity)
+        reader = Reader(guarded, self.partitions, self.partition_of, state.settings, self.seen)
         lists = SessionLists(
             guarded,
             self.options.lists_of,

@@ -46,7 +46,7 @@ _SETTINGS = (
     " SET default_transaction_read_only = {read_only}; SET plan_cache_mode = force_generic_plan; SET jit = off;"
     " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
 )
-"""What the statements of this package rely on."""
+"""Settings that the statements of this package rely on."""
 _IDLE = 60.0
 """Seconds after which a connection that is not needed is closed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5

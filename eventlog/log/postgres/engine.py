@@ -47,6 +47,7 @@ from eventlog.log.postgres.guard import ELSEWHERE, Guarded
 from eventlog.log.postgres.once_read import OnceRead
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
+from eventlog.log.postgres.seen import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 from eventlog.log.postgres.tables import SIZE, Tables
 from eventlog.log.rules import LeaseChange
@@ -83,9 +84,9 @@ class PostgresLog(Log):
 
     def _build(self) -> None:
         """Make what reads and writes: each of it for one server."""
-        options, count = self.options, self._count
+        options, count, seen = self.options, self._count, Seen()
         self._connections = Connections(self.address, options)
-        self._reader = Reader(self._connections, count, self.partition_of, self.settings.identity)
+        self._reader = Reader(self._connections, count, self.partition_of, self.settings, seen)
         self._bodies = Bodies(self._connections, count)
         self._derived = Derived(self._connections, count)
         self._lists = SessionLists(
@@ -100,7 +101,7 @@ class PostgresLog(Log):
         guarded = Guarded(self._connections, None)
         target = Target(
             guarded,
-            Reader(guarded, count, self.partition_of, self.settings.identity),
+            Reader(guarded, count, self.partition_of, self.settings, seen),
             count,
             self.partition_of,
             options.busy_timeout,
@@ -117,8 +118,9 @@ class PostgresLog(Log):
         return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
 
     def _use(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+        refusal = self._refusal or self._reader.refusal
+        if refusal is not None:
+            raise refusal
 
     def _put(self, request: Any, size: int, lane: GroupCommit) -> QueuedTicket[Any, Any]:
         self._use()
@@ -153,7 +155,7 @@ class PostgresLog(Log):
     @property
     def stopped(self) -> bool:
         """Whether nothing more is written through this handle."""
-        return self._refusal is not None
+        return self._refusal is not None or self._reader.refusal is not None
 
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `contract.Log`."""
@@ -417,7 +419,8 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
     """Make a log at an address, and write to its tables; it does not open before that is done.
 
     `AlreadyExistsError` if there is a log with something in it. What a copy that broke off has
-    left is removed.
+    left is removed. Handles that others have open on the empty log are refused from now on, and a
+    copy that another process has begun ends with `BusyError`.
     """
     with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
         try:
@@ -425,13 +428,13 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
             if stored is None:
                 schema.create(connection, encryption=encryption)
             elif "log" in stored:
-                raise CallError("this is one cluster of a log: fill a log in one, and have others join it then")
-            elif schema.UNFINISHED not in stored and schema.has_commits(connection):
-                raise AlreadyExistsError("store", "in the schema of this address")
+                raise CallError("this is one cluster of a log: fill a log at one address, and have others join it")
             settings = schema.empty(connection, encryption)
-            tables = Tables(connection, settings.partitions, lambda session: partition_of(session, settings.partitions))
-            yield tables
-            schema.finish(connection)
+            if settings is None:
+                raise AlreadyExistsError("store", "in the schema of this address")
+            count = settings.partitions
+            yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
+            schema.finish(connection, settings.made)
         except Error as error:
             raise typed(error) from error
 

@@ -94,7 +94,7 @@ class Follower:
         self._pause = min(self._pause * _GROWTH, self._longest)
         try:
             self.note(enumerate(self._positions()))
-        except EventlogError as error:
+        except Exception as error:  # noqa: BLE001 - the thread would look again at once, for ever
             logger().warning("a follower looks again after a %s", type(error).__name__)
             return self._longest
         return self._pause

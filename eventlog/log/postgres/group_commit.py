@@ -15,7 +15,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.postgres.attempt import KnownHeads, settle
+from eventlog.log.postgres.attempt import KnownHeads, settle, unknown
 from eventlog.log.postgres.batch import AnyTicket
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
@@ -60,6 +60,8 @@ class GroupCommit:
         self._heads = KnownHeads()
         self._worker = Worker("eventlog-commit", self._drain)
         self._draining = Lock()
+        self._taken: list[AnyTicket] = []
+        """Tickets that are being committed."""
         self._together = 0
         """How many requests were on their way or queued when the last commit ended."""
         self._took = 0.0
@@ -156,7 +158,7 @@ class GroupCommit:
         """Refuse everything after a fork, in the child, which has neither thread nor connection."""
         self._queueing, self._draining = Lock(), Lock()
         self.refusal = refusal
-        left, self._queue = list(self._queue), deque()
+        left, self._queue, self._taken = [*self._taken, *self._queue], deque(), []
         for ticket in left:
             ticket.fail(refusal)
 
@@ -164,21 +166,35 @@ class GroupCommit:
 
     def _drain(self) -> None:
         """Commit until nothing is queued."""
-        while self._queue:
+        while self._queue or self._taken:
             with self._draining:
-                self._thread = get_ident()
                 try:
+                    self._thread = get_ident()
+                    self._give_up("an interrupt")  # nothing, unless a second interrupt came in the first one's way
                     self._gather()
                     begun = time.perf_counter()
-                    tickets = self._take()
-                    try:
-                        self._target.finish(self._heads, tickets)
-                        self._together = len(tickets) + len(self._queue)
-                        self._took = time.perf_counter() - begun
-                    except Exception as error:  # noqa: BLE001 - a waiter must not hang because of an unforeseen fault
-                        settle([(ticket, error) for ticket in tickets if not ticket.resolved])
+                    self._take()
+                    self._target.finish(self._heads, list(self._taken))
+                    self._together = len(self._taken) + len(self._queue)
+                    self._took = time.perf_counter() - begun
+                    self._taken.clear()
+                except BaseException as error:
+                    self._give_up(error)
+                    if not isinstance(error, Exception):  # as Ctrl-C, where this is the main thread
+                        raise
                 finally:
                     self._thread = 0
+
+    def _give_up(self, why: object) -> None:
+        """Settle what an unforeseen fault has left without an outcome, so that no waiter hangs.
+
+        It may be interrupted, and is then done again, at the latest once a waiter looks by itself.
+        """
+        if self._taken:
+            self._heads.clear()
+            settle([(ticket, unknown(ticket, why)) for ticket in self._taken if not ticket.resolved])
+            wake(self._taken)  # also those that it kept from being woken
+            self._taken.clear()
 
     def _gather(self) -> None:
         """Give those whose last request was just committed a moment to queue the next.
@@ -189,13 +205,15 @@ class GroupCommit:
         while len(self._queue) < self._together and time.perf_counter() < until and self.refusal is None:
             time.sleep(_MOMENT)
 
-    def _take(self) -> list[AnyTicket]:
-        """Take what one batch may hold out of the queue."""
+    def _take(self) -> None:
+        """Take what one batch may hold out of the queue.
+
+        An interrupt may come between any two steps: each ticket is in one of the two, or in both.
+        """
+        taken, size = self._taken, 0
         with self._queueing:
-            tickets: list[AnyTicket] = []
-            size = 0
-            while self._queue and (not tickets or size + self._queue[0].size <= BATCH_BYTES):
-                tickets.append(self._queue.popleft())
-                size += tickets[-1].size
+            while self._queue and (not taken or size + self._queue[0].size <= BATCH_BYTES):
+                taken.append(self._queue[0])
+                self._queue.popleft()
+                size += taken[-1].size
             self._bytes = sum([ticket.size for ticket in self._queue]) if self._queue else 0
-            return tickets

@@ -1,6 +1,11 @@
 """Reads of heads, commits and requests, all of the server that the address names.
 
 Each method is one statement and one round trip, but for histories, which are read in pages.
+
+A reader remembers the newest commit that it has seen of a session, and every later head must lie
+behind it. Where it does not, the server has lost commits, as after a failover to a standby that did
+not have them, or a restore has put another log in this place. What was read and decided here counts
+for nothing then: nothing more is read or written until the log is opened again.
 """
 
 from __future__ import annotations
@@ -9,13 +14,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventlog.errors import StorageError
+from eventlog.log.merkle import TAG_BYTES
 from eventlog.log.postgres.guard import ELSEWHERE
 from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
+from eventlog.log.postgres.seen import LOST, RESTORED
 from eventlog.log.rules import RequestResult
 
 if TYPE_CHECKING:
+    from eventlog.errors import EventlogError
     from eventlog.log.contract import Commit, Head
     from eventlog.log.postgres.connections import Connections
+    from eventlog.log.postgres.schema import Settings
+    from eventlog.log.postgres.seen import Seen
 
 __all__ = ["Reader"]
 
@@ -52,11 +62,15 @@ CROSS JOIN LATERAL (
 ) c WHERE c.last_position - c.count < a.position
 """
 _KNOWN = f"""
-SELECT {HEAD} FROM unnest(%s::int8[], %s::bytea[]) AS w(partition, session)
+SELECT {HEAD}, n.leaf, s.leaf FROM unnest(%s::int8[], %s::bytea[], %s::int8[]) AS w(partition, session, seen)
 JOIN eventlog_heads h ON h.partition = w.partition AND h.session = w.session
+LEFT JOIN eventlog_commits n ON n.partition = h.partition AND n.session = h.session AND n.last = h.version
+LEFT JOIN eventlog_commits s ON s.partition = h.partition AND s.session = h.session AND s.last = w.seen
 """
+"""The newest commit's leaf, and that of the commit that was seen last, come along."""
 _POSITIONS = """
-SELECT -1 AS partition, NULL::int8, value FROM eventlog_settings WHERE partition = 0 AND name = 'identity'
+SELECT -2 AS partition, NULL::int8, value FROM eventlog_settings WHERE partition = 0 AND name = 'made'
+UNION ALL SELECT -1, NULL, value FROM eventlog_settings WHERE partition = 0 AND name = 'identity'
 UNION ALL SELECT partition, position, NULL::bytea FROM eventlog_counters ORDER BY partition
 """
 _REQUESTS = """
@@ -70,10 +84,18 @@ class Reader:
     """Reads of the tables of one log."""
 
     def __init__(
-        self, connections: Connections, partitions: int, partition_of: Callable[[str], int], identity: bytes
+        self,
+        connections: Connections,
+        partitions: int,
+        partition_of: Callable[[str], int],
+        settings: Settings,
+        seen: Seen,
     ) -> None:
-        self.identity = identity
+        self.identity = settings.identity
         """16 bytes that name the store and its edition, as they were last read."""
+        self.made = settings.made
+        """16 bytes that name the log, from its making or restore on."""
+        self._seen = seen
         self._connections = connections
         self._partitions = partitions
         self._partition_of = partition_of
@@ -85,12 +107,46 @@ class Reader:
 
     def known_heads(self, sessions: Sequence[str]) -> dict[str, Known]:
         """Return the heads of some sessions, those that there are."""
-        names = [name for name in map(text_from, sessions) if name is not None]
+        names = {session: name for session in sessions if (name := text_from(session)) is not None}
         if not names:
             return {}
-        partitions = [self._partition_of(name.decode()) for name in names]
-        found = map(head_from, self._connections.rows(_KNOWN, (partitions, names)))
-        return {known.head.session: known for known in found}
+        seen = {session: self._seen.get(session) for session in names}
+        rows = self._connections.rows(
+            _KNOWN,
+            (
+                [self._partition_of(session) for session in names],
+                list(names.values()),
+                [0 if one is None else one.version for one in seen.values()],
+            ),
+        )
+        found: dict[str, Known] = {}
+        for *row, newest, before in rows:
+            known = head_from(row)
+            head = known.head
+            found[head.session] = known
+            one = seen[head.session]
+            if head.gone:
+                continue
+            if one is not None and (before is None or before[:TAG_BYTES] != one.tag):
+                raise self.refuse(LOST)
+            if newest is not None:
+                self.note(head.session, head.version, newest)
+        if any(one is not None and session not in found for session, one in seen.items()):
+            raise self.refuse(LOST)
+        return found
+
+    @property
+    def refusal(self) -> EventlogError | None:
+        """Why nothing more is read or written."""
+        return self._seen.refusal
+
+    def note(self, session: str, version: int, leaf: bytes) -> None:
+        """Note a commit that ends at a version: each head that is read later must lie behind it."""
+        self._seen.note(session, version, leaf)
+
+    def refuse(self, why: str) -> EventlogError:
+        """Read and write nothing more; return the error that says so."""
+        return self._seen.refuse(why)
 
     def heads(self, after: str) -> Iterator[Head]:
         """Yield all heads by session id."""
@@ -170,8 +226,11 @@ class Reader:
     def positions_here(self) -> dict[int, int]:
         """Return the last positions by partition, of those that are served here, in order."""
         rows = self._connections.rows(_POSITIONS)
-        self.identity = rows[0][2]
-        return {partition: position for partition, position, _ in rows[1:]}
+        (_, _, made), (_, _, identity), *counters = rows
+        if made != self.made:
+            raise self.refuse(RESTORED)
+        self.identity = identity
+        return {partition: position for partition, position, _ in counters}
 
     def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
         """Return the results of those request ids that were used."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog import compression
@@ -11,7 +12,7 @@ from eventlog.log.contract import Commit, Head, LeaseState
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["COMMIT", "HEAD", "Known", "commit_from", "head_from", "packed", "text_from"]
+__all__ = ["COMMIT", "HEAD", "Known", "commit_from", "head_from", "new_revision", "packed", "text_from"]
 
 HEAD = (
     "h.session, h.revision, h.version, h.position, h.base, h.created, h.updated, h.messages, h.entry, h.lease_epoch,"
@@ -56,6 +57,11 @@ def commit_from(row: Sequence[Any]) -> Commit:
         name, last - count + 1, count, last_position - count + 1, epoch, time, data,
         None if request is None else request.decode(), salt, leaf,
     )  # fmt: skip
+
+
+def new_revision() -> int:
+    """Return the revision of a head that is changed: like no other one."""
+    return int.from_bytes(os.urandom(8), "big") >> 1 or 1
 
 
 def packed(payload: bytes) -> bytes:

@@ -5,7 +5,8 @@ session's rows together. A row of `eventlog_counters` has the last position of a
 updates it holds it until its commit, so positions are in commit order. Texts are stored as UTF-8
 bytes, because a text of the server can hold no NUL, and is sorted by a locale.
 
-A head's `revision` grows with every change of its row: it is what an append is guarded by. Indexed
+A head's `revision` is another random number after each change of its row: it is what an append is
+guarded by. So histories that parted, as after a failover that lost commits, never agree. Indexed
 columns of heads never change, except `moved`, so that an update stays within its page.
 
 The tables lie in the first schema of the connection's `search_path`: two logs in one database are
@@ -17,7 +18,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, LiteralString
 
-from eventlog.errors import CallError, TooNewError, TooOldError, UnfinishedError
+from psycopg import Rollback
+
+from eventlog.errors import BusyError, CallError, TooNewError, TooOldError, UnfinishedError
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -32,6 +35,7 @@ __all__ = [
     "finish",
     "has_commits",
     "read_settings",
+    "require_filling",
     "stored",
     "upgrade",
 ]
@@ -124,6 +128,8 @@ class Settings:
         self.version = int(stored["version"])
         self.partitions = int(stored["partitions"])
         self.identity = stored["identity"]
+        self.made = stored["made"]
+        """16 bytes that name the log, from its making or restore on; a rewrite leaves them."""
         self.encryption = stored["encryption"].decode()
         """The note of an encrypted log, "" of one that is not (`eventlog/open_log.py`)."""
 
@@ -136,16 +142,21 @@ def create(connection: Connection, *, partitions: int = PARTITIONS, encryption: 
         for statements in STEPS:
             for statement in statements:
                 connection.execute(statement)
-        connection.execute(
-            "INSERT INTO eventlog_counters SELECT number, 0 FROM generate_series(0, %s - 1) AS number", (partitions,)
-        )
+        _add_counters(connection, partitions)
         for name, value in (
             ("version", b"%d" % len(STEPS)),
             ("partitions", b"%d" % partitions),
             ("identity", os.urandom(16)),
+            ("made", os.urandom(16)),
             ("encryption", encryption.encode()),
         ):
             connection.execute("INSERT INTO eventlog_settings VALUES (%s, %s, %s)", (_SETTINGS, name, value))
+
+
+def _add_counters(connection: Connection, partitions: int) -> None:
+    connection.execute(
+        "INSERT INTO eventlog_counters SELECT number, 0 FROM generate_series(0, %s - 1) AS number", (partitions,)
+    )
 
 
 def read_settings(connection: Connection) -> Settings | None:
@@ -174,24 +185,55 @@ def has_commits(connection: Connection) -> bool:
     return bool(connection.execute("SELECT 1 FROM eventlog_heads LIMIT 1").fetchone())
 
 
-def empty(connection: Connection, encryption: str) -> Settings:
-    """Remove everything from a log that is to be filled, and keep it from being opened."""
-    with connection.transaction():
-        for table in ("heads", "commits", "bodies", "chunks", "derived", "lists"):
+def empty(connection: Connection, encryption: str) -> Settings | None:
+    """Remove everything from a log that is to be filled, and keep it from being opened.
+
+    It is another log from then on. None, and nothing is changed, if there are commits in it that no
+    unfinished copy has left. The rows of the counters are made anew: an append of a handle that is
+    open on the log waits for the old ones, and finds none.
+    """
+    made = os.urandom(16)
+    with connection.transaction() as transaction:
+        connection.execute(  # first: another copy waits here
+            "SELECT 1 FROM eventlog_settings WHERE partition = %s AND name = 'made' FOR UPDATE", (_SETTINGS,)
+        )
+        connection.execute("SELECT 1 FROM eventlog_counters ORDER BY partition FOR UPDATE")
+        found = stored(connection) or {}
+        if UNFINISHED not in found and has_commits(connection):
+            raise Rollback(transaction)
+        for table in ("heads", "commits", "bodies", "chunks", "derived", "lists", "counters"):
             connection.execute(f"DELETE FROM eventlog_{table}".encode())
-        connection.execute("UPDATE eventlog_counters SET position = 0 WHERE position > 0")
-        for name, value in ((UNFINISHED, b"1"), ("encryption", encryption.encode())):
+        _add_counters(connection, int(found["partitions"]))
+        for name, value in (
+            ("made", made),
+            ("identity", os.urandom(16)),
+            ("encryption", encryption.encode()),
+            (UNFINISHED, b"1"),
+        ):
             connection.execute(
                 "INSERT INTO eventlog_settings VALUES (%s, %s, %s)"
                 " ON CONFLICT (partition, name) DO UPDATE SET value = excluded.value",
                 (_SETTINGS, name, value),
             )
-    return Settings(stored(connection) or {})
+        return Settings(stored(connection) or {})
+    return None
 
 
-def finish(connection: Connection) -> None:
+def require_filling(connection: Connection, made: bytes) -> None:
+    """Raise `BusyError` if another copy has made the log anew since it was made as `made`."""
+    mine = connection.execute(
+        "SELECT 1 FROM eventlog_settings WHERE partition = %s AND name = 'made' AND value = %s FOR SHARE",
+        (_SETTINGS, made),
+    )
+    if not mine.fetchone():
+        raise BusyError("another process restores into the schema of this address")
+
+
+def finish(connection: Connection, made: bytes) -> None:
     """Let a log that was filled be opened."""
-    connection.execute("DELETE FROM eventlog_settings WHERE partition = %s AND name = %s", (_SETTINGS, UNFINISHED))
+    with connection.transaction():
+        require_filling(connection, made)
+        connection.execute("DELETE FROM eventlog_settings WHERE partition = %s AND name = %s", (_SETTINGS, UNFINISHED))
 
 
 def upgrade(connection: Connection) -> int:

@@ -3,7 +3,7 @@
 An append marks its session's head as *moved*, and does no more for the index. A reader takes the
 newest rows of the index, without those of moved heads, and all moved heads beside them. Where these
 are many, it writes their rows and unmarks them. Of two readers that do so at once each takes the
-heads that the other has not.
+heads that the other has not; one that gets hold of few reads all moved heads as they are.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class SessionLists:
         if limit <= 0:
             return []
         time, number = _FIRST if before is None else before
+        every = self._read_only
         while True:
             rows = self._connections.rows(
                 _NEWEST,
@@ -99,19 +100,19 @@ class SessionLists:
                     "time": time,
                     "number": number,
                     "limit": min(limit, 1 << 31),
-                    "moved": 1 << 40 if self._read_only else _AT_ONCE,
+                    "moved": 1 << 40 if every else _AT_ONCE,
                 },
             )
             moved = [head_from(row[:-1]) for row in rows if row[-1]]
-            if len(moved) > MANY and not self._read_only:
-                self._write(moved, lists_of)
-            if len(moved) < _AT_ONCE or self._read_only:
+            written = self._write(moved, lists_of) if len(moved) > MANY and not every else 0
+            if every or len(moved) < _AT_ONCE:
                 break
+            every = written < _AT_ONCE // 2  # another reader writes them, or they change: then all are read as they are
         heads = {head.session: head for *row, _ in rows for head in (head_from(row).head,)}
         return newest_of(heads.values(), lists_of, lists, before, limit, place_of=self._place_of)
 
-    def _write(self, moved: Sequence[Known], lists_of: ListsOf) -> None:
-        """Write the rows of some heads, unless they have changed since."""
+    def _write(self, moved: Sequence[Known], lists_of: ListsOf) -> int:
+        """Write the rows of some heads, unless they have changed since; return of how many."""
         places = [(self._partition_of(known.head.session), known.head.session.encode()) for known in moved]
         named = [
             (*place, name) for place, known in zip(places, moved, strict=True) for name in lists_of(known.head.entry)
@@ -124,4 +125,4 @@ class SessionLists:
             "n_session": [session for _, session, _ in named],
             "n_list": [name for _, _, name in named],
         }
-        self._connections.run(lambda connection: connection.execute(_WRITE, parameters, binary=True).rowcount)
+        return self._connections.run(lambda connection: connection.execute(_WRITE, parameters, binary=True).rowcount)

@@ -10,6 +10,9 @@ whose partition has no counter here, because another cluster serves it, is never
 The look for used request ids sees only what was committed before the statement began. That is
 enough: a commit in between has changed the revision, and the guard is compared with the newest row.
 Two that begin one session at once meet at the key, and the second statement fails as a whole.
+
+A restore makes the counters' rows anew, so what waits for them then finds none; `made` tells the
+log from what stood there before.
 """
 
 from __future__ import annotations
@@ -20,14 +23,16 @@ from typing import LiteralString, NamedTuple
 __all__ = ["APPEND", "APPEND_WITH_BODIES", "BARRIER", "FIND", "Prepared"]
 
 _APPEND = """
-WITH wanted AS MATERIALIZED (
+WITH here AS MATERIALIZED (
+    SELECT 1 FROM eventlog_settings WHERE partition = 0 AND name = 'made' AND value = %(made)b
+), wanted AS MATERIALIZED (
     SELECT * FROM unnest(
-        %(n)b::int8[], %(partition)b::int8[], %(session)b::bytea[], %(seen)b::int8[], %(version)b::int8[],
-        %(base)b::int8[], %(created)b::int8[], %(updated)b::int8[], %(messages)b::int8[], %(entry)b::bytea[],
+        %(n)b::int8[], %(partition)b::int8[], %(session)b::bytea[], %(seen)b::int8[], %(revision)b::int8[],
+        %(version)b::int8[], %(base)b::int8[], %(created)b::int8[], %(updated)b::int8[], %(messages)b::int8[], %(entry)b::bytea[],
         %(lease_epoch)b::int8[], %(lease_owner)b::bytea[], %(lease_until)b::int8[], %(appends)b::int8[],
         %(peaks)b::bytea[]
-    ) AS w(n, partition, session, seen, version, base, created, updated, messages, entry, lease_epoch, lease_owner,
-        lease_until, appends, peaks)
+    ) AS w(n, partition, session, seen, revision, version, base, created, updated, messages, entry, lease_epoch,
+        lease_owner, lease_until, appends, peaks)
 ), added AS MATERIALIZED (
     SELECT * FROM unnest(
         %(c_n)b::int8[], %(c_partition)b::int8[], %(c_session)b::bytea[], %(c_last)b::int8[], %(c_count)b::int8[],
@@ -36,7 +41,7 @@ WITH wanted AS MATERIALIZED (
     ) WITH ORDINALITY AS c(n, partition, session, last, count, epoch, time, request, digest, salt, leaf, payload, k)
 ), counters AS MATERIALIZED (
     SELECT p.partition, p.position FROM eventlog_counters p
-    WHERE p.partition = ANY(%(partitions)b::int8[]) ORDER BY p.partition FOR UPDATE
+    WHERE p.partition = ANY(%(partitions)b::int8[]) AND EXISTS (SELECT 1 FROM here) ORDER BY p.partition FOR UPDATE
 ), held AS MATERIALIZED (
     SELECT w.n FROM wanted w JOIN eventlog_heads h ON h.partition = w.partition AND h.session = w.session
     WHERE h.revision = w.seen AND w.seen > 0 AND w.partition = ANY(ARRAY(SELECT p.partition FROM counters p))
@@ -61,7 +66,7 @@ WITH wanted AS MATERIALIZED (
     WHERE p.partition = t.partition
 ), changed AS (
     UPDATE eventlog_heads h SET
-        revision = w.seen + 1, version = w.version, position = coalesce(t.position, h.position),
+        revision = w.revision, version = w.version, position = coalesce(t.position, h.position),
         updated = w.updated, messages = w.messages, entry = w.entry, lease_epoch = w.lease_epoch,
         lease_owner = w.lease_owner, lease_until = w.lease_until, appends = w.appends, peaks = w.peaks,
         moved = h.moved OR t.position IS NOT NULL
@@ -69,7 +74,7 @@ WITH wanted AS MATERIALIZED (
     WHERE w.seen > 0 AND h.partition = w.partition AND h.session = w.session
 ), begun AS (
     INSERT INTO eventlog_heads
-    SELECT w.partition, w.session, 1, w.version, t.position, w.base, w.created, w.updated, w.messages, w.entry,
+    SELECT w.partition, w.session, w.revision, w.version, t.position, w.base, w.created, w.updated, w.messages, w.entry,
         w.lease_epoch, w.lease_owner, w.lease_until, w.appends, w.peaks, false, true
     FROM wanted w JOIN agreed USING (n) JOIN tops t USING (n) WHERE w.seen = 0
 ), written AS (
@@ -79,6 +84,7 @@ WITH wanted AS MATERIALIZED (
 )
 SELECT w.n, p.position, (extract(epoch FROM clock_timestamp()) * 1000000)::int8
 FROM wanted w JOIN agreed USING (n) JOIN counters p ON p.partition = w.partition
+UNION ALL SELECT -1, 0, 0 WHERE NOT EXISTS (SELECT 1 FROM here)
 """
 
 _BODIES = """), owned AS MATERIALIZED (
@@ -113,7 +119,10 @@ class Prepared(NamedTuple):
 
 
 APPEND = Prepared.of(_APPEND)
-"""Result: the sessions that went in, their partition's position before, and the time."""
+"""Result: the sessions that went in, their partition's position before, and the time.
+
+One row of -1 says that this is another log than the one that was opened: a restore made it.
+"""
 APPEND_WITH_BODIES = Prepared.of(_APPEND.replace(")\nSELECT w.n", _BODIES + ")\nSELECT w.n"))
 
 BARRIER: LiteralString = "UPDATE eventlog_counters SET position = position WHERE partition = %s"

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from eventlog.compression import compressed_body
 from eventlog.log.contract import Commit, Head
 from eventlog.log.postgres.batch import CHUNK, body_partition
-from eventlog.log.postgres.rows import packed
+from eventlog.log.postgres.rows import new_revision, packed
+from eventlog.log.postgres.schema import require_filling
 from eventlog.log.rules import RequestResult
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ INSERT INTO eventlog_heads (partition, session, revision, version, position, bas
 SELECT w.*, true FROM unnest(%s::int8[], %s::bytea[], %s::int8[], %s::int8[], %s::int8[], %s::int8[], %s::int8[],
     %s::int8[], %s::int8[], %s::bytea[], %s::int8[], %s::bytea[], %s::int8[], %s::int8[], %s::bytea[], %s::bool[]) AS w
 ON CONFLICT (partition, session) DO UPDATE SET
-    revision = eventlog_heads.revision + 1, version = excluded.version, position = excluded.position,
+    revision = excluded.revision, version = excluded.version, position = excluded.position,
     updated = excluded.updated, messages = excluded.messages, entry = excluded.entry,
     lease_epoch = excluded.lease_epoch, appends = excluded.appends, peaks = excluded.peaks, gone = excluded.gone,
     moved = true
@@ -55,7 +56,16 @@ FROM unnest(ARRAY['heads', 'commits', 'bodies', 'chunks', 'derived', 'lists', 'c
 class Tables:
     """The tables of a log, written by one connection."""
 
-    def __init__(self, connection: LogConnection, partitions: int, partition_of: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        connection: LogConnection,
+        partitions: int,
+        partition_of: Callable[[str], int],
+        *,
+        filling: bytes | None = None,
+    ) -> None:
+        """`filling` names a log that is being filled: `BusyError` once another process fills it."""
+        self._filling = filling
         self._connection = connection
         self._partitions = partitions
         self._partition_of = partition_of
@@ -93,6 +103,8 @@ class Tables:
     ) -> None:
         """Add commits in their order; see `BulkWriter.add`.  They get positions of this log."""
         with self._connection.transaction():
+            if self._filling is not None:
+                require_filling(self._connection, self._filling)
             self._add(commits, heads, requests, [*gone])
             self._add_bodies(bodies)
         self.position = position
@@ -130,7 +142,7 @@ class Tables:
     def _row(self, head: Head) -> tuple[Any, ...]:
         lease = head.lease
         return (
-            self._partition_of(head.session), head.session.encode(), 1, head.version, head.position, head.base,
+            self._partition_of(head.session), head.session.encode(), new_revision(), head.version, head.position, head.base,
             head.created, head.updated, head.messages, head.entry, lease.epoch, lease.owner, lease.until, head.appends,
             head.peaks, head.gone,
         )  # fmt: skip
@@ -184,9 +196,8 @@ class Tables:
     def tombstone(self, session: str) -> None:
         """Note that of a session only its head is left."""
         self._connection.execute(
-            "UPDATE eventlog_heads SET gone = true, revision = revision + 1, moved = true"
-            " WHERE partition = %s AND session = %s",
-            (self._partition_of(session), session.encode()),
+            "UPDATE eventlog_heads SET gone = true, revision = %s, moved = true WHERE partition = %s AND session = %s",
+            (new_revision(), self._partition_of(session), session.encode()),
         )
 
     def name_bodies(self, session: str, digests: Iterable[bytes]) -> None:

@@ -1,20 +1,20 @@
 // The window over time: tokens by kind, stacked, against what a request may have.
-import { html, useEffect, useRef, useState, Failed, Loading, compact, count, counted, link } from "./ui.js";
+import { html, useEffect, useRef, useState, Failed, Loading, compact, count, counted, link, signed } from "./ui.js";
 import { get } from "./api.js";
-import { JUMPS, jumpWords } from "./versions.js";
+import { jumpWords } from "./versions.js";
 
 export const KINDS = {
   system: "system prompt",
   tools: "tool schemas",
   summary: "summary",
-  carried: "carried over",
+  carried: "carried over a compaction",
   user: "user text",
   assistant: "assistant text",
   reasoning: "reasoning",
   calls: "tool calls",
   results: "tool results",
   attachments: "attachments",
-  frames: "frames",
+  frames: "message frames",
 };
 const NAMES = Object.keys(KINDS);
 const MANY = 400000; // tokens from which a look ahead takes seconds, and is taken when it is asked for
@@ -184,20 +184,19 @@ function Legend({ point }) {
     <div class="legend">
       <p><b>v${count(point.version)}</b> <span class="dim">${point.step ? `after step ${point.step}` : "before the first step"}</span> <b>${count(point.total)}</b> tokens${point.usable ? html` <span class="dim">of ${count(point.usable)}, ${Math.round((100 * point.total) / point.usable)} %</span>` : ""}</p>
       <ul>${NAMES.filter((name) => point.kinds[name]).map((name) => html`<li><span class=${`swatch ${name}`} aria-hidden="true"></span>${KINDS[name]} <b>${count(point.kinds[name])}</b></li>`)}</ul>
-      <ul class="dim">${[["usable", "usable"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
+      <ul class="dim">${[["usable", "most that a request may have"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
     </div>
   `;
 }
 
 function Freed({ id, changes, points }) {
-  const around = (version) => [points.findLast((point) => point.version < version), points.find((point) => point.version >= version)];
+  const at = new Map(points.map((point) => [point.version, point]));
   return html`
     <div class="scroll-x" tabindex="0"><table>
-      <thead><tr><th>version</th><th>what</th><th class="n">before</th><th class="n">after</th><th class="n">freed</th></tr></thead>
+      <thead><tr><th>version</th><th>what</th><th class="n">tokens before</th><th class="n">after</th><th class="n">change</th></tr></thead>
       <tbody>${changes.map((jump) => {
-        const [before, after] = around(jump.version);
-        const freed = jump.freed ?? (before && after ? before.total - after.total : null);
-        return html`<tr class=${jump.hidden ? "unseen" : ""}><td><a href=${link("s", id, "versions") + `?at=${jump.version}`}>v${count(jump.version)}</a></td><td>${JUMPS[jump.kind]} <span class="dim">${jump.kind === "compacted" ? "" : jump.what}</span></td><td class="n">${count(before?.total)}</td><td class="n">${count(after?.total)}</td><td class="n"><b>${freed > 0 ? `−${count(freed)}` : count(freed)}</b></td></tr>`;
+        const [before, after] = [at.get(jump.version - 1), at.get(jump.version)];
+        return html`<tr class=${jump.hidden ? "unseen" : ""}><td><a href=${link("s", id, "versions") + `?at=${jump.version}`}>v${count(jump.version)}</a></td><td>${jumpWords(jump)}</td><td class="n">${count(before?.total)}</td><td class="n">${count(after?.total)}</td><td class="n"><b>${before && after ? signed(after.total - before.total) : jump.freed ? html`<span title="as it was recorded; this version was not counted">≈ ${signed(-jump.freed)}</span>` : "–"}</b></td></tr>`;
       })}</tbody>
     </table></div>
   `;

@@ -99,11 +99,6 @@ class Outline:
         """The newest message of the view that is a user's, or the program's in a user's name."""
         self.turn_place = 0
         """Place of the newest message that begins a turn."""
-        self.said_place = 0
-        """Place of the newest message of the user's or the program's, in the view or not.
-
-        Never one that a compaction left or added.
-        """
         self.turns: list[int] = []
         """Indexes of the messages that begin turns."""
         self.steps: list[int] = []
@@ -130,11 +125,9 @@ class Outline:
 
     def _note(self, message: Message) -> None:
         """Note what counts of a message wherever it is, in the view or not."""
-        self._kinds[message.id] = _, asks = self._kind(message)
+        self._kinds[message.id] = self._kind(message)
         if message.waiting and not message.removed:
             self.waiting[message.id] = message
-        if message.user and not asks and message.cause is None:
-            self.said_place = max(self.said_place, message.place)
 
     def _show(self, message: Message) -> None:
         """Put a message at the end of the view."""

@@ -7,16 +7,17 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 import eventlog
-from eventlog.errors import ClosedError
+from eventlog.errors import ClosedError, DamagedError
 from eventlog.following import follower as follower_module
 from eventlog.following.follower import Watch
+from eventlog.log.contract import Commit
 from eventlog.log.embedded.mark_watch import MarkWatch
 from eventlog.store import Store
 from tests.support.engines import ENGINES, Engine
@@ -113,6 +114,94 @@ def test_one_thread_serves_all_and_ends_with_the_last(store: Store, monkeypatch:
     gc.collect()
     until(lambda: follower._thread is None)
     assert next(iter(store.subscribe(timeout=0)), None) is None
+
+
+def test_damage_is_told_once_and_hides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A commit that cannot be read rings each watch once, and those behind it ring as ever."""
+    monkeypatch.setattr(follower_module, "LOOK", 0.02)
+    engine = Engine("embedded", tmp_path)
+    with engine.open() as store:
+        bad, good = store.create_session(id="s"), store.create_session(id="t")
+        rung: dict[str, list[float]] = {"s": [], "t": []}
+        watches: list[Watch] = []
+        for name in ("s", "t"):
+            watches.append(Watch(lambda name=name: rung[name].append(time.monotonic()), provisional=False))  # type: ignore[misc]
+            store.host.follower.add(watches[-1], [name])
+        read = store.log.engine.commits_after
+        damaged: list[int] = []
+
+        def reading(after: int, limit: int = 1000, *, partition: int = 0) -> list[Commit]:
+            found = read(after, limit, partition=partition)
+            if any(commit.position in damaged for commit in found):
+                raise DamagedError("a payload")
+            return found
+
+        monkeypatch.setattr(store.log.engine, "commits_after", reading)
+        damaged.append(store.log.last_positions()[0] + 1)
+        bad.user("this will be damaged")
+        until(lambda: all(rung.values()))
+        for _ in range(20):
+            for watch in watches:
+                watch.stirred = False
+            time.sleep(0.02)
+        assert {name: len(times) for name, times in rung.items()} == {"s": 1, "t": 1}
+        good.user("said behind the damage")
+        until(lambda: len(rung["t"]) == 2)
+        assert len(rung["s"]) == 1
+    engine.close()
+
+
+def test_an_error_of_any_kind_leaves_the_thread_alive(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an error that this package does not raise, the follower goes on and watches ring."""
+    monkeypatch.setattr(follower_module, "LOOK", 0.02)
+    session = store.create_session()
+    wait, failed = store.log.wait_after, Event()
+
+    def waiting(positions: Sequence[int], timeout: float) -> bool:
+        if not failed.is_set():
+            failed.set()
+            raise IndexError("no row")
+        return wait(positions, timeout)
+
+    monkeypatch.setattr(store.log, "wait_after", waiting)
+    rung: list[int] = []
+    watch = Watch(lambda: rung.append(1), provisional=False)
+    store.host.follower.add(watch, [session.id])
+    until(lambda: failed.is_set() and bool(rung))
+    watch.stirred = False
+    session.user("hello")
+    until(lambda: len(rung) == 2)
+
+
+def test_a_slow_server_keeps_no_other_watch_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one watch asks where the log ends, others are added, rung and removed."""
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        asked, answer = Event(), Event()
+        last = store.log.last_positions
+
+        def slow() -> tuple[int, ...]:
+            if threading.current_thread() is first:
+                asked.set()
+                assert answer.wait(SOON)
+            return last()
+
+        monkeypatch.setattr(store.log, "last_positions", slow)
+        follower, early = store.host.follower, Event()
+        waits = Watch(lambda: None, provisional=False)
+        first = threading.Thread(target=follower.add, args=(waits, [session.id]))
+        first.start()
+        assert asked.wait(SOON)
+        rings = Watch(early.set, provisional=False)
+        second = threading.Thread(target=follower.add, args=(rings, [session.id]))
+        second.start()
+        second.join(SOON)
+        assert not second.is_alive()
+        session.user("hello")
+        assert early.wait(SOON)
+        answer.set()
+        first.join(SOON)
+        assert waits.stirred
 
 
 @pytest.mark.parametrize("place", ["memory:", "store"])

@@ -223,3 +223,36 @@ def test_an_erased_session_ends_the_stream(tmp_path: Path) -> None:
             assert page.gone
 
     asyncio.run(run())
+
+
+def test_a_page_ends_when_the_server_stops(tmp_path: Path) -> None:
+    """The answer of a page that is open when the server stops has an end."""
+    from sse_starlette.sse import AppStatus
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            session.user("hello")
+            async with Call(live_app(store, authorize=allowed), "/s/live") as call:
+                await caught_up(call, LivePage(), session)
+                AppStatus.should_exit = True  # as uvicorn sets it
+                assert [piece async for piece in call.pieces()] == [b""]
+
+    try:
+        asyncio.run(run())
+    finally:
+        AppStatus.should_exit = False
+
+
+def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> None:
+    """A request that comes while the server stops is told to come again."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            store.create_session(id="s").user("hello")
+            app = live_app(store, authorize=allowed)
+        for path in ("/s/live", "/s/messages"):
+            async with Call(app, path) as call:
+                assert (call.status, call.headers["retry-after"]) == (503, "1")
+
+    asyncio.run(run())

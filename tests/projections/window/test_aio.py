@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 import eventlog
+from eventlog import AsyncReply, AsyncSession
 from eventlog import events as ev
 from eventlog.session.session import Session
 from eventlog.store import Store
@@ -18,7 +19,8 @@ from projections import ModelView
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
 from projections.window import CallModel, ContextWindow, RunSubtask, RunTools, Stop, SummaryRequest
-from projections.window.aio import AsyncContextWindow, afill
+from projections.window.aio import AsyncContextWindow, afill, afill_retrying
+from projections.window.fill_loop import LOOK_SECONDS
 from tests.support.window_loop import sections
 
 LIMITS = Limits(9_000, 1_000)
@@ -265,3 +267,71 @@ def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
     }
     given = {asked[item.part]: item.output for item in items if isinstance(item, ev.ToolCompleted)}
     assert given == {"a": "the content of a", "b": "the content of b"}
+
+
+@pytest.mark.parametrize("filling", [afill, lambda reply, chunks: afill_retrying(reply, lambda: chunks)])
+def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[AsyncReply, Any], Any]) -> None:
+    """A chat without tools needs no window: `AsyncSession.assistant` gives what is filled."""
+
+    async def chat() -> None:
+        async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
+            assert await filling(reply, answer("It is an event.", None, 5)) == "stop"
+
+    session = store.create_session()
+    session.user("What is it?")
+    asyncio.run(chat())
+    (said,) = [part for part in ModelView.of(session).messages[-1].parts if isinstance(part, ViewText)]
+    assert said.text.strip() == "It is an event."
+
+
+def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop ends an answer of few tokens a second after seconds, not after many tokens."""
+    clock = [0.0]
+    monkeypatch.setattr("projections.window.fill_loop.monotonic", lambda: clock[0])
+
+    async def slowly() -> AsyncIterator[dict[str, Any]]:
+        for number in range(16):
+            if number == 4:
+                session.interrupt()
+            clock[0] += LOOK_SECONDS / 2
+            yield {"choices": [{"delta": {"content": f"{number} "}}]}
+            said.append(number)
+
+    async def chat() -> None:
+        async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
+            assert await afill(reply, slowly()) == "aborted"
+
+    said: list[int] = []
+    session = store.create_session()
+    session.user("Count")
+    asyncio.run(chat())
+    assert said[-1] <= 5
+
+
+def test_a_cancelled_loop_ends_as_cancelled_though_the_store_is_closed() -> None:
+    """A server that closes its store before its requests end gets their `CancelledError`."""
+    store = eventlog.open("memory:")
+    session = store.create_session()
+    session.user("Go")
+    begun = asyncio.Event()
+
+    async def work() -> None:
+        async with AsyncContextWindow(ContextWindow(session, model="openai/gpt-5")) as window:
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            await window.begin(step)
+            begun.set()
+            await asyncio.sleep(60)
+
+    async def serve() -> asyncio.Task[None]:
+        running = asyncio.create_task(work())
+        await begun.wait()
+        await asyncio.to_thread(store.close)
+        running.cancel()
+        await asyncio.wait([running])
+        return running
+
+    running = asyncio.run(serve())
+    with pytest.raises(asyncio.CancelledError) as ended:
+        running.result()
+    assert "closing the window then failed, too" in ended.value.__notes__[0]

@@ -976,6 +976,32 @@ def test_going_back_before_an_interrupted_turn_lets_the_loop_go_on(session: Sess
     assert loop.run() == Stop("finished")
 
 
+def test_an_old_stop_is_forgotten_with_the_messages_that_a_compaction_covers(session: Session) -> None:
+    """A refused question, asked again behind a compaction, is not stopped by an earlier stop."""
+    session.user("first")
+    session.interrupt()
+    for number in range(8):
+        session.user(f"question {number} " + "about a long matter " * 40)
+        with session.assistant(MODEL) as reply:
+            reply.add_text(f"answer {number}")
+            reply.finish()
+    session.user("refused")
+    options: dict[str, Any] = {"limits": LIMITS, "summarizer": summarized, "environment": {}}
+    with ContextWindow(session, SMALL, model=MODEL, **options) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, _ = window.begin(step)
+        reply.abort(MessageError("overflow", "too long"))
+        for kind in (RequestCompaction, Compact):
+            step = window.next_step()
+            assert isinstance(step, kind)
+            window.perform(step)
+        window.save()
+        assert isinstance(window.next_step(), CallModel)
+    with ContextWindow(session, SMALL, model=MODEL, **options) as later:
+        assert isinstance(later.next_step(), CallModel)
+
+
 def test_an_error_of_the_loop_itself_is_recorded_and_stops(session: Session) -> None:
     """A program's exception closes the reply as failed, and the model is not called again."""
     session.user("go")

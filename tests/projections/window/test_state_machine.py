@@ -764,7 +764,7 @@ def _outlined(outline: Outline) -> list[object]:
         [message.id for message in outline.answers],
         [*outline.waiting],
         outline.asked and outline.asked.id,
-        (outline.turn_place, outline.said_place, outline.turns, outline.steps),
+        (outline.turn_place, outline.turns, outline.steps),
         [(found.message, found.place, found.part.id) for found in outline.results],
         opened and opened.id,
         [message.id for message in outline.turn_answers()],

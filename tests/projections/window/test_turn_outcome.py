@@ -14,8 +14,9 @@ from eventlog.session.outcome import outcome_of, questions
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
 from eventlog.values import MessageError, Model
-from projections.window import CallModel, ContextWindow, Stop, Wait, window_report
+from projections.window import CallModel, Compact, ContextWindow, Prune, RequestCompaction, Stop, Wait, window_report
 from tests.faults.tally import SLOW
+from tests.support.window_loop import summarized
 
 MODEL = Model("openai", "gpt-5")
 
@@ -94,6 +95,21 @@ def compacted(session: Session) -> None:
         session.context.complete_compaction(part, reply.id)
 
 
+def refused(session: Session) -> None:
+    """The newest question is refused for its size, and asked again behind a compaction."""
+    newest = next(questions(session.reader.state()), None)
+    if newest is None or outcome_of(session.reader, newest).state != "pending":
+        return
+    with ContextWindow(session, model=MODEL, summarizer=summarized, environment={}) as window:
+        step = window.next_step()
+        if not isinstance(step, CallModel):
+            return
+        window.begin(step)[0].abort(MessageError("overflow", "too long"))
+        while isinstance(step := window.next_step(), (Prune, RequestCompaction, Compact)):
+            window.perform(step)
+        window.save()
+
+
 def rolled_back(session: Session) -> None:
     """The newest question is withdrawn."""
     newest = next(questions(session.reader.state()), None)
@@ -136,6 +152,7 @@ WORKS: list[Callable[[Session], object]] = [
     *map(due, REPLIES),
     retried,
     compacted,
+    refused,
     rolled_back,
     redone,
     lambda session: session.interrupt(),

@@ -1,4 +1,4 @@
-"""The connections of a log: how many there are, and what is left of one that cannot be used."""
+"""Connections of a log: their number, and what is left of one that cannot be used."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_one_connection_is_enough_for_an_erasure(place: str) -> None:
 
 
 def test_a_connection_that_cannot_be_configured_is_closed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the settings of a connection are refused, no connection to the server is left open."""
+    """A connection whose settings are refused is closed."""
     made: list[Any] = []
     note = connections.LogConnection.add_notice_handler
 

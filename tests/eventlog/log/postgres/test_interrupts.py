@@ -1,0 +1,77 @@
+"""Ctrl-C in the thread that commits: each waiter hears an outcome, and it is true."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from eventlog.errors import UnknownOutcomeError
+from eventlog.log.contract import Append, Committed, LeaseState
+from eventlog.log.postgres.engine import open_log
+from tests.faults.tally import SLOW, tally
+from tests.support.interrupter import Interrupter
+from tests.support.postgres_server import give_back, new_place
+
+STEP = 1 if SLOW else 13
+"""Which places are tried: each, or one of so many."""
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """An empty log."""
+    address = new_place()
+    yield address
+    give_back(address)
+
+
+@pytest.mark.promise(1, 4)
+def test_an_interrupted_commit_leaves_no_waiter(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Promises 1, 4: interrupted anywhere, each append is committed once, refused or unknown."""
+    log = open_log(place)
+    (lane,) = log._lanes
+    monkeypatch.setattr(lane._worker, "call", lambda: False)  # the waiting thread commits, as where none is to be had
+    for session in ("s", "t"):
+        log.submit(Append(session=session, payload=b"first", count=1, time=1, creates_at=0)).wait()
+    unknown = 0
+    for tried, at in enumerate(count(1, STEP)):
+        tickets = {
+            b"%s %d" % (session.encode(), at): log.submit(
+                Append(session=session, payload=b"%s %d" % (session.encode(), at), count=1, time=1)
+            )
+            for session in ("s", "t")
+        }
+        interrupter = Interrupter(at, KeyboardInterrupt)
+        interrupted = False
+        sys.setprofile(interrupter)
+        try:
+            log.submit(Append(session="s", payload=b"own %d" % at, count=1, time=1)).wait()
+        except UnknownOutcomeError:
+            pass
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            sys.setprofile(None)
+        log.sync()
+        stored = [commit.payload for session in ("s", "t") for commit in log.read(session)]
+        for payload, ticket in tickets.items():
+            assert ticket.done()
+            try:
+                done = ticket.wait()
+            except UnknownOutcomeError:
+                unknown += 1
+                assert stored.count(payload) <= 1
+            else:
+                assert isinstance(done, Committed)
+                assert stored.count(payload) == 1
+        if not interrupted:
+            break
+    assert tried > 20
+    assert unknown
+    held = LeaseState(1, b"me", 10)
+    assert log.set_lease("s", held, replaces=LeaseState())
+    assert log.check() == []
+    log.close()
+    tally("places of a commit on a server that were interrupted", tried)

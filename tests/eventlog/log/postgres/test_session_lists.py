@@ -1,0 +1,44 @@
+"""Lists of sessions while other transactions hold what a reader would bring up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from eventlog.log.contract import Append
+from eventlog.log.postgres import session_lists
+from eventlog.log.postgres.engine import open_log
+from tests.support.postgres_server import give_back, new_place
+
+SESSIONS = 100
+
+
+@pytest.fixture
+def place() -> Iterator[str]:
+    """An empty log."""
+    address = new_place()
+    yield address
+    give_back(address)
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_list_needs_no_row_that_another_holds(place: str, held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that can update no row of the index has the whole list after two tries."""
+    monkeypatch.setattr(session_lists, "MANY", 4)
+    monkeypatch.setattr(session_lists, "_AT_ONCE", 10)
+    log = open_log(place, lists_of=lambda _: [b"all"])
+    for number in range(SESSIONS):
+        log.submit(Append(session=f"s{number}", payload=b"p", count=1, time=number, creates_at=0))
+    log.sync()
+    asked: list[object] = []
+    rows = log._connections.rows
+    monkeypatch.setattr(log._connections, "rows", lambda *given: asked.append(given) or rows(*given))
+    with psycopg.connect(place) as other:
+        if held:
+            other.execute("SELECT 1 FROM eventlog_heads FOR UPDATE")
+        found = log.newest([b"all"], limit=SESSIONS)
+        assert [head.session for head in found] == [f"s{number}" for number in reversed(range(SESSIONS))]
+        assert len(asked) == (2 if held else SESSIONS // 10 + 1)
+    log.close()

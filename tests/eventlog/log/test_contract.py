@@ -54,6 +54,7 @@ def engines() -> list[str]:
 @pytest.fixture(params=engines())
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     """One empty log per engine."""
+    pair = "", ""
     if request.param == "memory":
         made: Log = MemoryLog()
     elif request.param == "partitioned":

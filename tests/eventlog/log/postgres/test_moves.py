@@ -94,10 +94,15 @@ def payloads(log: ClusteredLog, session: str) -> list[int]:
     return [int(commit.payload) for commit in log.read(session)]
 
 
+def in_one(entry: bytes) -> list[bytes]:
+    """Return the one list that a session is in: its entry."""
+    return [entry]
+
+
 @pytest.mark.promise(5)
 def test_all_of_a_partition_moves(pair: tuple[str, str]) -> None:
     """Commits, heads, leases, request ids and bodies of a partition are at its new cluster."""
-    with_log = open_clusters(pair, lists_of=lambda entry: [entry])
+    with_log = open_clusters(pair, lists_of=in_one)
     session, other, large = name_in(0), name_in(3), os.urandom(3 << 20)
     body, small = bytes(range(32)), bytes(range(1, 33))
     put(with_log, other, 0)
@@ -130,7 +135,7 @@ def test_all_of_a_partition_moves(pair: tuple[str, str]) -> None:
     assert sorted(map(sorted, (state(address).serves for address in pair))) == [[0, 2, 3], [1]]
     assert [rows(pair[0], table, 0) for table in ("commits", "heads", "lists")] == [0, 0, 0]
     assert (rows(pair[1], "commits", 0), rows(pair[1], "heads", 0)) == (2500, 1)
-    fresh = open_clusters(pair, lists_of=lambda entry: [entry])
+    fresh = open_clusters(pair, lists_of=in_one)
     for log in (with_log, fresh):  # one that has the map of before, and one that reads it now
         assert log.head(session) == head
         assert list(log.read(session)) == commits

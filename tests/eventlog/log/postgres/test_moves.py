@@ -20,14 +20,15 @@ from psycopg import sql
 from eventlog.errors import BusyError, CallError, DamagedError, EventlogError, RetryError, StorageError
 from eventlog.log.contract import Append, Committed, LeaseState, partition_of
 from eventlog.log.postgres import move
-from eventlog.log.postgres.attempt import KnownHeads
+from eventlog.log.postgres.attempt import Attempt, KnownHeads
 from eventlog.log.postgres.cluster_state import State, read_state
 from eventlog.log.postgres.clustered import ClusteredLog, open_clusters
 from eventlog.log.postgres.connections import connect
 from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.guard import MapChangedError
 from eventlog.log.postgres.joining import create_clusters, join
 from eventlog.log.postgres.move import abandon_move, move_partition
-from eventlog.log.rules import LeaseChange
+from eventlog.log.rules import LeaseChange, was_committed
 from eventlog.log.ticket import QueuedTicket
 from tests.faults.tally import SLOW
 from tests.support.postgres_server import Server, running, second
@@ -64,6 +65,13 @@ def rows(address: str, table: str, partition: int) -> int:
         statement = sql.SQL("SELECT count(*) FROM {} WHERE partition = %s").format(sql.Identifier(f"eventlog_{table}"))
         ((count,),) = connection.execute(statement, (partition,)).fetchall()
     return int(count)
+
+
+def head_row(address: str, session: str) -> tuple[Any, ...]:
+    """Return the row of a session's head in a cluster."""
+    with psycopg.connect(address) as connection:
+        (row,) = connection.execute("SELECT * FROM eventlog_heads WHERE session = %s", (session.encode(),)).fetchall()
+    return row
 
 
 def put(log: ClusteredLog, session: str, number: int, **more: object) -> Committed:
@@ -243,8 +251,10 @@ STEPS = ("_begin", "_put", "heads", "_freeze", "require_equal", "_hand_over", "a
 
 @pytest.mark.promise(1)
 @pytest.mark.promise(3)
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(
+    ("step", "when"),
+    [(step, when) for step in STEPS for when in ("before", "after") if SLOW or when == "after" or step == "activate"],
+)
 def test_a_mover_that_is_killed(pair: tuple[str, str], step: str, when: str) -> None:
     """A move that was killed at any step is continued, and at most one cluster serves."""
     log = open_clusters(pair, busy_timeout=5.0)
@@ -358,8 +368,9 @@ def test_the_server_takes_no_append_to_what_it_does_not_serve(pair: tuple[str, s
     put(log, session, 0)
     put(log, name_in(1), 0)
     old = log._clusters.map.members[0].target
-    heads = KnownHeads(old.reader.known_heads([session]))
+    heads = KnownHeads(old.reader.known_heads([session, name_in(1)]))
     killed(pair, 0, "_clear_source", "before")  # its rows are there still
+    before, known = head_row(pair[0], session), KnownHeads(heads)
     appends = [
         Append(session=session, payload=b"1", count=1, time=1, expected=1),
         Append(session=other, payload=b"0", count=1, time=1, creates_at=0),
@@ -375,12 +386,60 @@ def test_the_server_takes_no_append_to_what_it_does_not_serve(pair: tuple[str, s
     old.finish(KnownHeads(heads), [changed])
     with pytest.raises(StorageError):
         changed.wait()
+    mixed = [QueuedTicket(Append(session=name, payload=b"1", count=1, time=1)) for name in (session, name_in(1))]
+    old.finish(known, mixed)
+    assert [ticket.done() and was_committed(ticket) for ticket in mixed] == [False, True]
     assert (rows(pair[0], "commits", 0), rows(pair[0], "heads", 0)) == (1, 1)
+    assert head_row(pair[0], session) == before
     move_partition(0, *pair)
     head = log.head(session)
     assert head is not None
     assert (head.version, head.lease) == (1, LeaseState())
     assert log.head(other) is None
+    log.close()
+
+
+@pytest.mark.promise(3)
+def test_only_the_copy_that_was_handed_over_is_activated(pair: tuple[str, str]) -> None:
+    """The note of an earlier handing over, never cleared, activates no later copy."""
+    third = running().new_schema()
+    join(pair[0], third)
+    log = open_clusters([*pair, third])
+    session = name_in(0)
+    put(log, session, 0)
+    killed(pair, 0, "_clear_source", "before")  # the note of it stays at the source
+    move_partition(0, pair[1], third)
+    put(log, session, 1)
+    killed((third, pair[1]), 0, "_begin", "after")  # the copy back is not complete
+    for again in (log, open_clusters([*pair, third])):
+        assert payloads(again, session) == [0, 1]
+        assert [0 in state(address).serves for address in (*pair, third)] == [False, False, True]
+    assert move_partition(0, *pair).commits == 0  # clears what is left of the first move
+    assert [0 in state(address).serves for address in (*pair, third)] == [False, False, True]
+    assert not state(pair[0]).left
+    move_partition(0, third, pair[1])
+    put(log, session, 2)
+    assert payloads(log, session) == [0, 1, 2]
+    log.close()
+    again.close()
+    drop(running(), third)
+
+
+def test_a_refused_batch_forgets_the_heads_that_it_read(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a cluster said of a session is not believed once it turns out to have moved."""
+    log = open_clusters(pair)
+    put(log, name_in(0), 0)
+    target, heads = log._clusters.map.members[0].target, KnownHeads()
+    ticket: QueuedTicket[Append, Committed] = QueuedTicket(Append(session=name_in(0), payload=b"", count=1, time=1))
+
+    def moved(*_: object) -> None:
+        raise MapChangedError
+
+    monkeypatch.setattr(Attempt, "_find", moved)
+    attempt = Attempt(target, heads, [ticket], {ticket: [(2, b"salt")]})
+    with pytest.raises(MapChangedError):
+        attempt.finish()
+    assert (attempt.left, heads) == ([ticket], {})
     log.close()
 
 

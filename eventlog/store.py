@@ -556,7 +556,9 @@ class Store:
     ) -> tuple[str, ...]:
         """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
 
-        `LeaseHeldError` if one of them is still being run after `wait` seconds.
+        They are kept ("keep"; a fork has what it inherited), erased, too ("cascade"), or make it
+        `RefusedError`, which names them. `LeaseHeldError` if another task still runs one of them
+        after `wait` seconds.
         """
         from eventlog.maintenance.erase import erase
 

@@ -50,7 +50,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
-        settled unshared pydantic_messages claude_keys claude_uuids
+        settled unshared openai_feed pydantic_messages claude_keys claude_uuids
         | entry_feed langgraph openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
         | pydantic_ai claude_summaries | claude_agent
     """,

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
@@ -307,7 +308,7 @@ def test_named_classes_exist(page: str) -> None:
         if (match := re.fullmatch(r"([A-Z][A-Za-z]*[a-z][A-Za-z]*)(?:\.(\w+))?(\(.*\)|\[.*\])?", code)) is None:
             continue
         name, attribute, _ = match.groups()
-        if name in OTHERS_NAMES or hasattr(builtins, name):
+        if name in OTHERS_NAMES or hasattr(builtins, name) or hasattr(typing, name):
             continue
         assert name in homes(), code
         if attribute is not None:

@@ -16,7 +16,7 @@ from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_pref
 from eventlog.adapters.claude_summaries import folding, summary_of
 from eventlog.adapters.claude_transcript import TranscriptFeed
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
 from eventlog.importers.common.json_lines import is_object
 from eventlog.records.read import Forgotten, Redacted
@@ -132,8 +132,7 @@ class EverdeltaSessionStore:
             self._seen.pop(one, None)
             with suppress(NotFoundError):  # none, or another task was first
                 session = self.store.open_session(one.name, create=False)
-                forget_unshared(self._feed(session, one.subpath is not None))
-                self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+                erase_unshared(self._feed(session, one.subpath is not None), wait=self.wait)
 
 
 def _nothing(entries: list[Any]) -> dict[str, str | bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -21,7 +22,7 @@ from pydantic_ai.conversation_store import (
 
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared, fork
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
 from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
@@ -111,14 +112,16 @@ class EverdeltaConversationStore(ConversationStore):
         """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            if self._feed(left).newest()[1].get("conversation", "") is None:  # by a deletion that broke off
-                self._erase(left)
+            newest, stored = self._feed(left).newest()
+            if newest and stored.get("conversation") is None:  # by a deletion that broke off
+                erase_unshared(self._feed(left), wait=self.wait)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        home.fork(told, after=home.place(parent), name=name)
+        place = home.place(parent)
+        fork(home.session, partial(home.fork, told, after=place, name=name), wait=self.wait)
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)
@@ -127,12 +130,7 @@ class EverdeltaConversationStore(ConversationStore):
         if revision_of(stored) != expected:
             raise ConversationConflict(conversation_id)
         feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
-        self._erase(session)
-
-    def _erase(self, session: Session) -> None:
-        with suppress(NotFoundError):
-            forget_unshared(self._feed(session))
-            self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+        erase_unshared(feed, wait=self.wait)
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
         entries = self._found.find(head).entries(head, limit)

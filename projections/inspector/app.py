@@ -129,7 +129,10 @@ class _Pages:
         """A page of the list; unchanged since the client asked last, it is not sent again."""
         from starlette.responses import Response
 
-        mark = f'"{self.store.cursor()} {int(time()) // _UNCHANGED}"'
+        try:
+            mark = f'"{self.store.cursor()} {int(time()) // _UNCHANGED}"'
+        except EventlogError:
+            return self.answer(self._listed)(request)  # it says what is wrong, or there is nothing wrong any more
         if request.headers.get("if-none-match") == mark:
             return Response(status_code=304, headers={"etag": mark})
         response = self.answer(self._listed)(request)

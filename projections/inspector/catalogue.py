@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Catalogue", "info_json"]
 
-_LOOKED_AT = 50
-"""Sessions that are looked at together, where those of a state are looked for."""
-_SLICE = 0.25
+_LOOKED_AT = 100
+"""Sessions that a search for a state reads first; then twice as many."""
+_SLICE = 0.15
 """Seconds of looking for them, until the page asks for more."""
 _FOUND = 200
 """Sessions of a search in the titles, at most."""
@@ -101,13 +101,14 @@ class Catalogue:
             return self.listed(shown, wait=estimates) | {"next": None, "looked": len(newest)}
         infos: list[SessionInfo] = []
         looked, end = 0, monotonic() + _SLICE
+        size = _LOOKED_AT if state else limit
         while True:
-            size = min(limit, _LOOKED_AT) if state else limit
             page = self._store.newest_sessions(scope, archived=archived, cursor=cursor, limit=size)
             infos += [info for info in page.sessions if not state or info.state == state]
             looked, cursor = looked + len(page.sessions), page.next
             if not state or cursor is None or len(infos) >= limit or monotonic() > end:
                 return self.listed(infos, wait=estimates) | {"next": cursor, "looked": looked}
+            size *= 2
 
     def with_state(self, info: SessionInfo) -> SessionInfo:
         """Return the facts with whether a task runs the session, or has to go on with it."""

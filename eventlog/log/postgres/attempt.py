@@ -213,10 +213,10 @@ class Attempt:
 
         Else their outcome is why they are not known to be.
         """
-        session = earlier[0][0].request.session
+        request: Any = earlier[0][0].request
         try:
             with self._target.connections.one(self._left()) as connection:
-                self._barrier(connection, self._target.partition_of(session))
+                self._barrier(connection, self._target.partition_of(request.session))
         except MapChangedError:
             raise
         except EventlogError as error:

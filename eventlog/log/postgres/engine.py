@@ -23,7 +23,6 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ClosedError,
     EventlogError,
@@ -430,8 +429,6 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
             elif "log" in stored:
                 raise CallError("this is one cluster of a log: fill a log at one address, and have others join it")
             settings = schema.empty(connection, encryption)
-            if settings is None:
-                raise AlreadyExistsError("store", "in the schema of this address")
             count = settings.partitions
             yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
             schema.finish(connection, settings.made)

@@ -138,7 +138,8 @@ def test_the_headline_counts_every_request(inspected: Store, monkeypatch: pytest
     monkeypatch.setattr("projections.inspector.room._SLICE", 0.000_001)
     room = Room(inspected, "talk")
     of = len(room.history.steps)
-    answer, checked = {"verdicts": {}}, 0
+    answer: dict[str, Any] = {}
+    checked = 0
     while checked < of:
         answer = answers.audited(room, {})
         assert checked < answer["checked"] <= of == answer["all"]
@@ -407,6 +408,7 @@ def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
 def test_sessions_of_a_state_are_looked_for_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First rows come at once, and the pages together have each unfinished session once."""
     monkeypatch.setattr("projections.inspector.catalogue._SLICE", 0.0)
+    monkeypatch.setattr("projections.inspector.catalogue._LOOKED_AT", 50)
     with eventlog.open(tmp_path / "store") as store:
         for number in range(130):
             session = store.create_session(id=f"s{number}")

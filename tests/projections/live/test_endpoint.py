@@ -14,6 +14,7 @@ from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.live.form import Form
+from projections.server import live_pages
 from projections.server.live_pages import live_app
 from projections.transcript.transcript import Transcript
 from tests.support.asgi import Call
@@ -125,6 +126,35 @@ def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
         with pytest.raises(CallError):
             live_app(store, authorize=None)  # type: ignore[arg-type]
         asyncio.run(run(store))
+
+
+def test_a_stream_ends_when_it_may_not_be_read_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before an open stream is sent something it is asked again; what is refused is not sent."""
+    monkeypatch.setattr(live_pages, "ASK_AGAIN", 0.0)
+    still, asked = True, 0
+
+    async def authorize(_: object, __: str) -> bool:
+        nonlocal asked
+        asked += 1
+        return still
+
+    async def run() -> None:
+        nonlocal still
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            page = LivePage()
+            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+                await caught_up(call, page, session)
+                session.user("for all")
+                await caught_up(call, page, session)
+                assert asked > 1
+                still = False
+                session.user("secret")
+                assert b"secret" not in await call.body()  # it ends
+            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+                assert call.status == 403
+
+    asyncio.run(run())
 
 
 def test_a_slow_client_is_reset_and_costs_little(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""State of one cluster of a log: the partitions that it serves, that come and that go.
+"""State of one cluster of a log: the partitions that it serves, gets and gives up.
 
 A log may be spread over several clusters. Each has all the tables, and the rows of its partitions.
 **A cluster serves a partition if it has the partition's row in `eventlog_counters`.** Every append

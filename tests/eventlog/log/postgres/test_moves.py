@@ -386,7 +386,9 @@ def test_the_server_takes_no_append_to_what_it_does_not_serve(pair: tuple[str, s
     old.finish(KnownHeads(heads), [changed])
     with pytest.raises(StorageError):
         changed.wait()
-    mixed = [QueuedTicket(Append(session=name, payload=b"1", count=1, time=1)) for name in (session, name_in(1))]
+    mixed: list[QueuedTicket[Append, Committed]] = [
+        QueuedTicket(Append(session=name, payload=b"1", count=1, time=1)) for name in (session, name_in(1))
+    ]
     old.finish(known, mixed)
     assert [ticket.done() and was_committed(ticket) for ticket in mixed] == [False, True]
     assert (rows(pair[0], "commits", 0), rows(pair[0], "heads", 0)) == (1, 1)
@@ -426,7 +428,7 @@ def test_only_the_copy_that_was_handed_over_is_activated(pair: tuple[str, str]) 
 
 
 def test_a_refused_batch_forgets_the_heads_that_it_read(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a cluster said of a session is not believed once it turns out to have moved."""
+    """Heads that a cluster told are forgotten once their sessions turn out to have moved."""
     log = open_clusters(pair)
     put(log, name_in(0), 0)
     target, heads = log._clusters.map.members[0].target, KnownHeads()

@@ -2,8 +2,8 @@
 
 A log may be spread over several clusters. Each has all the tables, and the rows of its partitions.
 **A cluster serves a partition if it has the partition's row in `eventlog_counters`.** Every append
-holds that row, so no cluster takes an append to a partition that it does not serve, whatever its
-sender knows; and no other place says where a partition is.
+holds that row, so no cluster takes an append to a partition that it does not serve, even from a
+sender with an old map; and no other place says where a partition is.
 
 Settings of a cluster, beside those that every log has:
 

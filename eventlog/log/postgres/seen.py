@@ -1,4 +1,4 @@
-"""The newest commits that a handle has seen, so that it notices a server which has lost them."""
+"""The newest commits that a handle has seen: a server that has lost them is noticed."""
 
 from __future__ import annotations
 

@@ -115,10 +115,10 @@ def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], re
         feed.forget(forgotten)
         for key in dropped:
             values.drop(key)
-        for ns in before:
+        for ns, value in before.items():
             if ns not in newest:
                 values.drop(key_of("h", ns))
-            elif before[ns] != newest[ns]:
+            elif value != newest[ns]:
                 values.put(key_of("h", ns), newest[ns])
 
 

@@ -1,4 +1,4 @@
-"""Heads and values that a thread has read in a block whose reads may be as of its beginning."""
+"""Heads and values that a thread has read in a block, whose reads may be of its start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OnceRead"]
 
 
 class OnceRead(local):
-    """What was read by this thread alone; None outside of such a block."""
+    """Heads and values that this thread alone read; None outside of such a block."""
 
     def __init__(self) -> None:
         self.heads: dict[str, Head | None] | None = None

@@ -50,7 +50,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
-        settled unshared openai_feed pydantic_messages claude_keys claude_uuids
+        settled unshared openai_feed openai_settings pydantic_messages claude_keys claude_uuids
         | entry_feed langgraph openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
         | pydantic_ai claude_summaries | claude_agent
     """,
@@ -71,7 +71,7 @@ LAYERS: dict[str, str] = {
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
         | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
-          copy_report message_text live_text
+          copy_report message_text live_text next_page
         | store_option registry | options completion | commands app | __init__
     """,
 }

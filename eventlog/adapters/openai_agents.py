@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
 from eventlog.adapters.openai_feed import ItemFeed
+from eventlog.adapters.openai_settings import limit_of, settings_of
 from eventlog.adapters.settled import settled
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
@@ -42,13 +43,13 @@ class EverdeltaSession:
         require(str, session_id, "a session id is a str")
         self.store = store
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = settings_of(session_settings)
         self.scope = scope
         self.wait = wait
         self._feed: ItemFeed | None = None
+        self._lock = Lock()
         self._cleared = ""
         """The session that this handle clears, or has cleared last."""
-        self._lock = Lock()
 
     @property
     def session(self) -> Session:
@@ -57,8 +58,7 @@ class EverdeltaSession:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items, oldest first, or the newest `limit` of them."""
-        if limit is None:
-            limit = getattr(self.session_settings, "limit", None)
+        limit = limit_of(self.session_settings) if limit is None else limit
         newest = None if limit is None or limit < 0 else limit
         return await asyncio.to_thread(self._read, lambda feed: feed.items(newest)) or []
 

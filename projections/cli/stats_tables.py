@@ -25,7 +25,7 @@ def print_session_stats(session: Session) -> None:
 
     stats = session_stats(session)
     view = ModelView.of(session)
-    output.table(["session", session.id], _session_rows(stats, view), numbers=[session.id])
+    output.table(["session", session.id], _session_rows(stats, view), flexible=[session.id])
     if stats.tools:
         output.gap()
         columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
@@ -67,12 +67,12 @@ def _cost(totals: UsageTotals) -> str:
 
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:
-    parts = ", ".join(f"{count} {kind}" for kind, count in stats.parts.items())
+    parts = ", ".join(f"{count:,} {kind}" for kind, count in stats.parts.items())
     return [
         ("version", stats.version),
-        ("events", f"{stats.events} own, {stats.inherited} inherited, {stats.hidden} hidden"),
-        ("deltas", f"{stats.deltas} of {counted(stats.delta_characters, 'character')}"),
-        ("messages", f"{stats.user_messages} user, {stats.assistant_messages} assistant"),
+        ("events", f"{stats.events:,} own, {stats.inherited:,} inherited, {stats.hidden:,} hidden"),
+        ("deltas", f"{stats.deltas:,} of {counted(stats.delta_characters, 'character')}"),
+        ("messages", f"{stats.user_messages:,} user, {stats.assistant_messages:,} assistant"),
         ("parts", parts or "none"),
         ("view", f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}"),
     ]

@@ -81,17 +81,19 @@ def number(query: Query, name: str, default: int, *, least: int = 0, most: int =
 
 
 def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
-    """Return the listed facts of the session, its state and its newest version."""
-    del query
-    info = room.session.info
-    model = room.state().model
+    """Return the listed facts of the session, its state and its newest version.
+
+    With `quick=1` without its model, if that takes a long replay.
+    """
+    info, is_far = room.session.info, bool(query.get("quick")) and room.is_far()
+    model = None if is_far else room.state().model
     listed = catalogue.listed([catalogue.with_state(info)])
     shown: dict[str, Any] = listed["sessions"][0]
     return shown | {
         "version": room.session.version,
         "model": "" if model is None else visible(str(model)),
         "forks": catalogue.forks_of(info.id),
-        "estimating": listed["estimating"],
+        "partial": is_far or listed["estimating"],
     }
 
 
@@ -99,7 +101,8 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
     """A page of everything that was said; with `seen=1` what the model saw of it.
 
     The newest messages up to version `at` that began before version `before`; or the oldest that
-    began after version `after`; or those around version `around`.
+    began after version `after`; or those around version `around`. With `quick=1` a page without the
+    reasons of the view, if these take a long replay; `marked` says whether it has them.
     """
     newest = room.session.version
     at = number(query, "at", newest, least=1, most=newest)
@@ -113,7 +116,7 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
         before = begins[first + size] if newer else None
         size = min(size, len(begins) - first)
     found = room.page(at, before, size) if size else []
-    state = room.state(at)
+    state = None if query.get("quick") and room.is_far() else room.state(at)
     characters, running = [PAGE_TEXT], at == newest and room.is_run()
 
     resolve = partial(beginning, room.session)
@@ -122,9 +125,10 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
         reasons = reasons_in(state, resolve, hidden=each.hidden, at=at)
         message = message_json(each, reasons, characters, running=running)
         if query.get("seen"):
-            message["view"] = {} if each.hidden else seen_parts(state, each.message, resolve)
+            message["view"] = {} if each.hidden or state is None else seen_parts(state, each.message, resolve)
         shown.append(message)
-    return {"at": at, "messages": shown, "more": len(found) == size > 0, "newer": newer, "newest": newest}
+    return {"at": at, "messages": shown, "more": len(found) == size > 0, "newer": newer, "newest": newest,
+            "marked": state is not None}  # fmt: skip
 
 
 def part(room: Room, query: Query) -> dict[str, Any]:

@@ -32,6 +32,8 @@ _STATES = 2
 """States of earlier versions that are kept of each."""
 _SLICE = 0.3
 """Seconds of checking requests, until the page asks for more."""
+_NEAR = 50_000
+"""Events whose replay a page waits for."""
 _READERS = 4
 """Readers of a transcript that wait for their next page."""
 
@@ -78,6 +80,13 @@ class Room:
             self._states.clear()
             self._readers.clear()
         self._gone, self._looked = gone, version
+
+    def is_far(self) -> bool:
+        """Whether the newest state takes a long replay: no checkpoint of it is near."""
+        if self._follower is not None:
+            return self.session.version - self._follower.version > _NEAR
+        versions = Checkpoints(self.session.store.log).versions(PROJECTION, self.session.reader)
+        return self.session.version - max(versions, default=0) > _NEAR
 
     def is_run(self) -> bool:
         """Whether a task runs the session, of any process."""

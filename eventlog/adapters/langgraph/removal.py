@@ -151,7 +151,7 @@ def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]
 
 
 def _outside(feed: Feed, versions: Iterable[int], records: list[int]) -> list[int]:
-    """Return those of some records, ascending, that are in the list as of none of some versions."""
+    """Return those of some ascending records that no list as of some versions has."""
     for at in sorted(versions, reverse=True):
         if not records:
             break

@@ -141,6 +141,11 @@ class PostgresLog(Log):
         return self.options.read_only
 
     @property
+    def is_remote(self) -> bool:
+        """Whether a read is a round trip to a server: yes."""
+        return True
+
+    @property
     def clock(self) -> Callable[[], int]:
         """The server's clock, in UTC nanoseconds."""
         return self._clock.nanoseconds
@@ -173,12 +178,16 @@ class PostgresLog(Log):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        known = self._once.heads
-        if known is None:
-            return self._reader.head(session)
-        if session not in known:
-            known[session] = self._reader.head(session)
-        return known[session]
+        once = self._once.heads
+        if once is not None and session in once:
+            return once[session]
+        known = self._reader.known_heads([session]).get(session)
+        if known is not None and not self.options.read_only:
+            self._lane_of(self.partition_of(session)).learn(known)
+        head = None if known is None else known.head
+        if once is not None:
+            once[session] = head
+        return head
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
@@ -251,6 +260,9 @@ class PostgresLog(Log):
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a derived value, or None."""
         self._use()
+        known = self._once.values
+        if known is not None and key in known:
+            return known[key]
         return self._derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -259,12 +271,22 @@ class PostgresLog(Log):
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
         self._derived.put(items)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`, in order."""
+        """The keys of derived values that begin with `prefix`, in order.
+
+        In a block of `reading` the value of the last one comes along: it is the newest checkpoint.
+        """
         self._use()
-        return self._derived.keys(prefix)
+        known = self._once.values
+        if known is None:
+            return self._derived.keys(prefix)
+        keys, last = self._derived.keys_and_last(prefix)
+        if last is not None:
+            known[keys[-1]] = last
+        return keys
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values whose key begins with `prefix`, by key order."""

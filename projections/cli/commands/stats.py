@@ -109,7 +109,7 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str]) -> None:
                         output.Cell(each["id"], short.of(each["id"])),
                         each["title"],
                         number(each["tokens"]),
-                        each["cost"] and f"${each['cost']}",
+                        each["cost"] and output.Cell(each["cost"], dollars(Decimal(each["cost"]))),
                     )
                     for each in found
                 ],

@@ -100,7 +100,13 @@ function App() {
 }
 
 function Session({ id, path, query }) {
-  const { value: info, error } = useLoaded((signal) => get("session", { session: id }, signal), [id, path[0]]);
+  const [again, setAgain] = useState(0);
+  const { value: info, error } = useLoaded((signal) => get("session", { session: id, quick: again ? null : 1 }, signal), [id, path[0], again]);
+  useEffect(() => {
+    if (!info?.partial) return;
+    const timer = setTimeout(() => setAgain(again + 1), 1000); // the rest is being read
+    return () => clearTimeout(timer);
+  }, [info]);
   const chosen = VIEWS.find(([name]) => name === (path[0] || "")) || VIEWS[0];
   const [name, words, View] = chosen;
   const title = info ? info.title || info.id : id;

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import eventlog
+import eventlog.store
 from eventlog.codec.payload import NAMED, NAMES
 from eventlog.errors import (
     AlreadyExistsError,
@@ -606,3 +607,30 @@ def test_last_owner_of_a_name(mode: str) -> None:
     assert last_owner(store.log, NAME) == ("s2", now[0])
     assert last_owner(store.log, OTHER) is None
     engine.close()
+
+
+@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
+def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork that its parent's erasure comes before is an error, and its name is free."""
+    engine = Engine(mode)
+    original = eventlog.store.begin_session
+    try:
+        store, other = engine.open(), engine.open()
+        parent = store.open_session(NAME)
+        parent.user("Hi")
+
+        def meanwhile(*args: Any, **options: Any) -> Any:
+            monkeypatch.setattr(eventlog.store, "begin_session", original)
+            other.erase(parent.id, forks="keep")
+            return original(*args, **options)
+
+        monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+        with pytest.raises(ErasedError):
+            parent.fork(name=OTHER)
+        assert list(store.sessions()) == []
+        begun = store.open_session(OTHER)
+        assert begun.info.fork_of is None
+    finally:
+        engine.close()

@@ -61,6 +61,26 @@ def test_pages_have_everything_once_in_order(inspected: Store) -> None:
     assert {message["id"] for message in found if message["reason"] == "rolled-back"} == hidden
 
 
+def test_a_page_without_a_checkpoint_comes_before_its_reasons(
+    inspected: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quick page has the same messages, and says that its reasons are to come."""
+    monkeypatch.setattr("projections.inspector.room._NEAR", -1)
+    room, catalogue = Room(inspected, "talk"), Catalogue(inspected)
+    quick = answers.messages(room, {"quick": "1"})
+    assert not quick["marked"]
+    first = answers.session(room, {"quick": "1"}, catalogue)
+    assert (first["partial"], first["model"]) == (True, "")
+    whole = answers.messages(room, {})
+    assert whole["marked"]
+    assert [message["id"] for message in whole["messages"]] == [message["id"] for message in quick["messages"]]
+    assert {message["reason"] for message in quick["messages"]} == {"shown", "rolled-back"}
+    assert {message["reason"] for message in whole["messages"]} > {"shown", "rolled-back"}
+    assert answers.session(room, {}, catalogue)["model"] == "acme/one"
+    monkeypatch.setattr("projections.inspector.room._NEAR", 50_000)
+    assert answers.messages(Room(inspected, "talk"), {"quick": "1"}) == whole
+
+
 def test_pages_lead_on_from_a_message_in_the_middle(inspected: Store) -> None:
     """Around a version a page has its message; from there all newer and older ones follow."""
     room = Room(inspected, "talk")

@@ -354,7 +354,12 @@ def test_a_loop_that_is_blocked_for_want_of_sections_says_what_helps(session: Se
     """A model whose summaries have no sections is replaced, or its summaries are accepted."""
     talk(session, 14)
     session.user("newest")
-    options: dict[str, Any] = {"summarizer": lambda _: "They talked."}
+
+    def talked(request: SummaryRequest) -> str:
+        del request
+        return "They talked."
+
+    options: dict[str, Any] = {"summarizer": talked}
     step = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS, options).run()
     assert isinstance(step, Blocked)
     assert "require_sections=False" in step.sentence

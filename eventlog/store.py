@@ -476,7 +476,9 @@ class Store:
             from eventlog.search.search import Searcher
 
             with self.registry.lock:  # another thread may have made one
-                searcher = self._searcher = self._searcher or Searcher(self.log, self.host.clock)
+                searcher = self._searcher = self._searcher or Searcher(
+                    self.log, self.host.clock, self.host.require_open
+                )
         return searcher.search(
             words,
             session=session,

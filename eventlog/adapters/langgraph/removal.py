@@ -46,9 +46,9 @@ def remove_run(thread: Thread, run: str, *, wait: float) -> None:
 
 def _latest(places: dict[Place, Stored], serde: SerializerProtocol) -> set[Place]:
     kept: set[Place] = set()
-    for ns in {ns for ns, _ in places}:
-        newest = places[ns, max(id for space, id in places if space == ns)]
-        kept.add((ns, newest.id))
+    for ns, id in dict(sorted(places)).items():
+        newest = places[ns, id]
+        kept.add((ns, id))
         for channel in serde.loads_typed(newest.metadata).get(DELTAS) or ():
             at: Stored | None = newest
             walked: set[str] = set()
@@ -104,22 +104,22 @@ def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], re
     feed.add([], after=newest_line[-1] if newest_line else 0)  # the newest that stays is what is shown
     unused = _outside(feed, [revisions[place] for place in roots], feed.path(hidden=True))
     forgotten = _unused(thread, _kin(thread.session), unused)
-    runs = {run_of(places[place], thread.serde) for place in staying}
+    runs = {key_of("r", run_of(places[place], thread.serde)) for place in staying}
     wanted = {f"b/{data.decode()}" for place in staying for kind, data in places[place].values.values() if kind == BLOB}
     dropped = [key for key in values.keys("b/") if key not in wanted]
-    dropped += [key for key in values.keys("r/") if key not in {key_of("r", run) for run in runs}]
+    dropped += [key for key in values.keys("r/") if key not in runs]
     for ns, id in places.keys() - staying:
         dropped += [key_of("c", ns, id), *values.keys(key_of("w", ns, id, ""))]
-    newest = {ns: max((id for space, id in staying if space == ns), default="") for ns, _ in places}
+    before, newest = dict(sorted(places)), dict(sorted(staying))
     with thread.session.pipeline():
         feed.forget(forgotten)
         for key in dropped:
             values.drop(key)
-        for ns, id in newest.items():
-            if id:
-                values.put(key_of("h", ns), id)
-            else:
+        for ns, value in before.items():
+            if ns not in newest:
                 values.drop(key_of("h", ns))
+            elif value != newest[ns]:
+                values.put(key_of("h", ns), newest[ns])
 
 
 def run_of(stored: Stored, serde: SerializerProtocol) -> str:

@@ -37,8 +37,6 @@ __all__ = ["Cluster", "Clusters", "Map", "Served", "Waiting", "identity_of"]
 
 R = TypeVar("R")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.25
-_LOOKS = 5
-"""How often clusters that contradict each other are read: one is read after the other."""
 
 
 class Cluster:
@@ -163,21 +161,24 @@ class Clusters:
     # --- reading the map
 
     def _settled_map(self) -> Map:
-        """Read all clusters until they agree on where each partition is."""
-        look = 0
+        """Read all clusters until they agree on where each partition is.
+
+        One is read after the other, so a move in between makes them contradict each other. They do
+        so at one moment only if two looks in a row find the same numbers.
+        """
+        before: list[int] = []
         while True:
-            look += 1
-            states = [cluster.state() for cluster in self._opened]
-            known = self._required(states)
+            known = self._required([cluster.state() for cluster in self._opened])
             if self._activates(known):
-                look = 0
                 continue
             try:
                 return self._map_of(known)
-            except DamagedError:
-                if look == _LOOKS:
+            except (DamagedError, StorageError):
+                numbers = [state.map for state in known]
+                if numbers == before:
                     raise
-                time.sleep(_FIRST_PAUSE * look)
+                before = numbers
+                time.sleep(_FIRST_PAUSE)
 
     def _required(self, states: Sequence[State | None]) -> list[State]:
         known = [state for state in states if state is not None]

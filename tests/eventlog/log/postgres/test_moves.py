@@ -213,7 +213,8 @@ def test_a_partition_moves_under_load(pair: tuple[str, str]) -> None:
         Thread(target=checked, args=(write, log, name_in(number % PARTITIONS, number)))
         for number, log in zip(range(9), cycle(logs), strict=False)
     ]
-    threads.append(Thread(target=checked, args=(look, open_clusters(pair))))
+    logs.append(open_clusters(pair))
+    threads.append(Thread(target=checked, args=(look, logs[-1])))
     for thread in threads:
         thread.start()
     moves = 0

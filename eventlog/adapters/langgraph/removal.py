@@ -12,8 +12,7 @@ from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from eventlog.adapters.langgraph.reading import root_of
-from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of
+from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of, root_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import NotFoundError
 from eventlog.history.catalog import entry_of
@@ -46,7 +45,7 @@ def remove_run(thread: Thread, run: str, *, wait: float) -> None:
 
 
 def remove_inner(thread: Thread, root: str, *, wait: float) -> None:
-    """Remove what subgraphs stored before their root graph's checkpoint was refused."""
+    """Remove what subgraphs stored before their root graph's checkpoint, which was refused."""
 
     def others(places: dict[Place, Stored]) -> set[Place]:
         loads = thread.serde.loads_typed
@@ -162,7 +161,7 @@ def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]
 
 
 def _outside(feed: Feed, versions: Iterable[int], records: list[int]) -> list[int]:
-    """Return those of some ascending records that no list as of some versions has."""
+    """Return those of some records, ascending, that no list as of some versions has."""
     for at in sorted(versions, reverse=True):
         if not records:
             break

@@ -28,7 +28,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph import removal
-from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, root_of, tuple_of
+from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, tuple_of
+from eventlog.adapters.langgraph.stored import root_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import settled

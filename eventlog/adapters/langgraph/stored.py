@@ -6,7 +6,9 @@ of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says tha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -24,6 +26,7 @@ __all__ = [
     "encode",
     "key_of",
     "quoted",
+    "root_of",
 ]
 
 MESSAGES = "messages"
@@ -76,6 +79,12 @@ decode_writes = msgspec.msgpack.Decoder(list[Write]).decode
 def key_of(kind: str, space: str, *ids: str) -> str:
     """Return the key of a namespace, a checkpoint of it, a task of that; or of a run."""
     return "/".join((kind, sha256(space.encode()).hexdigest()[:32] if space else "", *map(quoted, ids)))
+
+
+def root_of(metadata: Mapping[str, Any]) -> str:
+    """Return the checkpoint of the root graph in which a subgraph's one was made, "" for none."""
+    parents: dict[str, str] = metadata.get("parents") or {}
+    return parents.get("", "")
 
 
 def quoted(id: str) -> str:

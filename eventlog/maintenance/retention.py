@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.codec.bodies import digests_in
 from eventlog.errors import CallError, LeaseHeldError
 from eventlog.history.catalog import entry_of, is_session
+from eventlog.log.digests import digests_in
 from eventlog.maintenance.erase import erase_one, erased_with, refuse_running
 from eventlog.validation import require, require_or_none
 

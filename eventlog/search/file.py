@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 
-from eventlog.errors import BusyError, StorageError
+from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 
-__all__ = ["MEMORY", "SLOTS", "IndexFile", "is_damage", "sqlite_errors"]
+__all__ = ["MEMORY", "SLOTS", "IndexFile", "StrayRowError", "end_transaction", "is_damage", "sqlite_errors"]
 
 MEMORY = ":memory:"
 SLOTS = 16
@@ -29,6 +29,8 @@ SLOTS = 16
 _VERSION = 1
 """Version of the tables, and of what is a word: change it with either."""
 _LOCK = "search.lock"
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_UNWRITABLE = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_NOMEM")
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE reached (part INTEGER PRIMARY KEY, position INTEGER NOT NULL, tag BLOB NOT NULL);
@@ -59,6 +61,10 @@ INSERT INTO words (words, rank) VALUES ('hashsize', 8388608);
 """
 
 
+class StrayRowError(DamagedError):
+    """A row of the index names an event that the log does not have, or that says no text."""
+
+
 @contextmanager
 def sqlite_errors(path: object) -> Generator[None]:
     """Turn errors of SQLite that no new file mends into those of this engine."""
@@ -66,9 +72,9 @@ def sqlite_errors(path: object) -> Generator[None]:
         yield
     except sqlite3.DatabaseError as error:
         name = getattr(error, "sqlite_errorname", "")
-        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        if name.startswith(_LOCKED):
             raise BusyError(f"the search index {path} is locked by another process") from error
-        if name.startswith(("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
+        if name.startswith(_UNWRITABLE):
             raise StorageError(f"the search index {path} cannot be written: {name}") from error
         raise
 
@@ -85,6 +91,8 @@ class IndexFile:
         self.read_lock = RLock() if directory is not None else self.lock
         """Held while the reading connection is used; in memory there is one for both."""
         self.path: Path | None = None
+        self.closed = False
+        """Whether a thread has closed it, perhaps while another one searches."""
         self._inode = 0
         self.writer: sqlite3.Connection
         self.reader: sqlite3.Connection
@@ -119,8 +127,8 @@ class IndexFile:
             if opened[0].execute("PRAGMA user_version").fetchone()[0] == _VERSION and said == (self.store,):
                 self.writer, self.reader = opened
                 return True
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error) and error.sqlite_errorname != "SQLITE_ERROR":  # other tables, or none
+        except Exception as error:
+            if not is_damage(error):
                 raise
         for connection in opened:
             connection.close()
@@ -145,14 +153,27 @@ class IndexFile:
 
     def close(self) -> None:
         """Close the connections; they are not used any more."""
+        self.closed = True
         with self.lock, self.read_lock:
             self.reader.close()
             self.writer.close()
 
 
-def is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Return whether an error says that the file is damaged."""
-    return getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_FORMAT"))
+def is_damage(error: Exception) -> bool:
+    """Return whether an error says that the file has wrong contents."""
+    if isinstance(error, StrayRowError):
+        return True
+    if isinstance(error, (EventlogError, MemoryError, RecursionError, sqlite3.ProgrammingError)):
+        return False
+    name: str = getattr(error, "sqlite_errorname", "")
+    is_question = name == "SQLITE_ERROR" and str(error).startswith("fts5: ")
+    return not is_question and not name.startswith((*_LOCKED, *_UNWRITABLE))
+
+
+def end_transaction(connection: sqlite3.Connection) -> None:
+    """Take back what is open; an interrupt may have left it so."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _connected(path: Path | str) -> sqlite3.Connection:

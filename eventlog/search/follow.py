@@ -9,11 +9,12 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
+from threading import TIMEOUT_MAX
 
 from eventlog.errors import LimitError
 from eventlog.history.cursor import tag_of
 from eventlog.log.contract import Log
-from eventlog.search.file import IndexFile
+from eventlog.search.file import IndexFile, end_transaction
 from eventlog.search.rows import Rows
 from eventlog.search.update import Update
 
@@ -55,15 +56,17 @@ class Follower:
         """Take in what is committed, until a time of the monotonic clock at the latest."""
         if self._refused is not None:
             raise self._refused
+        index = self._index
         while self._reached is None or self._missing(self._reached) or self._clock() >= self._next_idle:
             left = -1.0 if deadline is None else max(deadline - time.monotonic(), 0.0)
-            if not self._index.lock.acquire(timeout=left):
-                return
             try:
-                if not self._step(deadline):
+                if not index.lock.acquire(timeout=min(left, TIMEOUT_MAX)) or index.closed or not self._step(deadline):
                     return
             finally:
-                self._index.lock.release()
+                try:  # noqa: SIM105 - `suppress` is a call, and may be interrupted
+                    index.lock.release()
+                except RuntimeError:  # it was not acquired; an interrupt may come right behind it
+                    pass
             if deadline is not None and time.monotonic() >= deadline:
                 return
 
@@ -71,12 +74,8 @@ class Follower:
         """Do one transaction; False if another process held the index for too long."""
         writer = self._index.writer
         try:
-            self._begin(writer, deadline)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorname.startswith(_LOCKED):
+            if not self._begin(writer, deadline):
                 return False
-            raise
-        try:
             rows = Rows(writer)
             reached = reached_in(writer, self._log.partitions)
             update = Update(self._log, rows)
@@ -94,25 +93,27 @@ class Follower:
             )
             writer.execute("COMMIT")
         except BaseException:
-            if writer.in_transaction:
-                writer.execute("ROLLBACK")
             self._reached = None
+            end_transaction(writer)
             raise
         self._reached = reached
         return True
 
-    def _begin(self, writer: sqlite3.Connection, deadline: float | None) -> None:
-        """Begin to write; wait for another process that does, bounded."""
+    def _begin(self, writer: sqlite3.Connection, deadline: float | None) -> bool:
+        """Begin to write; False if another process does, and goes on for too long."""
+        end_transaction(writer)
         while True:
             left = 5.0 if deadline is None else min(max(deadline - time.monotonic(), 0.0), 5.0)
             writer.execute(f"PRAGMA busy_timeout = {int(left * 1000)}")
             try:
                 writer.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError as error:
-                if deadline is not None or not error.sqlite_errorname.startswith(_LOCKED):
+                if not error.sqlite_errorname.startswith(_LOCKED):
                     raise
+                if deadline is not None:
+                    return False
             else:
-                return
+                return True
 
     def _partition(
         self, partition: int, reached: list[tuple[int, bytes]], update: Update, rows: Rows, until: float | None

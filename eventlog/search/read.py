@@ -10,9 +10,9 @@ from typing import NamedTuple
 from eventlog import events as ev
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import DamagedError
 from eventlog.history.lineage import StreamRange
 from eventlog.log.contract import Log
+from eventlog.search.file import StrayRowError
 from eventlog.search.said import KINDS, said_by
 from eventlog.search.update import deltas_of, reader_of
 from eventlog.values import Tool
@@ -65,7 +65,7 @@ class TextReader:
                 if span is not None and isinstance(span.item, ev.PartStarted):
                     kind = span.item.kind
                     return Beginning(span.item.message, span.item.part, kind.tool if isinstance(kind, Tool) else "")
-        raise DamagedError("the event that begins a part is missing", session=streams[-1].session, version=version)
+        raise StrayRowError("the event that begins a part is missing", session=streams[-1].session, version=version)
 
     def text(self, session: str, row: Row, begun: Beginning) -> tuple[int, str]:
         """Return when a row's text was said, and the text; "" if it is not in the log any more."""

@@ -156,7 +156,7 @@ class Rows:
         second = second_of(time)
         row = self._free[second] if second in self._free else self._crowded(second)
         while row in self._taken or self._one("SELECT 1 FROM texts WHERE id = ?", row) is not None:
-            row += 1
+            row = row + 1 if row // SLOTS == second else self._behind_crowd(row)
         self._taken.add(row)
         self._free[second] = row + 1
         if row // SLOTS != second:
@@ -168,6 +168,15 @@ class Rows:
         """Return where a free number of a second is looked for."""
         crowded = self._one("SELECT next FROM crowded WHERE second = ?", second)
         return int(crowded[0]) if crowded else second * SLOTS
+
+    def _behind_crowd(self, row: int) -> int:
+        """Return a number behind a taken one: that behind all texts of the second that took it.
+
+        A second that has too many texts takes each number from its first one on.
+        """
+        question = "SELECT next FROM crowded WHERE second <= ? AND next > ? ORDER BY second DESC LIMIT 1"
+        found = self._one(question, row // SLOTS, row)
+        return row + 1 if found is None else int(found[0])
 
     def flush(self) -> None:
         """Write everything into the open transaction."""

@@ -6,16 +6,16 @@ an encrypted store, whose words no file may have, it is in memory and has an upp
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from threading import RLock
+from errno import EDQUOT, EIO, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSPC
+from threading import TIMEOUT_MAX, RLock
 
-from eventlog.errors import CallError
+from eventlog.errors import CallError, EventlogError, StorageError
 from eventlog.history.cursor import hit_place, hits_cursor, tags_at
 from eventlog.log.contract import Log
 from eventlog.search.asked import Asked, asked_for
-from eventlog.search.file import IndexFile, is_damage, sqlite_errors
+from eventlog.search.file import IndexFile, end_transaction, is_damage, sqlite_errors
 from eventlog.search.follow import Follower, reached_in
 from eventlog.search.hit import SearchPage
 from eventlog.search.results import Results
@@ -25,14 +25,17 @@ __all__ = ["MAX_MEMORY", "Searcher"]
 
 MAX_MEMORY = 64_000_000
 """Most characters of a store that is searched without an index file."""
+_PASSING = (ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM, EIO, ENOENT)
+"""Errors that pass: an index in memory would be used for as long as the store is open."""
 
 
 class Searcher:
     """The index of a store, opened at the first search.  Safe across threads."""
 
-    def __init__(self, log: Log, clock: Callable[[], int]) -> None:
+    def __init__(self, log: Log, clock: Callable[[], int], require_open: Callable[[], None]) -> None:
         self._log = log
         self._clock = clock
+        self._require_open = require_open
         self._lock = RLock()
         self._opened: tuple[IndexFile, Follower] | None = None
 
@@ -71,27 +74,41 @@ class Searcher:
             require_wait(wait)
         self._log.require_keys()
         place = None if cursor is None else hit_place(cursor, self._log, asked.fields)
-        deadline = None if wait is None else time.monotonic() + wait
-        try:
-            return self._page(asked, place, limit, deadline)
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
-                raise
-            self._discard()
-            return self._page(asked, place, limit, deadline)
+        deadline = None if wait is None else time.monotonic() + min(max(wait, 0.0), TIMEOUT_MAX)
+        was_damaged = False
+        while True:
+            self._require_open()
+            index, follower = opened = self._current()
+            try:
+                with sqlite_errors(index.path or "in memory"):
+                    follower.catch_up(deadline)
+                    return self._page(opened, asked, place, limit)
+            except StorageError:
+                if index.is_there:
+                    raise  # else it was removed, so it cannot be written
+            except Exception as error:
+                if index.closed:  # by another thread
+                    continue
+                if index.path is None or not is_damage(error):
+                    raise
+                self._discard(index)
+                if was_damaged:
+                    if isinstance(error, EventlogError):
+                        raise
+                    raise StorageError(f"the search index {index.path} is damaged as soon as it is made") from error
+                was_damaged = True
 
-    def _page(self, asked: Asked, place: int | None, limit: int, deadline: float | None) -> SearchPage:
-        index, follower = self._current()
-        with sqlite_errors(index.path or "in memory"):
-            follower.catch_up(deadline)
-            with index.read_lock:
-                reader = index.reader
+    def _page(self, opened: tuple[IndexFile, Follower], asked: Asked, place: int | None, limit: int) -> SearchPage:
+        index, follower = opened
+        with index.read_lock:
+            reader = index.reader
+            end_transaction(reader)
+            try:
                 reader.execute("BEGIN")
-                try:
-                    hits, last = Results(self._log, reader, asked, place).hits(limit)
-                    behind = follower.behind_of(reader)
-                finally:
-                    reader.execute("ROLLBACK")
+                hits, last = Results(self._log, reader, asked, place).hits(limit)
+                behind = follower.behind_of(reader)
+            finally:
+                end_transaction(reader)
         following = None if last is None else hits_cursor(self._log, asked.fields, last)
         return SearchPage(tuple(hits), following, behind)
 
@@ -116,29 +133,36 @@ class Searcher:
         if directory is not None:
             try:
                 return IndexFile(directory, self._log.identity)
-            except OSError:  # the directory may not be written to
-                pass
+            except OSError as error:
+                if error.errno in _PASSING:
+                    raise StorageError(f"the search index in {directory} cannot be opened: {error.strerror}") from error
         return IndexFile(None, self._log.identity)
 
     def _is_behind(self, index: IndexFile) -> bool:
         """Return whether the log still has what the index took in: it may have been restored."""
-        with sqlite_errors(index.path):
-            reached = reached_in(index.reader, self._log.partitions)
-        last = self._log.last_positions()
-        tags = tags_at(self._log, [position for position, _ in reached])
-        return all(
-            position <= last[partition] and tags[partition] == tag for partition, (position, tag) in enumerate(reached)
-        )
+        try:
+            with sqlite_errors(index.path):
+                reached = reached_in(index.reader, self._log.partitions)
+            last = self._log.last_positions()
+            tags = tags_at(self._log, [position for position, _ in reached])
+            return all(
+                position <= last[partition] and tags[partition] == tag
+                for partition, (position, tag) in enumerate(reached)
+            )
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            return False
 
-    def _discard(self) -> None:
+    def _discard(self, index: IndexFile) -> None:
         with self._lock:
-            if self._opened is not None:
-                self._opened[0].discard()
+            if self._opened is not None and self._opened[0] is index:
                 self._opened = None
+                index.discard()
 
     def close(self) -> None:
         """Close the index; the next search opens it again."""
         with self._lock:
-            if self._opened is not None:
-                self._opened[0].close()
-                self._opened = None
+            opened, self._opened = self._opened, None  # first: an interrupt leaves no closed index behind
+            if opened is not None:
+                opened[0].close()

@@ -147,7 +147,10 @@ def cut(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, indent: str = "  ") -> str:
-    """Return a line as several that fit, broken between words; all but the first are indented."""
+    """Return a line as several that fit, broken between words; all but the first are indented.
+
+    A word that no line has room for goes on where it begins.
+    """
     if len(text) <= width and width_of(text) <= width:
         return text
     lead = text[: len(text) - len(text.lstrip(" "))]
@@ -155,7 +158,7 @@ def wrapped(text: str, width: int, indent: str = "  ") -> str:
     lines, line = list[str](), lead + line
     for word in words:
         longer = f"{line} {word}"
-        if width_of(longer) > width:
+        if width_of(longer) > width >= width_of(lead + indent + word):
             lines.append(line)
             longer = lead + indent + word
         line = longer

@@ -19,13 +19,16 @@ __all__ = ["print_session_stats"]
 
 def print_session_stats(session: Session) -> None:
     """Print a session's numbers for people."""
+    from projections.cli.holders import runner
     from projections.reports.stats import session_stats
     from projections.reports.usage import session_usage
     from projections.view.model_view import ModelView
 
     stats = session_stats(session)
     view = ModelView.of(session)
-    output.table(["session", session.id], _session_rows(stats, view), flexible=[session.id])
+    run_by = runner(session.store, session.id)
+    facts = _session_rows(stats, view)
+    output.table(["session", session.id], facts if run_by is None else [*facts, ("run by", run_by)])
     if stats.tools:
         output.gap()
         columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]

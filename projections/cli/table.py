@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from projections.cli.screen import columns as terminal_width
-from projections.cli.screen import cut, is_terminal, safe, styled, width_of
+from projections.cli.screen import cut, is_terminal, safe, styled, width_of, wrapped
 
 __all__ = ["Cell", "table"]
 
@@ -122,7 +122,8 @@ def _print_paragraphs(rows: Sequence[Sequence[str]]) -> None:
     if len(names) == 2:
         width = max(len(first) for first, _ in rows)
         for first, second in rows:
-            sys.stdout.write(f"{first:<{width}}  {second}\n")
+            line = f"{first:<{width}}{_GAP}{second}"
+            sys.stdout.write(wrapped(line, terminal_width(), " " * (width + len(_GAP))) + "\n")
         return
     width = max(map(len, names), default=0)
     for first, *cells in entries:

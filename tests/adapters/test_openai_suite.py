@@ -1,4 +1,4 @@
-"""Scenes of the OpenAI Agents SDK's own session tests, played with its store and with this one."""
+"""Scenes of the OpenAI Agents SDK's session tests, with its store and with this one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Scene:
         self.how = how
         self.session = make("chat")
         self.seen: list[Any] = []
-        """What is compared."""
+        """Items that are compared."""
 
     async def turn(self, text: str | list[Any], session: Any = None, **config: Any) -> None:
         """Run an agent once; what its model was sent counts."""
@@ -142,7 +142,7 @@ async def pops(scene: Scene) -> None:
 
 
 async def compacts_an_end(scene: Scene) -> None:
-    """What the model was not sent stays before the summary."""
+    """Items that the model was not sent stay before the summary."""
     await scene.session.add_items(said("a", "b", "c"))
     await scene.turn("go on", scene.compacting(), session_settings=SessionSettings(limit=1))
     await scene.items()
@@ -219,7 +219,7 @@ def makers(engine: Engine) -> Iterator[tuple[Make, Make]]:
 def test_a_scene_ends_as_with_the_sdks_store(
     makers: tuple[Make, Make], scene: Callable[[Scene], Any], how: str
 ) -> None:
-    """What models are sent, what is read and what is left are the same, run in any way."""
+    """Models are sent, readers get, and the session keeps equal items, run in any way."""
     played = [Scene(make, how) for make in makers]
     for one in played:
         asyncio.run(scene(one))
@@ -230,7 +230,7 @@ def test_a_scene_ends_as_with_the_sdks_store(
 
 @pytest.mark.parametrize("outside", [False, True])
 def test_encryption_and_compaction_wrap_it_in_any_order(makers: tuple[Make, Make], outside: bool) -> None:
-    """The SDK's encryption around its compaction, or inside of it, gives the items of its store."""
+    """Encryption by the SDK around its compaction, or inside of it, changes no item."""
 
     async def play(scene: Scene) -> list[Any]:
         def hidden(session: Any) -> Any:

@@ -12,6 +12,7 @@ from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from eventlog.adapters.langgraph.reading import root_of
 from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import NotFoundError
@@ -22,7 +23,7 @@ from eventlog.records.feed import Feed
 from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 
-__all__ = ["erase", "keep_latest", "remove_run"]
+__all__ = ["erase", "keep_latest", "remove_inner", "remove_run"]
 
 Place = tuple[str, str]
 """Namespace and id of a checkpoint."""
@@ -44,11 +45,21 @@ def remove_run(thread: Thread, run: str, *, wait: float) -> None:
         _remove_others(thread, others, wait)
 
 
+def remove_inner(thread: Thread, root: str, *, wait: float) -> None:
+    """Remove what subgraphs stored before the checkpoint of their root graph, which was refused."""
+
+    def others(places: dict[Place, Stored]) -> set[Place]:
+        loads = thread.serde.loads_typed
+        return {place for place, stored in places.items() if not place[0] or root_of(loads(stored.metadata)) != root}
+
+    _remove_others(thread, others, wait)
+
+
 def _latest(places: dict[Place, Stored], serde: SerializerProtocol) -> set[Place]:
     kept: set[Place] = set()
-    for ns in {ns for ns, _ in places}:
-        newest = places[ns, max(id for space, id in places if space == ns)]
-        kept.add((ns, newest.id))
+    for ns, id in dict(sorted(places)).items():
+        newest = places[ns, id]
+        kept.add((ns, id))
         for channel in serde.loads_typed(newest.metadata).get(DELTAS) or ():
             at: Stored | None = newest
             walked: set[str] = set()
@@ -104,22 +115,22 @@ def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], re
     feed.add([], after=newest_line[-1] if newest_line else 0)  # the newest that stays is what is shown
     unused = _outside(feed, [revisions[place] for place in roots], feed.path(hidden=True))
     forgotten = _unused(thread, _kin(thread.session), unused)
-    runs = {run_of(places[place], thread.serde) for place in staying}
+    runs = {key_of("r", run_of(places[place], thread.serde)) for place in staying}
     wanted = {f"b/{data.decode()}" for place in staying for kind, data in places[place].values.values() if kind == BLOB}
     dropped = [key for key in values.keys("b/") if key not in wanted]
-    dropped += [key for key in values.keys("r/") if key not in {key_of("r", run) for run in runs}]
+    dropped += [key for key in values.keys("r/") if key not in runs]
     for ns, id in places.keys() - staying:
         dropped += [key_of("c", ns, id), *values.keys(key_of("w", ns, id, ""))]
-    newest = {ns: max((id for space, id in staying if space == ns), default="") for ns, _ in places}
+    before, newest = dict(sorted(places)), dict(sorted(staying))
     with thread.session.pipeline():
         feed.forget(forgotten)
         for key in dropped:
             values.drop(key)
-        for ns, id in newest.items():
-            if id:
-                values.put(key_of("h", ns), id)
-            else:
+        for ns, id in before.items():
+            if ns not in newest:
                 values.drop(key_of("h", ns))
+            elif newest[ns] != id:
+                values.put(key_of("h", ns), newest[ns])
 
 
 def run_of(stored: Stored, serde: SerializerProtocol) -> str:
@@ -151,7 +162,7 @@ def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]
 
 
 def _outside(feed: Feed, versions: Iterable[int], records: list[int]) -> list[int]:
-    """Return those of some ascending records that no list as of some versions has."""
+    """Return those of some records, ascending, that are in the list as of none of some versions."""
     for at in sorted(versions, reverse=True):
         if not records:
             break

@@ -1,28 +1,28 @@
-"""Group commit: one thread writes what all callers have queued, in one statement.
+"""Group commit: a thread writes what all callers have queued, in one statement.
 
-`put` queues a request; nothing is written until a caller waits. The first one that waits *leads*:
-it takes all that is queued, decides each request (`batch.py`), and has the server commit them
-together (`attempt.py`); then it wakes the others, and one of those who came meanwhile to lead next.
-For the main thread, whose Ctrl-C would leave the outcome of others unknown, for asyncio, and for a
-wait with a timeout the lane's own thread leads. What was decided on a head that another process has
-changed meanwhile is read again and decided anew. A log has some lanes, each with partitions of its
-own.
+`put` queues a request; nothing is written until a caller waits. Then the lane's thread takes all
+that is queued, decides each request (`batch.py`), and has the server commit them together
+(`attempt.py`). What was decided on a head that another process has changed meanwhile is read again
+and decided anew. A log has some lanes, each with partitions of its own.
 """
 
 from __future__ import annotations
 
 import time
-from _thread import LockType
 from collections import deque
 from contextlib import suppress
-from threading import Lock, get_ident, main_thread
+from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle, unknown
+from eventlog.log.postgres.attempt import KnownHeads, settle, unknown
 from eventlog.log.postgres.batch import AnyTicket
 from eventlog.log.postgres.rows import Known
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["GroupCommit"]
 
@@ -35,10 +35,23 @@ RECHECK = 1.0
 """Seconds after which a waiter looks by itself."""
 
 
+class Destination(Protocol):
+    """Where requests are committed."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for room in the queue."""
+        ...
+
+    def finish(self, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
+        """Return when each ticket has its outcome."""
+        ...
+
+
 class GroupCommit:
     """The queue of one lane, and the thread that commits it."""
 
-    def __init__(self, target: Target, queue_bytes: int) -> None:
+    def __init__(self, target: Destination, queue_bytes: int) -> None:
         self._target = target
         self._limit = queue_bytes
         self._timeout = target.timeout
@@ -98,10 +111,7 @@ class GroupCommit:
             bell.acquire()
             try:
                 ticket.waiters.append(bell)
-                if deadline is None and get_ident() != main_thread().ident:
-                    self._lead(ticket)
-                else:
-                    self.hasten()
+                self.hasten()
                 if not ticket.resolved:
                     pause = RECHECK if deadline is None else min(deadline - time.monotonic(), RECHECK)
                     if pause <= 0:
@@ -160,53 +170,26 @@ class GroupCommit:
 
     # --- committing
 
-    def _lead(self, ticket: AnyTicket) -> None:
-        """Commit until a ticket has its outcome; nothing where another thread leads."""
-        mine: list[bool] = []
-        try:
-            mine.extend(map(self._draining.acquire, (False,)))  # no exception comes between the two
-            while mine[0] and not ticket.resolved and (self._queue or self._taken):
-                self._commit()
-        finally:
-            if mine and mine[0]:
-                self._draining.release()
-                self._call_next()
-
-    def _call_next(self) -> None:
-        """Wake the first one that waits for something in the queue, to lead."""
-        for ticket in tuple(self._queue):
-            for waiter in tuple(ticket.waiters):
-                if isinstance(waiter, LockType):
-                    with suppress(RuntimeError):  # it was woken before
-                        waiter.release()
-                else:  # a task of asyncio
-                    self.hasten()
-                return
-
     def _drain(self) -> None:
         """Commit until nothing is queued."""
         while self._queue or self._taken:
             with self._draining:
-                self._commit()
-
-    def _commit(self) -> None:
-        """Commit what one batch may hold."""
-        try:
-            self._thread = get_ident()
-            self._give_up("an interrupt")  # nothing, unless a second interrupt came in the first one's way
-            self._gather()
-            begun = time.perf_counter()
-            self._take()
-            Attempt(self._target, self._heads, list(self._taken)).finish()
-            self._together = len(self._taken) + len(self._queue)
-            self._took = time.perf_counter() - begun
-            self._taken.clear()
-        except BaseException as error:
-            self._give_up(error)
-            if not isinstance(error, Exception):  # as Ctrl-C, where this is the main thread
-                raise
-        finally:
-            self._thread = 0
+                try:
+                    self._thread = get_ident()
+                    self._give_up("an interrupt")  # nothing, unless a second interrupt came in the first one's way
+                    self._gather()
+                    begun = time.perf_counter()
+                    self._take()
+                    self._target.finish(self._heads, list(self._taken))
+                    self._together = len(self._taken) + len(self._queue)
+                    self._took = time.perf_counter() - begun
+                    self._taken.clear()
+                except BaseException as error:
+                    self._give_up(error)
+                    if not isinstance(error, Exception):  # as Ctrl-C, where this is the main thread
+                        raise
+                finally:
+                    self._thread = 0
 
     def _give_up(self, why: object) -> None:
         """Settle what an unforeseen fault has left without an outcome, so that no waiter hangs.

@@ -53,7 +53,7 @@ const lane = (jump) => (jump.kind in LANES ? jump.kind : jump.kind === "forked" 
 function Lanes({ jumps, newest }) {
   const used = Object.keys(LANES).filter((name) => jumps.some((jump) => lane(jump) === name));
   return html`<svg class="lanes" style=${{ height: `${used.length * 7}px` }} viewBox=${`0 0 1000 ${used.length * 7}`} preserveAspectRatio="none" aria-hidden="true">
-    ${jumps.map((jump) => html`<rect class=${`tick ${lane(jump)}`} x=${((jump.version - 1) / Math.max(1, newest - 1)) * 997} y=${used.indexOf(lane(jump)) * 7 + 1} width="3" height="5" />`)}
+    ${jumps.map((jump) => html`<path class=${`tick ${lane(jump)}`} d=${`M${2 + ((jump.version - 1) / Math.max(1, newest - 1)) * 996} ${used.indexOf(lane(jump)) * 7 + 1}v5`} />`)}
   </svg>`;
 }
 
@@ -146,7 +146,10 @@ function Sides({ id, at, fresh }) {
   useEffect(() => void load(null), [id, at]);
   useEffect(() => {
     const slider = box.current?.parentElement.querySelector(".slider"); // on a phone it would be scrolled away
-    if (rows && fresh && getComputedStyle(slider).position === "sticky") box.current.querySelector(".fresh")?.scrollIntoView({ block: "center" });
+    const change = rows && fresh && getComputedStyle(slider).position === "sticky" && box.current.querySelector(".fresh");
+    if (!change) return;
+    change.style.scrollMarginTop = `${slider.offsetHeight + 12}px`;
+    change.scrollIntoView({ block: "start" });
   }, [rows && fresh]);
   const changed = new Set((fresh?.parts || []).map((part) => part.part));
   if (error) return html`<${Failed} error=${error} />`;

@@ -175,12 +175,10 @@ def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> N
 def test_marks_below_the_slider_are_named_and_apart(page: Page, served: tuple[Path, str]) -> None:
     """Each kind of change has a lane and a name; a fork hides no rollback at the same version."""
     page.goto(f"{served[1]}#/s/talk/versions")
-    page.locator(".lanes rect").first.wait_for()
+    page.locator(".lanes path").first.wait_for(state="attached")
     legend = page.get_by_role("list", name="Marks below the slider").inner_text()
     assert re.sub(r"\d+", "N", legend).split("\n") == ["N prunes", "N compactions", "N rollback", "N fork"]
-    places = page.locator(".lanes rect").evaluate_all(
-        "all => all.map(one => `${one.getAttribute('x')} ${one.getAttribute('y')}`)"
-    )
+    places = page.locator(".lanes path").evaluate_all("all => all.map(one => one.getAttribute('d'))")
     assert len(set(places)) == len(places) == sum(map(int, re.findall(r"\d+", legend)))
 
 
@@ -334,6 +332,9 @@ def test_recorded_sessions_are_shown(page: Page, tmp_path: Path, started: Browse
                 shown.locator(SETTLED[view]).first.wait_for()
                 assert not shown.locator(".failed[role=alert]").count()
                 if view == "steps":
+                    for width in (390, 900, 1440):  # models have long names
+                        shown.set_viewport_size({"width": width, "height": 800})
+                        assert shown.locator(".scroll-x").evaluate("one => one.scrollWidth <= one.clientWidth"), width
                     shown.get_by_role("heading", name=re.compile("^No exact request can be checked")).wait_for()
                     assert re.search(r"cost ≈ \$\d", shown.locator(".sums").inner_text())
         shown.goto(address)

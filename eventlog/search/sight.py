@@ -125,12 +125,14 @@ class Sights:
 
     def _heirs(self, session: str) -> Iterator[str]:
         """Yield the sessions that continue an erased one, and are not erased."""
-        question = "SELECT name FROM streams WHERE fork_of = ? ORDER BY id"
-        for (fork,) in self._connection.execute(question, (session,)).fetchall():
-            entry = self._entry(fork)
+        question = "SELECT name FROM streams WHERE fork_of = ? ORDER BY id DESC"
+        left = [session]
+        while left:
+            name = left.pop()
+            entry = None if name == session else self._entry(name)
             if entry is not None and not entry.erased:
-                yield fork
-            yield from self._heirs(fork)
+                yield name
+            left += (fork for (fork,) in self._connection.execute(question, (name,)))
 
     def _entry(self, session: str) -> CatalogEntry | None:
         head = self._log.head(session)

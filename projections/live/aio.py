@@ -21,6 +21,7 @@ LOOK_AHEAD = 0.01
 class AsyncLive:
     """The updates of a page, as they happen; ends when the session is erased.
 
+    The first one comes at once; it has no patches if the page lacks nothing.
     A caller that is slow to take the next update holds nothing back: what came meanwhile is one
     update, or a reset. `NotFoundError` if there is no such session, `ClosedError` when the store is
     closed.
@@ -45,9 +46,11 @@ class AsyncLive:
         watch = Watch(bell.ring, provisional=self._provisional)
         await asyncio.to_thread(self._follow, watch)
         try:
+            first: Update | None = Update.of(None, [])
             while not self._live.gone:
                 watch.stirred = False
-                update = await asyncio.to_thread(self._live.advance)
+                update = await asyncio.to_thread(self._live.advance) or first
+                first = None
                 if update is not None:
                     yield update
                 elif not watch.stirred:

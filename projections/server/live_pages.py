@@ -16,7 +16,7 @@ from inspect import isawaitable
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from eventlog.errors import CallError, ClosedError, NotFoundError
+from eventlog.errors import BusyError, CallError, ClosedError, NotFoundError
 from eventlog.store import Store
 from eventlog.validation import require, require_function
 from projections.live.aio import AsyncLive
@@ -81,13 +81,15 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
         return int(text)
 
     async def found(reading: Awaitable[T]) -> T:
-        """Await a reading of the store, which may lack what is asked for, or be closing."""
+        """Await a reading of the store; its refusals are HTTP errors."""
         try:
             return await reading
         except NotFoundError as error:
             raise HTTPException(404) from error
         except ClosedError as error:
             raise HTTPException(503, "the server stops", {"Retry-After": "1"}) from error
+        except BusyError as error:
+            raise HTTPException(503, "the store is being rewritten", {"Retry-After": "1"}) from error
 
     async def live(request: Request) -> Response:
         session = await asked(request)
@@ -130,9 +132,9 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
 async def _stream(
     first: Update, updates: AsyncGenerator[Update], may: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    """Yield updates as server-sent events; ends when the store is closed, or may not be read."""
+    """Yield updates as server-sent events until the store closes, or refuses the reader."""
     asked = monotonic()
-    with suppress(ClosedError):
+    with suppress(ClosedError, BusyError):
         async with aclosing(updates):
             page = _event(first)
             del first  # an idle client holds no page

@@ -369,7 +369,7 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
 
 
 def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
-    """Only a run that stores its checkpoints at its end begins a thread with those of subgraphs."""
+    """Only a run that stores at its end begins a thread with checkpoints of subgraphs."""
     saver, root = EverdeltaSaver(engine.open()), empty_checkpoint()["id"]
     for _ in range(2):
         put_inner(saver, "inner:1", root=root)

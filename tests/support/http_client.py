@@ -53,7 +53,7 @@ async def events(port: int, path: str, after: str | None) -> AsyncGenerator[tupl
                 while b"\n\n" in buffer:
                     end = buffer.index(b"\n\n")
                     block, buffer = buffer[:end], buffer[end + 2 :]
-                    fields = dict(line.split(": ", 1) for line in block.decode().splitlines() if line[:1] != ":")
+                    fields = dict(line.split(": ", 1) for line in block.decode().split("\n") if line[:1] != ":")
                     if "data" in fields:
                         yield fields.get("id"), fields["data"]
     except BROKEN_OFF:

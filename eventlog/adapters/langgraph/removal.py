@@ -46,7 +46,7 @@ def remove_run(thread: Thread, run: str, *, wait: float) -> None:
 
 
 def remove_inner(thread: Thread, root: str, *, wait: float) -> None:
-    """Remove what subgraphs stored before the checkpoint of their root graph, which was refused."""
+    """Remove what subgraphs stored before their root graph's checkpoint was refused."""
 
     def others(places: dict[Place, Stored]) -> set[Place]:
         loads = thread.serde.loads_typed
@@ -162,7 +162,7 @@ def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]
 
 
 def _outside(feed: Feed, versions: Iterable[int], records: list[int]) -> list[int]:
-    """Return those of some records, ascending, that are in the list as of none of some versions."""
+    """Return those of some ascending records that no list as of some versions has."""
     for at in sorted(versions, reverse=True):
         if not records:
             break

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 import eventlog
-from eventlog.errors import CallError
+from eventlog.errors import BusyError, CallError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.live.form import Form
+from projections.live.live_session import LiveSession
+from projections.live.patches import Update
 from projections.server import live_pages
 from projections.server.live_pages import live_app
 from projections.transcript.transcript import Transcript
@@ -284,5 +286,57 @@ def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> No
         for path in ("/s/live", "/s/messages"):
             async with Call(app, path) as call:
                 assert (call.status, call.headers["retry-after"]) == (503, "1")
+
+    asyncio.run(run())
+
+
+def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
+    """A page that comes back up to date is answered at once, and may leave."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            session.user("idle")
+            app, page = live_app(store, authorize=allowed), LivePage()
+            async with Call(app, "/s/live") as call:
+                await caught_up(call, page, session)
+            for hears in (True, False):
+                async with (
+                    asyncio.timeout(20),
+                    Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call,
+                ):
+                    assert call.status == 200
+                    if hears:
+                        await asyncio.to_thread(session.user, "at last")
+                        await caught_up(call, page, session)
+                assert not store.host.follower._of(["s"])
+
+    asyncio.run(run())
+
+
+def test_maintenance_ends_a_page_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite of the store ends open pages, which come back; new ones are told when."""
+
+    async def run() -> None:
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            app, page = live_app(store, authorize=allowed), LivePage()
+            async with asyncio.timeout(20), Call(app, "/s/live") as call:
+                await caught_up(call, page, session)
+
+                def busy(*_: object) -> Update | None:
+                    raise BusyError("the store is being rewritten")
+
+                with monkeypatch.context() as patch:
+                    patch.setattr(LiveSession, "advance", busy)
+                    patch.setattr(live_pages, "page_of", busy)
+                    await asyncio.to_thread(session.user, "meanwhile")
+                    assert [data async for _, data in call.events()] == []
+                    for path in ("/s/live", "/s/messages"):
+                        async with Call(app, path) as refused:
+                            assert refused.status == 503
+                            assert refused.headers["retry-after"] == "1"
+            async with Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call:
+                await caught_up(call, page, session)
 
     asyncio.run(run())

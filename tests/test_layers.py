@@ -55,7 +55,7 @@ LAYERS: dict[str, str] = {
         | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items messages records stored | message_list | thread | reading removal threads | item_store saver | __init__
+        items messages records stored | message_list | thread | reading threads | removal | item_store saver | __init__
     """,
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """

@@ -79,8 +79,7 @@ class EverdeltaSessionStore:
 
     def _append(self, key: TranscriptKey, entries: list[Any]) -> None:
         feed = self._feed(self._begun(key, entries), key.subpath is not None)
-        is_main = key.subpath is None
-        feed.tell(entries, lambda: folding(feed, *key.main[:2]) if is_main else _nothing, wait=self.wait)
+        feed.tell(entries, lambda: folding(feed, key), wait=self.wait)
 
     def _begun(self, key: TranscriptKey, entries: list[Any]) -> Session:
         """Return the session of a transcript, begun if there is none and none was deleted."""
@@ -98,7 +97,7 @@ class EverdeltaSessionStore:
             if parent is not None:
                 self.store.info(parent)  # it may have been deleted while this one began
         except NotFoundError:
-            self._erase(session, key)
+            erase_unshared(self._feed(session, True), wait=self.wait)
             raise
         self._seen[key] = session.id
         return session
@@ -133,26 +132,22 @@ class EverdeltaSessionStore:
         return [info.name[1].removeprefix(key.prefix) for info in infos if info.name is not None]
 
     def _delete(self, key: TranscriptKey) -> None:
-        def subkeys() -> list[TranscriptKey]:
-            return [key._replace(subpath=subpath) for subpath in self._subkeys(key)] if key.subpath is None else []
+        subpaths = self._subkeys(key) if key.subpath is None else []
+        for subpath in subpaths:
+            self._erase(key._replace(subpath=subpath))
+        gone = self._erase(key)
+        for subpath in self._subkeys(key) if gone and key.subpath is None else ():  # begun meanwhile
+            self._erase(key._replace(subpath=subpath), gone)
 
-        for one in (*subkeys(), key):
-            self._delete_one(one)
-        for one in subkeys():  # begun meanwhile
-            self._delete_one(one)
-
-    def _delete_one(self, key: TranscriptKey) -> None:
+    def _erase(self, key: TranscriptKey, parent: str = "") -> str:
+        """Erase a transcript, of this parent if one is given; return its session or ""."""
         self._seen.pop(key, None)
-        with suppress(NotFoundError):  # none
-            self._erase(self.store.open_session(key.name, create=False), key)
-
-    def _erase(self, session: Session, key: TranscriptKey) -> None:
-        erase_unshared(self._feed(session, key.subpath is not None), wait=self.wait)
-
-
-def _nothing(entries: list[Any]) -> dict[str, str | bytes]:
-    del entries
-    return {}
+        with suppress(NotFoundError):
+            session = self.store.open_session(key.name, create=False)
+            if not parent or session.info.parent == parent:
+                erase_unshared(self._feed(session, key.subpath is not None), wait=self.wait)
+                return session.id
+        return ""
 
 
 def _feed_of(session: Session, sidechain: bool) -> TranscriptFeed:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eventlog.adapters.claude_keys import TranscriptKey
 from eventlog.adapters.claude_transcript import Keep, TranscriptFeed
 from eventlog.errors import CallError
 from eventlog.importers.claude_code.records import is_custom_title
@@ -27,8 +28,11 @@ def summary_of(session: Session) -> dict[str, Any]:
     return found
 
 
-def folding(feed: TranscriptFeed, project: str, session: str) -> Keep:
-    """Return what folds entries into the summary of a session, and keeps it if it changes."""
+def folding(feed: TranscriptFeed, transcript: TranscriptKey) -> Keep:
+    """Return what folds entries into the summary of a main transcript, and keeps changes."""
+    project, session, subpath = transcript
+    if subpath is not None:
+        return _nothing
     try:
         from claude_agent_sdk import fold_session_summary
     except ImportError as error:
@@ -49,3 +53,8 @@ def folding(feed: TranscriptFeed, project: str, session: str) -> Keep:
         return {SUMMARY: dumped(found)}
 
     return keep
+
+
+def _nothing(entries: list[Any]) -> dict[str, str | bytes]:
+    del entries
+    return {}

@@ -33,6 +33,13 @@ class EntryFeed(Feed):
         value: Any = self.read(path)[0] if path else None
         return path[0] if path else 0, value if is_object(value) else {}
 
+    def is_deleted(self) -> bool:
+        """Whether the conversation is deleted, or about to be."""
+        try:
+            return self.newest()[1].get("conversation", "") is None
+        except NotFoundError:
+            return True
+
     def place(self, entry: str | None) -> int:
         """Return the number of an entry, 0 for None; `NotFoundError` for an unknown id."""
         for path in self._lines() if entry is not None else ():

@@ -19,7 +19,6 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
-from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
 from eventlog.adapters.unshared import erase_unshared, fork
@@ -112,7 +111,7 @@ class EverdeltaConversationStore(ConversationStore):
         """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            if self._is_deleted(self._feed(left)):  # and the deletion broke off
+            if self._feed(left).is_deleted():  # and the deletion broke off
                 erase_unshared(self._feed(left), wait=self.wait)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
@@ -122,19 +121,11 @@ class EverdeltaConversationStore(ConversationStore):
         place = home.place(parent)
 
         def begin() -> Session:
-            if self._is_deleted(home):
+            if home.is_deleted():
                 raise ConversationConflict(name[1])
             return home.fork(told, after=place, name=name)
 
         fork(home.session, begin, wait=self.wait)
-
-    @staticmethod
-    def _is_deleted(feed: EntryFeed) -> bool:
-        """Whether a conversation is deleted, or about to be."""
-        try:
-            return feed.newest()[1].get("conversation", "") is None
-        except NotFoundError:
-            return True
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)

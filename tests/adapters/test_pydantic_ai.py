@@ -25,6 +25,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelRe
 from pydantic_ai.models.test import TestModel
 
 from eventlog.adapters import pydantic_ai as adapter
+from eventlog.adapters import unshared
 from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from tests.adapters.pydantic_messages import KINDS, Talk, listed, viewed
@@ -245,6 +246,11 @@ def test_one_of_two_savers_wins(engine: Engine, begun: bool) -> None:
     asyncio.run(play())
 
 
+def breaks(feed: EntryFeed, *, wait: float) -> None:
+    """Break off before the erasure."""
+    del feed, wait
+
+
 def test_late_save_brings_no_conversation_back(engine: Engine) -> None:
     """A save behind a deletion is refused, also behind one that broke off before it erased."""
     late, other = (EverdeltaConversationStore(engine.open()) for _ in range(2))
@@ -265,7 +271,7 @@ def test_late_save_brings_no_conversation_back(engine: Engine) -> None:
 
     async def breaks_off() -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("eventlog.adapters.pydantic_ai.erase_unshared", lambda *_, **__: None)
+            patch.setattr("eventlog.adapters.pydantic_ai.erase_unshared", breaks)
             await other.delete("chat")
 
     asyncio.run(play(lambda: other.delete("chat")))
@@ -275,14 +281,14 @@ def test_late_save_brings_no_conversation_back(engine: Engine) -> None:
 def test_a_fork_that_meets_a_deletion_is_whole_or_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork of a conversation that is deleted meanwhile is a conflict, and leaves nothing."""
     one, other = (EverdeltaConversationStore(engine.open()) for _ in range(2))
-    original = adapter.fork
+    original = unshared.fork
 
     def meanwhile(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(adapter, "fork", original)
         deletion = asyncio.new_event_loop()
         with pytest.MonkeyPatch.context() as patch:
             if breaks_off:
-                patch.setattr(adapter, "erase_unshared", lambda *_, **__: None)
+                patch.setattr(adapter, "erase_unshared", breaks)
             deletion.run_until_complete(other.delete("chat"))
         deletion.close()
         return original(*args, **options)

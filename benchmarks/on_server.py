@@ -64,14 +64,18 @@ def _opened(place: str) -> Log:
 
 
 def _session_writer(place: str) -> tuple[Work, Work]:
-    """A writer of user messages."""
-    store = eventlog.open(place)
-    session = store.create_session()
+    """A writer of user messages; all writers of a process have one store, as in a server."""
+    if place not in _STORES:
+        _STORES[place] = eventlog.open(place)
+    session = _STORES[place].create_session()
 
     def write() -> None:
         session.user(PAYLOAD.decode())
 
-    return write, store.close
+    return write, lambda: None
+
+
+_STORES: dict[str, eventlog.Store] = {}
 
 
 def _recorder_writer(place: str) -> tuple[Work, Work]:
@@ -129,7 +133,10 @@ def _run(kind: str, place: str, threads: int, seconds: float, begun: Any) -> lis
         end()
     for log in _LOGS.values():
         log.close()
+    for store in _STORES.values():
+        store.close()
     _LOGS.clear()
+    _STORES.clear()
     return [one for taken in times for one in taken]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "is_server", "open_log", "place_of", "server_log"]
+__all__ = ["LOST_NOTE", "driver", "is_server", "open_log", "place_of", "server_log"]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
@@ -40,18 +40,25 @@ For a directory of such a name write `./name:/…`.
 
 
 def open_log(
-    path: str | os.PathLike[str], *, read_only: bool = False, keys: KeySource | None = None, **options: Any
+    path: str | os.PathLike[str] | Sequence[str],
+    *,
+    read_only: bool = False,
+    keys: KeySource | None = None,
+    **options: Any,
 ) -> Log:
     """Open the log at `path`, made if it is not there, or one in memory: `memory:`.
 
+    A list or tuple has the addresses of all clusters of one log (`log/postgres/clustered.py`).
     Other options are those of `Options`, for a directory. With `keys` the log is encrypted
     (`encryption/keys.py`); `KeysError` if it is not, or the keys are not its own. An encrypted log
     opened without keys can be listed, verified and copied. `CallError` for a `path` that names no
     directory, such as the address of a server.
     """
+    if isinstance(path, (list, tuple)):
+        return _in_clusters(path, keys, {"lists_of": lists_of, "read_only": read_only, **options})
     if is_server(path):
         return _on_server(str(path), keys, {"lists_of": lists_of, "read_only": read_only, **options})
-    place = place_of(path)
+    place = place_of(cast("str | os.PathLike[str]", path))
     if str(place) == "memory:":
         from eventlog.log.memory import MemoryLog
 
@@ -87,31 +94,63 @@ def server_log(log: Log) -> PostgresLog | None:
 
 def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:
     """Open the log on a server, made if it is not there; encrypted if there are keys."""
-    try:
+    with driver():
         from eventlog.log.postgres import engine
+    if keys is None:
+        return _without_keys(engine.open_log(address, **options))
+    ring = _ring(keys)
+    made = None if engine.exists(address) or options["read_only"] else ring.make()
+    log = engine.open_log(address, encryption="" if made is None else note_of(made), **options)
+    if made is not None and log.settings.encryption != note_of(made):
+        ring.destroy(made.id)  # another process made the log
+    return _with_ring(log, ring)
+
+
+def _in_clusters(addresses: Sequence[str], keys: KeySource | None, options: dict[str, Any]) -> Log:
+    """Open the log whose clusters have some addresses."""
+    if not addresses or not all(map(is_server, addresses)):
+        raise CallError("a list has the addresses of a log's clusters: postgresql://…, one or more")
+    with driver():
+        from eventlog.log.postgres import clustered
+    log = clustered.open_clusters(addresses, **options)
+    return _without_keys(log) if keys is None else _with_ring(log, _ring(keys))
+
+
+@contextmanager
+def driver() -> Generator[None]:
+    """Say what to install, where a block imports the driver of the server and it is missing."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise CallError(
             f"a store on a server needs {error.name}, which is not installed: pip install 'everdelta[postgres]'"
         ) from None
-    if keys is None:
-        log = engine.open_log(address, **options)
-        if not log.settings.encryption:
-            return log
-        from eventlog.encryption.key_ring import KeyRing
-        from eventlog.encryption.log import EncryptedLog
 
-        return EncryptedLog(log, KeyRing(None), None)
-    from eventlog.encryption.key_ring import KeyRing, keys_from
+
+def _without_keys(log: PostgresLog) -> Log:
+    """Return the log on a server, which can be listed and copied if it is encrypted."""
+    if not log.settings.encryption:
+        return log
+    from eventlog.encryption.key_ring import KeyRing
     from eventlog.encryption.log import EncryptedLog
+
+    return EncryptedLog(log, KeyRing(None), None)
+
+
+def _ring(keys: KeySource) -> KeyRing:
+    """Return the keys of a store on a server."""
+    from eventlog.encryption.key_ring import KeyRing, keys_from
 
     if keys is True:
         raise KeysError("a store on a server has no place beside it: give the path of a key file, or a provider")
-    ring = KeyRing(keys_from(keys, None))
-    made = None if engine.exists(address) or options["read_only"] else ring.make()
-    log = engine.open_log(address, encryption="" if made is None else note_of(made), **options)
+    return KeyRing(keys_from(keys, None))
+
+
+def _with_ring(log: PostgresLog, ring: KeyRing) -> Log:
+    """Return the encrypted log on a server; close it if the keys are not its own."""
+    from eventlog.encryption.log import EncryptedLog
+
     try:
-        if made is not None and log.settings.encryption != note_of(made):
-            ring.destroy(made.id)  # another process made the log
         return EncryptedLog(log, ring, _own("the store on this server", log.settings.encryption, ring))
     except BaseException:
         log.close()

@@ -74,7 +74,7 @@ LEASE_TTL = 30_000
 
 
 def open_store(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str],
     *,
     read_only: bool = False,
     flush_interval: float = FLUSH_INTERVAL,
@@ -88,6 +88,7 @@ def open_store(
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
 
+    A list has the addresses of all clusters of one log on servers (`log/postgres/README.md`).
     `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
     (`encryption/keys.py`).
 
@@ -557,7 +558,9 @@ class Store:
     ) -> tuple[str, ...]:
         """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
 
-        `LeaseHeldError` if one of them is still being run after `wait` seconds.
+        They are kept ("keep"; a fork has what it inherited), erased, too ("cascade"), or make it
+        `RefusedError`, which names them. `LeaseHeldError` if another task still runs one of them
+        after `wait` seconds.
         """
         from eventlog.maintenance.erase import erase
 

@@ -27,13 +27,14 @@ LAYERS: dict[str, str] = {
         replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "contract ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
+    "eventlog.log": "contract digests ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
         filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults once_read options rows statements schema | connections batch | acknowledged reader derived bodies session_lists follower tables | attempt | group_commit check | engine
+        clock faults once_read options rows seen statements schema | connections batch cluster_state | acknowledged derived guard bodies session_lists follower tables
+        | reader cluster_tables | attempt | group_commit check clusters | engine cluster_target cluster_reader | clustered move | joining
     """,
     "eventlog.session": """
         owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
@@ -49,7 +50,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
-        settled unshared pydantic_messages claude_keys claude_uuids
+        settled unshared openai_feed openai_settings pydantic_messages claude_keys claude_uuids
         | entry_feed langgraph openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
         | pydantic_ai claude_summaries | claude_agent
     """,
@@ -70,7 +71,7 @@ LAYERS: dict[str, str] = {
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
         | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
-          copy_report message_text live_text
+          copy_report message_text live_text next_page
         | store_option registry | options completion | commands app | __init__
     """,
 }

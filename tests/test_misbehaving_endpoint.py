@@ -27,6 +27,14 @@ SEEDS = range(20 if SLOW else 3)
 QUESTIONS = [f"Question {number}" for number in range(12 if SLOW else 4)]
 BROKEN = "BROKEN"
 """Text of answers that the endpoint never finishes."""
+NEVER = re.compile(r"(?!)")
+ASKS = {
+    "user": re.compile(r"^(Question|Task) (\d+)"),
+    "assistant": re.compile(r"Not answered yet: (Question|Task) (\d+)"),
+    "system": NEVER,
+    "tool": NEVER,
+}
+"""The words that ask, in a user's message or in the summary of one that was too large."""
 WHOLE = re.compile(r"(I write|I ask|I do both) \d+, step \d+\.|Answer to Question \d+\.|Task \d+ is done\.")
 """The texts that a model says as a whole."""
 
@@ -37,17 +45,19 @@ class Agent:
     def __call__(self, asked: Asked) -> Answer:
         """Answer by what the request says."""
         texts = [(message["role"], text_of(message)) for message in asked.messages]
-        last = max(place for place, (role, _) in enumerate(texts) if role == "user")
-        question = texts[last][1]
-        if question.startswith("Task"):
-            return Answer(question + " is done.", usage=(50, 5))
-        number = question.split()[-1]
+        last, asks = [(place, found) for place, (role, text) in enumerate(texts) if (found := ASKS[role].search(text))][
+            -1
+        ]
+        kind, number = asks.groups()
+        used = (200 + sum(len(text) for _, text in texts) // 4, 10)
+        if kind == "Task":
+            return Answer(f"Task {number} is done.", usage=used)
         since = asked.messages[last + 1 :]
         done = {name for name, output in results(since) if INTERRUPTED not in output}
         step = sum(message["role"] == "assistant" for message in since)
         wanted = [name for name in ("write_file", "task") if name not in done]
         if not wanted:
-            return Answer(f"Answer to {question}.", usage=(100, 10))
+            return Answer(f"Answer to Question {number}.", usage=used)
         if int(number) % 2:
             wanted = wanted[:1]
         said = "I do both" if len(wanted) == 2 else "I write" if wanted == ["write_file"] else "I ask"
@@ -56,7 +66,7 @@ class Agent:
             "task": {"prompt": f"Task {number}", "description": "a task"},
         }
         calls = [ToolCall(f"call_{number}_{step}_{name}", name, json.dumps(given[name])) for name in wanted]
-        return Answer(f"{said} {number}, step {step}.", calls, usage=(80, 8))
+        return Answer(f"{said} {number}, step {step}.", calls, usage=used)
 
 
 def text_of(message: dict[str, Any]) -> str:
@@ -86,8 +96,10 @@ def delta(text: str, reason: str | None = None) -> bytes:
 class Misbehaving:
     """An endpoint that answers as an agent does, if it feels like it."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, refuses: bool = False) -> None:
+        """With `refuses` a request may be refused for its size."""
         self._chance = random.Random(seed)
+        self._refuses = refuses
         self._agent = Agent()
         self.did: Counter[str] = Counter()
         self.faults: list[str] = []
@@ -96,8 +108,8 @@ class Misbehaving:
         """Answer, or do something else."""
         self._check(asked)
         how = self._chance.choices(
-            ["well", "slow", "429", "5xx", "cut", "garbled", "malformed", "ends", "closed", "refused"],
-            [30, 15, 6, 6, 6, 4, 4, 4, 4, 1],
+            ["well", "slow", "429", "5xx", "cut", "garbled", "malformed", "ends", "closed", "refused", "too long"],
+            [30, 15, 6, 6, 6, 4, 4, 4, 4, 1, 6 * self._refuses],
         )[0]
         self.did[how] += 1
         answer = self._agent(asked)
@@ -108,6 +120,9 @@ class Misbehaving:
                 return Answer(status=self._chance.choice([500, 502, 503, 529]), error={"message": "overloaded"})
             case "refused":
                 return Answer(status=401, error={"message": "no such key", "code": "invalid_api_key"})
+            case "too long":
+                message = "This model's maximum context length is 8192 tokens."
+                return Answer(status=400, error={"message": message, "code": "context_length_exceeded"})
             case "cut":
                 return Answer([BROKEN, " off"], cut=1)
             case "garbled":
@@ -128,10 +143,13 @@ class Misbehaving:
     def _check(self, asked: Asked) -> None:
         """Note what no request may show."""
         said = [text_of(message) for message in asked.messages if message["role"] == "assistant"]
+        said = [text for text in said if not text.startswith(OPENING)]
         self.faults += [f"half a text: {text}" for text in said if text and WHOLE.fullmatch(text) is None]
         self.faults += [f"twice: {text}" for text, count in Counter(filter(None, said)).items() if count > 1]
 
 
+OPENING = "## Goal"
+"""How a summary begins."""
 MALFORMED: list[Any] = [
     {},
     {"choices": None},
@@ -160,17 +178,13 @@ def slowly(text: str) -> Iterator[bytes]:
     yield event("[DONE]")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_loop_comes_to_its_end_whatever_ends_its_lives(tmp_path: Path, seed: int) -> None:
-    """Killed, interrupted, rate-limited, disconnected at random, it answers all, once."""
-    program = example(LOOP).code
-    assert WAITS in program
-    (tmp_path / "program.py").write_text(program.replace(WAITS, QUICK), encoding="utf-8")
-    endpoint = Misbehaving(seed)
+def lived(directory: Path, program: str, endpoint: Misbehaving, seed: int, questions: list[str]) -> tuple[Any, Any]:
+    """Run a program in lives until one comes to its end; return their ends, and what is left."""
+    (directory / "program.py").write_text(program, encoding="utf-8")
     with OpenAIServer(by=endpoint) as server:
         done = subprocess.run(
             [
-                sys.executable, "-m", "tests.support.loop_lives", str(tmp_path / "program.py"), str(tmp_path / "run"), str(seed), *QUESTIONS,
+                sys.executable, "-m", "tests.support.loop_lives", str(directory / "program.py"), str(directory / "run"), str(seed), *questions,
             ],
             cwd=ROOT,
             env={**os.environ, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "none"},
@@ -180,25 +194,58 @@ def test_the_loop_comes_to_its_end_whatever_ends_its_lives(tmp_path: Path, seed:
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3_000:]
     lives, left = map(json.loads, done.stdout.splitlines())
-    numbers = [question.split()[-1] for question in QUESTIONS]
     assert lives["ends"][-1] == "done", lives
     assert endpoint.faults == []
+    assert (left["sound"], left["problems"], left["open"], left["unfinished"]) == (True, [], [], [])
+    assert left["verdicts"] == ["match"]
+    assert BROKEN not in str([*left["texts"]])
+    return lives, left
+
+
+def quick() -> str:
+    """The documented loop, which waits little."""
+    program = example(LOOP).code
+    assert WAITS in program
+    return program.replace(WAITS, QUICK)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_loop_comes_to_its_end_whatever_ends_its_lives(tmp_path: Path, seed: int) -> None:
+    """Killed, interrupted, rate-limited, disconnected at random, it answers all, once."""
+    _, left = lived(tmp_path, quick(), Misbehaving(seed), seed, QUESTIONS)
+    numbers = [question.split()[-1] for question in QUESTIONS]
     assert left["said"] == [f"Answer to {question}." for question in QUESTIONS]
     assert left["files"] == {f"{number}.txt": number for number in numbers}
     assert left["asked"] == len(QUESTIONS)
     assert {text: count for text, count in left["texts"].items() if text.startswith("Answer")} == {
         f"Answer to {question}.": 1 for question in QUESTIONS
     }
-    assert BROKEN not in str([*left["texts"]])
     assert len(left["tasks"]) >= len(QUESTIONS)
-    assert (left["sound"], left["problems"], left["open"], left["unfinished"]) == (True, [], [], [])
-    assert left["verdicts"] == ["match"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_loop_that_compacts_and_is_stopped_comes_to_its_end(tmp_path: Path, seed: int) -> None:
+    """Refused for its size, and stopped by users, it answers a question once or never."""
+    program = quick()
+    assert '"gpt-5"' in program
+    questions = [question + " about a long matter" * 350 for question in QUESTIONS]
+    endpoint = Misbehaving(seed, refuses=True)
+    lives, left = lived(tmp_path, program.replace('"gpt-5"', '"gpt-4"'), endpoint, seed, [*questions, "--stops"])
+    answers = [f"Answer to {question}." for question in QUESTIONS]
+    assert len(left["said"]) == len(QUESTIONS)
+    for said, answer in zip(left["said"], answers, strict=True):
+        assert said in {answer, "stopped"}
+        if said == answer:
+            assert left["texts"][answer] == 1
+    assert left["said"].count("stopped") <= left["kinds"].get("InterruptRequested", 0)
+    assert left["asked"] == len(QUESTIONS)
+    assert left["kinds"].get("CompactionCompleted", 0) > 0, lives
 
 
 def test_the_endpoint_misbehaves_in_every_way() -> None:
-    """Every fault of the endpoint is met, so that the test above is one of all of them."""
-    endpoint = Misbehaving(0)
+    """Every fault of the endpoint is met, so that the tests above are of all of them."""
+    endpoint = Misbehaving(0, refuses=True)
     asked = Asked("/v1/chat/completions", {}, {"messages": [{"role": "user", "content": "Question 1"}]})
     for _ in range(500):
         endpoint(asked)
-    assert len(endpoint.did) == 10
+    assert len(endpoint.did) == 11

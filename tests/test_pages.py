@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import typing
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import cache
@@ -46,6 +47,7 @@ from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
 _ADDRESS = "DATABASE_URL"
+_ADDRESSES = "DATABASE_URLS"
 FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
@@ -72,7 +74,9 @@ def run(code: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _server_for(code: str) -> dict[str, str]:
-    """Return the variable that an example of a server reads: the address of an empty schema."""
+    """Return the variable that an example of a server reads: addresses of empty schemas."""
+    if _ADDRESSES in code:
+        return {_ADDRESSES: f"{_server().new_schema()} {_server().new_schema()}"}
     return {_ADDRESS: _server().new_schema()} if _ADDRESS in code else {}
 
 
@@ -304,7 +308,7 @@ def test_named_classes_exist(page: str) -> None:
         if (match := re.fullmatch(r"([A-Z][A-Za-z]*[a-z][A-Za-z]*)(?:\.(\w+))?(\(.*\)|\[.*\])?", code)) is None:
             continue
         name, attribute, _ = match.groups()
-        if name in OTHERS_NAMES or hasattr(builtins, name):
+        if name in OTHERS_NAMES or hasattr(builtins, name) or hasattr(typing, name):
             continue
         assert name in homes(), code
         if attribute is not None:

@@ -50,7 +50,9 @@ def _inspecting(setting: Setting) -> dict[str, Measurement]:
         name = quote(begun(store, small_turns(setting.sizes.events[-1] // EVENTS_A_TURN)))
     with opened(setting.directory, "inspected-many") as store:
         fill(store, max(setting.sizes.sessions, A_SCOPE))
-    page, again, rows = Samples(), Samples(), Samples()
+    with opened(setting.directory, "inspected-unread") as store:
+        fill(store, max(setting.sizes.sessions, A_SCOPE), known=False)
+    page, again, rows, found = Samples(), Samples(), Samples(), Samples()
     for _ in range(setting.sizes.rounds):
         with _serving(setting.directory / "inspected-long") as address:
             asked = ("", f"api/session?session={name}", f"api/messages?session={name}&size=30")
@@ -58,10 +60,13 @@ def _inspecting(setting: Setting) -> dict[str, Measurement]:
             again.add([_asked(address, *asked)])
         with _serving(setting.directory / "inspected-many") as address:
             rows.add([_asked(address, "", "api/sessions?limit=50")])
+        with _serving(setting.directory / "inspected-unread") as address:
+            found.add([_asked(address, "", "api/sessions?limit=50&state=unfinished")])
     return {
         "inspect.open": Measurement(page.median, OPEN),
         "inspect.again": Measurement(again.median, OPEN),
         "inspect.rows": Measurement(rows.median, FIRST_ROWS),
+        "inspect.unfinished": Measurement(found.median, FIRST_ROWS),
     }
 
 
@@ -72,6 +77,7 @@ CASES = (
             Figure("inspect.open", "newest page of a long session, of a new server", "ms", "2 s", Target("<=", 1)),
             Figure("inspect.again", "the same page once more", "ms", "2 s", Target("<=", 1)),
             Figure("inspect.rows", "first of thousands of sessions, of a new server", "ms", "500 ms", Target("<=", 1)),
+            Figure("inspect.unfinished", "first unfinished ones of these, all unread", "ms", "500 ms", Target("<=", 1)),
         ),
         _inspecting,
     ),

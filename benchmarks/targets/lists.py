@@ -33,8 +33,11 @@ BOUND = 2.0
 """Milliseconds."""
 
 
-def fill(store: eventlog.Store, sessions: int) -> None:
-    """Begin sessions, `A_SCOPE` in each scope, without waiting for each of them."""
+def fill(store: eventlog.Store, sessions: int, *, known: bool = True) -> None:
+    """Begin sessions, `A_SCOPE` in each scope, without waiting for each of them.
+
+    Unless it is `known` that they are answered, a list reads each session to find that out.
+    """
     for number in range(sessions):
         title, scope = f"Session {number}", f"user {number % (sessions // A_SCOPE)}"
         events = (
@@ -47,7 +50,7 @@ def fill(store: eventlog.Store, sessions: int) -> None:
             Append(
                 session=f"s{number:06}",
                 payload=encode([(number, event) for event in events], number, 2),
-                entry=pack(CatalogEntry(title, scope, answered=len(events))),
+                entry=pack(CatalogEntry(title, scope, answered=len(events) if known else 0)),
                 count=len(events),
                 messages=2,
                 time=number,

@@ -16,7 +16,7 @@ from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_pref
 from eventlog.adapters.claude_summaries import folding, summary_of
 from eventlog.adapters.claude_transcript import TranscriptFeed
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
 from eventlog.importers.common.json_lines import is_object
 from eventlog.records.read import Forgotten, Redacted
@@ -94,6 +94,12 @@ class EverdeltaSessionStore:
                 parent = parent or self.store.open_session(key.main.name, create=False).id
         found = (entry["cwd"] for entry in entries if is_object(entry) and isinstance(entry.get("cwd"), str))
         session = self.store.open_session(key.name, scope=key.project, directory=next(found, ""), parent=parent)
+        try:
+            if parent is not None:
+                self.store.info(parent)  # it may have been deleted while this one began
+        except NotFoundError:
+            self._erase(session, key)
+            raise
         self._seen[key] = session.id
         return session
 
@@ -127,13 +133,21 @@ class EverdeltaSessionStore:
         return [info.name[1].removeprefix(key.prefix) for info in infos if info.name is not None]
 
     def _delete(self, key: TranscriptKey) -> None:
-        subkeys = [key._replace(subpath=subpath) for subpath in self._subkeys(key)] if key.subpath is None else []
-        for one in (*subkeys, key):
-            self._seen.pop(one, None)
-            with suppress(NotFoundError):  # none, or another task was first
-                session = self.store.open_session(one.name, create=False)
-                forget_unshared(self._feed(session, one.subpath is not None))
-                self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+        def subkeys() -> list[TranscriptKey]:
+            return [key._replace(subpath=subpath) for subpath in self._subkeys(key)] if key.subpath is None else []
+
+        for one in (*subkeys(), key):
+            self._delete_one(one)
+        for one in subkeys():  # begun meanwhile
+            self._delete_one(one)
+
+    def _delete_one(self, key: TranscriptKey) -> None:
+        self._seen.pop(key, None)
+        with suppress(NotFoundError):  # none
+            self._erase(self.store.open_session(key.name, create=False), key)
+
+    def _erase(self, session: Session, key: TranscriptKey) -> None:
+        erase_unshared(self._feed(session, key.subpath is not None), wait=self.wait)
 
 
 def _nothing(entries: list[Any]) -> dict[str, str | bytes]:

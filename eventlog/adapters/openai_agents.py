@@ -7,21 +7,23 @@ compaction are rollbacks, which `Session.redo` undoes; a clear erases the sessio
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, TypeVar
 
 from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
+from eventlog.adapters.openai_feed import ItemFeed
+from eventlog.adapters.openai_settings import limit_of, settings_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
-from eventlog.errors import ConflictError, NotFoundError
-from eventlog.importers.openai.responses import OpenAIResponsesMapping
-from eventlog.records.feed import Feed
-from eventlog.records.read import Forgotten, Redacted
+from eventlog.adapters.unshared import erase_unshared
+from eventlog.errors import NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import require
 
 __all__ = ["FORMAT", "EverdeltaSession"]
+
+T = TypeVar("T")
 
 FORMAT = "openai-agents"
 """Format of the names of these sessions; their keys are the SDK's session ids."""
@@ -41,12 +43,13 @@ class EverdeltaSession:
         require(str, session_id, "a session id is a str")
         self.store = store
         self.session_id = session_id
-        self.session_settings = session_settings
+        self.session_settings = settings_of(session_settings)
         self.scope = scope
         self.wait = wait
-        self._feed: Feed | None = None
-        self._seen = 0
-        """The newest record when items were last read, or of own items added right behind it."""
+        self._feed: ItemFeed | None = None
+        self._lock = Lock()
+        self._cleared = ""
+        """The session that this handle clears, or has cleared last."""
 
     @property
     def session(self) -> Session:
@@ -55,18 +58,18 @@ class EverdeltaSession:
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the items, oldest first, or the newest `limit` of them."""
-        if limit is None:
-            limit = getattr(self.session_settings, "limit", None)
-        return await asyncio.to_thread(self._items, None if limit is None or limit < 0 else limit)
+        limit = limit_of(self.session_settings) if limit is None else limit
+        newest = None if limit is None or limit < 0 else limit
+        return await asyncio.to_thread(self._read, lambda feed: feed.items(newest)) or []
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items in one append, durable when this returns."""
         if items:
-            await settled(self._add, items)
+            await settled(self._write, lambda feed: feed.tell(items, wait=self.wait))
 
     async def pop_item(self) -> Any | None:
         """Take away the newest item by a rollback, and return it; None if there is none."""
-        return await settled(self._pop)
+        return await settled(self._read, lambda feed: feed.take_back(wait=self.wait))
 
     async def clear_session(self) -> None:
         """Erase the session; `Store.scrub` then removes its bytes.  The id may be used again."""
@@ -74,62 +77,73 @@ class EverdeltaSession:
 
     async def _get_compaction_snapshot(self, limit: int, *, prune_prefix: Prune | None = None) -> Snapshot | None:
         """Return the newest items for a compaction; a subclass may change items, and has none."""
-        feed = await asyncio.to_thread(self._found) if type(self) is EverdeltaSession else None
-        return None if feed is None else await asyncio.to_thread(snapshot_of, feed, limit, prune_prefix, self.wait)
+        if type(self) is not EverdeltaSession:
+            return None
+        return await asyncio.to_thread(self._read, lambda feed: snapshot_of(feed, limit, prune_prefix, self.wait))
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
         """Replace all items in one append: of a compaction that the program asks for."""
-        await settled(lambda: self._begun().replace(items, expected=self._seen, wait=self.wait))
+        await settled(self._write, lambda feed: feed.make(items, wait=self.wait))
         return True
 
     # -- in a thread ---------------------------------------------------------------------------
 
-    def _begun(self) -> Feed:
-        if self._feed is None:
-            session = self.store.open_session((FORMAT, self.session_id), scope=self.scope)
-            self._feed = Feed(session, OpenAIResponsesMapping())
-        return self._feed
+    def _begun(self) -> ItemFeed:
+        with self._lock:
+            if self._feed is None:
+                self._feed = ItemFeed(self.store.open_session((FORMAT, self.session_id), scope=self.scope))
+            return self._feed
 
-    def _found(self) -> Feed | None:
+    def _found(self) -> ItemFeed | None:
         """Return the feed of the session that has the name now, None if none has it."""
-        try:
-            session = self.store.open_session((FORMAT, self.session_id), create=False)
-        except NotFoundError:
-            self._feed = None
-            return None
-        if self._feed is None or self._feed.session.id != session.id:
-            self._feed = Feed(session, OpenAIResponsesMapping())
-        return self._feed
+        with self._lock:
+            try:
+                session = self.store.open_session((FORMAT, self.session_id), create=False)
+            except NotFoundError:
+                self._feed = None
+                return None
+            if self._feed is None or self._feed.session.id != session.id:
+                self._feed = ItemFeed(session)
+            return self._feed
 
-    def _add(self, items: list[Any]) -> None:
-        feed, seen = self._begun(), self._seen
-        numbers = feed.add(items, wait=self.wait)
-        with suppress(NotFoundError):  # cleared elsewhere, once they were stored
-            if feed.path(numbers[0], newest=2)[:-1] == ([seen] if seen else []):  # no other worker wrote
-                self._seen = numbers[-1]
-
-    def _items(self, limit: int | None) -> list[Any]:
+    def _read(self, ask: Callable[[ItemFeed], T]) -> T | None:
+        """Ask the session that has the name now; None if none has it."""
         feed = self._found()
-        numbers = [] if feed is None else feed.path(newest=limit)
-        if limit != 0:
-            self._seen = numbers[-1] if numbers else 0
-        return (
-            [] if feed is None else [item for item in feed.read(numbers) if not isinstance(item, (Redacted, Forgotten))]
-        )
-
-    def _pop(self) -> Any | None:
-        while (feed := self._found()) is not None and (newest := feed.path(newest=2)):
-            (item,) = feed.read(newest[-1:])
-            with suppress(ConflictError):  # another writer's item is the newest by now
-                feed.add([], after=newest[0] if len(newest) > 1 else 0, expected=newest[-1], wait=self.wait)
-                if not isinstance(item, (Redacted, Forgotten)):
-                    return item
+        while feed is not None:
+            try:
+                return ask(feed)
+            except NotFoundError:
+                asked, feed = feed, self._found()
+                if feed is asked:  # it was not cleared meanwhile
+                    raise
         return None
+
+    def _write(self, tell: Callable[[ItemFeed], None]) -> None:
+        """Write to the session that this handle knows, begun anew behind a clear of its own."""
+        while True:
+            feed = self._begun()
+            try:
+                tell(feed)
+            except NotFoundError:
+                if feed.session.id != self._cleared:
+                    raise
+                self._leave(feed)
+            else:
+                return
 
     def _clear(self) -> None:
         feed = self._found()
-        if feed is not None:
-            with suppress(NotFoundError):  # another task was first
-                forget_unshared(feed)
-                self.store.erase(feed.session.id, forks="keep", subsessions="cascade", wait=self.wait)
-        self._feed = None
+        if feed is None:
+            return
+        self._cleared = feed.session.id
+        try:
+            erase_unshared(feed, wait=self.wait)
+        except BaseException:
+            self._cleared = ""
+            raise
+        self._leave(feed)
+
+    def _leave(self, feed: ItemFeed) -> None:
+        """Let the next write begin a session."""
+        with self._lock:
+            self._feed = None if self._feed is feed else self._feed

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+from eventlog.adapters.openai_feed import shown
 from eventlog.adapters.settled import settled
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.records.feed import Feed
-from eventlog.records.read import Forgotten, Redacted
 
 __all__ = ["Prune", "Snapshot", "snapshot_of"]
 
@@ -29,10 +29,10 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
     """Return the newest items of a feed; replacing an end is one append, unless they changed."""
     path = feed.path(newest=limit + 1)
     before = path.pop(0) if len(path) > limit else 0
-    shown = _shown(feed, path)
+    found = shown(feed, path)
 
     def replace(start: int, output: list[Any]) -> bool:
-        first = path.index(shown[start][0])
+        first = path.index(found[start][0])
         try:
             feed.add(output, after=path[first - 1] if first else before, expected=path[-1], wait=wait)
         except (ConflictError, NotFoundError):  # other items, or none, by now
@@ -42,19 +42,13 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
         return True
 
     async def replace_suffix(start: int, output: list[Any]) -> bool:
-        return start < len(shown) and await settled(replace, start, output)
+        return start < len(found) and await settled(replace, start, output)
 
-    return Snapshot([item for _, item in shown], before == 0, replace_suffix)
+    return Snapshot([item for _, item in found], before == 0, replace_suffix)
 
 
 def _forget_oldest(feed: Feed, prune: Prune, until: int) -> None:
     """Forget the oldest items that the SDK wants kept no longer, of those before a record."""
     older = [number for number in feed.path() if number < until]
-    expired = takewhile(lambda one: prune(one[1]), _shown(feed, older))
+    expired = takewhile(lambda one: prune(one[1]), shown(feed, older))
     feed.forget([number for number, _ in expired])
-
-
-def _shown(feed: Feed, numbers: list[int]) -> list[tuple[int, Any]]:
-    """Return records with their numbers, without those that were redacted or forgotten."""
-    found = zip(numbers, feed.read(numbers), strict=True)
-    return [(number, item) for number, item in found if not isinstance(item, (Redacted, Forgotten))]

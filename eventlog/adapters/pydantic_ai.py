@@ -19,9 +19,10 @@ from pydantic_ai.conversation_store import (
     ConversationStore,
 )
 
+from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_conversations import FORMAT, RECORD, Conversations, revision_of
 from eventlog.adapters.settled import settled
-from eventlog.adapters.unshared import forget_unshared
+from eventlog.adapters.unshared import erase_unshared, fork
 from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
 from eventlog.records.json_value import dumped
 from eventlog.session.session import Session
@@ -111,14 +112,29 @@ class EverdeltaConversationStore(ConversationStore):
         """Begin a conversation: of all writers one gets its name, or adds the first record."""
         with suppress(NotFoundError):
             left = self.session(name[1])
-            if self._feed(left).newest()[1].get("conversation", "") is None:  # by a deletion that broke off
-                self._erase(left)
+            if self._is_deleted(self._feed(left)):  # and the deletion broke off
+                erase_unshared(self._feed(left), wait=self.wait)
         if parent is None:
             session = self.store.open_session(name, scope=scope or "")
             self._feed(session).add(told, expected=0, wait=self.wait)
             return
         home = self._found.find(parent)
-        home.fork(told, after=home.place(parent), name=name)
+        place = home.place(parent)
+
+        def begin() -> Session:
+            if self._is_deleted(home):
+                raise ConversationConflict(name[1])
+            return home.fork(told, after=place, name=name)
+
+        fork(home.session, begin, wait=self.wait)
+
+    @staticmethod
+    def _is_deleted(feed: EntryFeed) -> bool:
+        """Whether a conversation is deleted, or about to be."""
+        try:
+            return feed.newest()[1].get("conversation", "") is None
+        except NotFoundError:
+            return True
 
     def _delete(self, conversation_id: str, expected: str) -> None:
         session = self.session(conversation_id)
@@ -127,12 +143,7 @@ class EverdeltaConversationStore(ConversationStore):
         if revision_of(stored) != expected:
             raise ConversationConflict(conversation_id)
         feed.add([stored | {"conversation": None}], expected=newest, wait=self.wait)
-        self._erase(session)
-
-    def _erase(self, session: Session) -> None:
-        with suppress(NotFoundError):
-            forget_unshared(self._feed(session))
-            self.store.erase(session.id, forks="keep", subsessions="cascade", wait=self.wait)
+        erase_unshared(feed, wait=self.wait)
 
     def _history(self, head: str, limit: int | None) -> list[ConversationEntry]:
         entries = self._found.find(head).entries(head, limit)

@@ -1,17 +1,44 @@
-"""Erasing a session whose appends forks share: what they do not have is forgotten first."""
+"""Sessions whose history forks share: forked and erased under one lease.
+
+An erasure forgets what no fork has, because it may lie in one append with what a fork has. The
+lease keeps a fork from beginning between the look for forks and that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from eventlog.errors import NotFoundError
+from eventlog.history.relatives import heirs_of
 from eventlog.history.streams import ancestry
+from eventlog.maintenance.erase import erase
 from eventlog.records.feed import Feed
+from eventlog.session.lease import Lease
+from eventlog.session.session import Session
 
-__all__ = ["forget_unshared"]
+__all__ = ["erase_unshared", "fork"]
+
+T = TypeVar("T")
 
 
-def forget_unshared(feed: Feed) -> None:
-    """Forget the records that no fork has, which may share an append with one that a fork has."""
-    store, own = feed.session.store, feed.session.id
-    forks = [info.id for info in store.sessions() if info.fork_of is not None and info.id != own]
-    shared = max((one.last for fork in forks for one in ancestry(store.log, fork) if one.session == own), default=0)
-    if shared:
-        feed.forget([number for number in feed.path(hidden=True) if number > shared])
+def fork(session: Session, begin: Callable[[], T], *, wait: float) -> T:
+    """Begin a fork of a session while no other task erases any of it."""
+    return session.executor.alone(lambda _: begin(), wait=wait)
+
+
+def erase_unshared(feed: Feed, *, wait: float) -> None:
+    """Erase the session of a feed with its sub-sessions; forks keep what they have."""
+    session, log = feed.session, feed.session.store.log
+
+    def unshared(lease: Lease) -> None:
+        del lease
+        streams = (one for heir in heirs_of(log, session.id) for one in ancestry(log, heir))
+        shared = max((one.last for one in streams if one.session == session.id), default=0)
+        if shared:
+            feed.forget([number for number in feed.path(hidden=True) if number > shared])
+        erase(session.store, session.id, forks="keep", subsessions="cascade", wait=wait)
+
+    with suppress(NotFoundError):  # another task was first
+        session.executor.alone(unshared, wait=wait)

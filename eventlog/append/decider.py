@@ -99,10 +99,13 @@ class Decider:
         command: AcceptedCommand,
         items: Sequence[tuple[int, ev.Event]],
         then: Callable[[State], Sequence[ev.Event]] | None,
+        *,
+        reads: bool = False,
     ) -> None:
         epoch, terms = command.epoch, command.terms
+        unread = not reads and self._may_wait_to_read(command, then)
         if terms is None or terms.creates_at is None:
-            self.ready(epoch)
+            self.ready(epoch, reads=not unread)
         if self.buffer.flat:
             self._collect()
         backlog, state = self.backlog, self.committed.state
@@ -111,7 +114,13 @@ class Decider:
             raise ConflictError(self.session, terms.expected or 0, before)
         if command.bodies:
             command.weight = limit_bodies(command.bodies)
-        decided = command.items = decide(state, items)
+        try:
+            decided = command.items = decide(state, items)
+        except EventlogError:
+            if unread and self.committed.read_on():
+                self._accept(command, items, then, reads=True)
+                return
+            raise
         try:
             if not epoch and (terms is None or not terms.is_conditional):
                 needs_no_lease(items, self.session)
@@ -139,7 +148,23 @@ class Decider:
         gate = None if self.gate is None else self.gate()
         return gate if gate is not None and gate.is_others() else None
 
-    def ready(self, epoch: int) -> None:
+    def _may_wait_to_read(self, command: AcceptedCommand, then: object) -> bool:
+        """Whether a command may be decided on what was read last, where a read is a round trip.
+
+        Its append is refused if the session is elsewhere: then it is read, and the command is
+        decided anew before its caller, who waits, hears of it. So is a command that is refused.
+        """
+        committed, backlog, terms = self.committed, self.backlog, command.terms
+        return (
+            committed.log.engine.is_remote
+            and command.owned
+            and then is None
+            and (terms is None or not terms.is_conditional)
+            and committed.loaded
+            and not (backlog.sent or backlog.commands or backlog.is_behind or self.buffer.flat)
+        )
+
+    def ready(self, epoch: int, *, reads: bool = True) -> None:
         """Catch up; raise what became of accepted things without a caller.
 
         `FencedError` if the lease is over, `LeaseHeldError` if another owner was quicker.
@@ -149,7 +174,7 @@ class Decider:
             self.buffer.require_open()
         if backlog.sent is not None or not committed.loaded:
             backlog.catch_up()
-        elif not backlog.commands:
+        elif reads and not backlog.commands:
             committed.read_on()
             backlog.is_behind = False
         if epoch:

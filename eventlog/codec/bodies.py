@@ -22,7 +22,6 @@ __all__ = [
     "BYTES",
     "INLINE",
     "MAX_BODY_BYTES",
-    "digests_in",
     "from_file",
     "to_content",
     "to_data",
@@ -184,18 +183,3 @@ def _decompressed(body: Body, data: memoryview) -> Iterator[bytes]:
                     yield piece
     except (zstandard.ZstdError, ValueError) as error:
         raise DamagedError(f"body {body.digest.hex()} cannot be unpacked") from error
-
-
-_DIGEST_BYTES = 32
-_DIGEST = b"\xc4\x20"
-"""How a MessagePack binary of 32 bytes begins."""
-
-
-def digests_in(payload: bytes) -> set[bytes]:
-    """Return the 32-byte binaries of a payload: all hashes of bodies, and by chance others."""
-    candidates: set[bytes] = set()
-    at = payload.find(_DIGEST)
-    while at >= 0:
-        candidates.add(payload[at + 2 : at + 34])
-        at = payload.find(_DIGEST, at + 1)
-    return {digest for digest in candidates if len(digest) == _DIGEST_BYTES}

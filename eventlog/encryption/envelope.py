@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import decode, pack, unpack
-from eventlog.codec.bodies import digests_in
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
     FOREIGN,
@@ -32,6 +31,7 @@ from eventlog.compression import compressed_body
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry
 from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.digests import digests_in
 from eventlog.values import Body
 
 if TYPE_CHECKING:

@@ -44,6 +44,7 @@ __all__ = [
     "NameState",
     "checked_name",
     "hashed_stream",
+    "last_owner",
     "named_heads",
     "newest_state",
     "state_append",
@@ -157,24 +158,41 @@ def newest_state(head: Head | None) -> NameState:
         return FREE
     if not head.entry.startswith(NAMED):
         raise AlreadyExistsError("session", head.session)
-    data = head.entry.removeprefix(NAMED)
+    return _state_in(head.entry, head.session)
+
+
+def last_owner(log: Log, name: Name) -> tuple[str, int] | None:
+    """Return the session that lost a name last, and when in UTC ms, or None."""
+    stream = stream_of(log, name)
+    owner, freed = newest_state(log.head(stream)).session, 0
+    for commit in log.read(stream, reverse=True):
+        session = _state_in(commit.payload, stream).session
+        if session is None:
+            freed = commit.time
+        elif session != owner:
+            return session, freed
+    return None
+
+
+def _state_in(data: bytes, stream: str) -> NameState:
+    data = data.removeprefix(NAMED)
     try:
         stored = _decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise _refused(data, head) from error
+        raise _refused(data, stream) from error
     if stored.format != FORMAT:
-        raise _refused(data, head)
+        raise _refused(data, stream)
     return NameState(stored.session, stored.leaving)
 
 
-def _refused(data: bytes, head: Head) -> DamagedError | TooNewError:
+def _refused(data: bytes, stream: str) -> DamagedError | TooNewError:
     try:
         format = msgspec.msgpack.decode(_first(data)[0], type=int)
     except (msgspec.MsgspecError, ValueError, IndexError):
         format = FORMAT
     if format > FORMAT:
-        return TooNewError(f"a name in format {format}; this program knows up to {FORMAT}", session=head.session)
-    return DamagedError("a name that cannot be read", session=head.session)
+        return TooNewError(f"a name in format {format}; this program knows up to {FORMAT}", session=stream)
+    return DamagedError("a name that cannot be read", session=stream)
 
 
 def state_append(stream: str, head: Head | None, state: NameState, time: int) -> Append:

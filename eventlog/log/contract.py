@@ -66,6 +66,7 @@ __all__ = [
     "Ticket",
     "is_outgrown",
     "partition_of",
+    "place_of",
 ]
 
 _HASH_BYTES = 32
@@ -94,6 +95,11 @@ def is_outgrown(key: bytes, value: bytes | None, stored: bytes | None) -> bool:
 def partition_of(session: str, partitions: int) -> int:
     """Return the partition of a session in a log of so many: a hash of its id."""
     return crc32(session.encode(errors="surrogatepass")) % partitions if partitions > 1 else 0
+
+
+def place_of(head: Head, partitions: int) -> Place:
+    """Return the place of a session in the lists of a log of so many partitions."""
+    return head.updated, head.position * partitions + partition_of(head.session, partitions)
 
 
 class LeaseState(msgspec.Struct, frozen=True, gc=False):
@@ -347,6 +353,14 @@ class Log(BodyStore):
         """
         return nullcontext()
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read is a round trip to a server.
+
+        What a guard decides in the end is then decided on what was read last.
+        """
+        return False
+
     def require_keys(self) -> None:
         """Raise `KeyMissingError` if the log is encrypted and was opened without keys."""
 
@@ -379,7 +393,7 @@ class Log(BodyStore):
 
     def place_of(self, head: Head) -> Place:
         """Return the place of a session in its lists; no two sessions have the same."""
-        return head.updated, head.position * self.partitions + self.partition_of(head.session)
+        return place_of(head, self.partitions)
 
     @property
     @abstractmethod

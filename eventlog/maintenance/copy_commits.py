@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.batch import pack
-from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import (
@@ -30,6 +29,7 @@ from eventlog.codec.payload import (
 from eventlog.errors import BusyError, DamagedError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of, evolve_entry
 from eventlog.log.contract import Commit, Head
+from eventlog.log.digests import digests_in
 from eventlog.log.embedded.filesystem import NO_ROOM
 from eventlog.log.merkle import leaf_of
 from eventlog.log.rules import RequestResult, head_after

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eventlog.codec.batch import decode, encode
-from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import FORMAT, KEY_ID_BYTES, NAMED, EncryptedValue, encode_encrypted, is_clear
@@ -32,6 +31,7 @@ from eventlog.history.streams import continued
 from eventlog.integrity.fork_anchor import pack_prefix
 from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.digests import digests_in
 from eventlog.log.merkle import SALT_BYTES, TAG_BYTES, grow, leaf_of, new_leaf
 from eventlog.log.merkle_check import TreeState
 from eventlog.maintenance.copy_commits import copy_commits, head_at

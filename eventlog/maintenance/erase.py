@@ -6,14 +6,14 @@ cost.  A fork that is kept goes on with what it inherited; history that no fork 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
-from eventlog.codec.payload import is_foreign
 from eventlog.errors import (
     CallError,
     ConflictError,
@@ -24,6 +24,7 @@ from eventlog.errors import (
     brief,
 )
 from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
+from eventlog.history.relatives import forks_of, subsessions_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Append, Head
 from eventlog.session.lease import unless_held
@@ -42,12 +43,8 @@ Choice: TypeAlias = Literal["refuse", "keep", "cascade"]
 _ATTEMPTS = 40
 
 
-class SessionRelations(NamedTuple):
-    """Sessions that are not erased, with their forks and sub-sessions."""
-
-    heads: dict[str, Head]
-    forks: dict[str, list[str]]
-    subsessions: dict[str, list[str]]
+Related: TypeAlias = Callable[[str], Sequence[str]]
+"""Gives the forks or the sub-sessions of a session that are not erased."""
 
 
 class ErasurePlan(NamedTuple):
@@ -66,23 +63,24 @@ def plan_erasure(
     store: Sessions, session: str, *, forks: Choice = "refuse", subsessions: Choice = "refuse"
 ) -> ErasurePlan:
     """Return what `erase` would do now, with everything that it would refuse; erases nothing."""
-    relations = relations_of(store)
+    of_forks, of_subsessions = _related(store)
     going = erased_with(
         session,
-        relations,
+        of_forks,
+        of_subsessions,
         forks="keep" if forks == "refuse" else forks,
         subsessions="keep" if subsessions == "refuse" else subsessions,
     )
 
-    def left(related: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-        return tuple(sorted({each for name in going for each in related.get(name, ())}.difference(going)))
+    def left(related: Related) -> tuple[str, ...]:
+        return tuple(sorted({each for name in going for each in related(name)}.difference(going)))
 
     now = store.host.clock()
     return ErasurePlan(
         tuple(going),
-        left(relations.forks) if forks == "refuse" else (),
-        left(relations.subsessions) if subsessions == "refuse" else (),
-        tuple(name for name in going if is_live(relations.heads[name].lease, now)),
+        left(of_forks) if forks == "refuse" else (),
+        left(of_subsessions) if subsessions == "refuse" else (),
+        tuple(name for name in going if is_live(head_of(store.log, name).lease, now)),
     )
 
 
@@ -98,8 +96,8 @@ def erase(
     """Erase a session; return the ids of all sessions that were erased.
 
     Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with
-    it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if one
-    of them is still being run after `wait` seconds.
+    it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if
+    another task still runs one of them after `wait` seconds.
     """
     require(str, session, "an id is a str")
     require(str, reason, "a reason is a str")
@@ -108,11 +106,13 @@ def erase(
             raise CallError(f"a choice is refuse, keep or cascade, not {brief(choice)}")
     if is_shelf(head_of(store.log, session)):
         raise NotFoundError("session", session)
-    going = erased_with(session, relations_of(store), forks=forks, subsessions=subsessions)
-    unless_held(partial(refuse_all_running, store, going), wait)
+    going = erased_with(session, *_related(store), forks=forks, subsessions=subsessions)
+    others = [name for name in going if not store.registry.holds(name)]
+    since = time.monotonic()
+    unless_held(partial(refuse_all_running, store, others), wait)
     try:
         for name in going:
-            erase_one(store, name, reason)
+            erase_one(store, name, reason, wait=max(0.0, wait + since - time.monotonic()))
     finally:
         store.log.forget_keys()
     return tuple(going)
@@ -130,23 +130,21 @@ def drop_shelf(store: Sessions, name: str, *, reason: str = "") -> None:
         store.log.forget_keys()
 
 
-def relations_of(store: Sessions) -> SessionRelations:
-    relations = SessionRelations({}, {}, {})
-    for head in store.log.heads():
-        if is_foreign(head):
-            continue
-        entry = entry_of(head)
-        if entry.erased or entry.shelf:
-            continue
-        relations.heads[head.session] = head
-        if entry.fork_of is not None:
-            relations.forks.setdefault(entry.fork_of, []).append(head.session)
-        if entry.parent is not None:
-            relations.subsessions.setdefault(entry.parent, []).append(head.session)
-    return relations
+def _related(store: Sessions) -> tuple[Related, Related]:
+    """Return what gives the forks and the sub-sessions of a session."""
+
+    def ids_of(heads: Sequence[Head]) -> list[str]:
+        return [head.session for head in heads if not entry_of(head).erased]
+
+    return (
+        lambda session: ids_of(forks_of(store.log, session)),
+        lambda session: ids_of(subsessions_of(store.log, session)),
+    )
 
 
-def erased_with(session: str, relations: SessionRelations, *, forks: Choice, subsessions: Choice) -> list[str]:
+def erased_with(
+    session: str, of_forks: Related, of_subsessions: Related, *, forks: Choice, subsessions: Choice
+) -> list[str]:
     """Return the sessions that are erased with one, dependants first."""
     found: dict[str, None] = {}
     waiting = [session]
@@ -155,14 +153,15 @@ def erased_with(session: str, relations: SessionRelations, *, forks: Choice, sub
         if name in found:
             continue
         found[name] = None
-        for choice, related, word in (
-            (forks, relations.forks.get(name, []), "forks"),
-            (subsessions, relations.subsessions.get(name, []), "sub-sessions"),
+        for choice, of, word, option in (
+            (forks, of_forks, "forks", "forks"),
+            (subsessions, of_subsessions, "sub-sessions", "subsessions"),
         ):
+            related = of(name) if choice != "keep" else ()
             if choice == "refuse" and (others := sorted(set(related) - found.keys())):
                 raise RefusedError(
                     f"session {name} has {word}: {', '.join(others)}",
-                    expected=f"{word} to be kept, or erased with it",
+                    expected=f'{word} to be kept ({option}="keep"), or erased with it ({option}="cascade")',
                     session=name,
                 )
             if choice == "cascade":
@@ -182,16 +181,17 @@ def refuse_running(store: Sessions, session: str) -> None:
         raise LeaseHeldError(session, owner.describe() if owner else "another owner", lease.until)
 
 
-def erase_one(store: Sessions, session: str, reason: str) -> None:
+def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) -> None:
     """Write the tombstone under a lease of its own, which fences off every other writer.
 
+    `LeaseHeldError` if another task or owner took the lease and has it after `wait` seconds.
     Then free the session's name. Of a session whose key is gone it is not known: the next caller
     that asks for it frees it.
     """
     handle = store.registry.get(store, session)
     event = ev.SessionErased(reason)
     name = None
-    with _running(store, handle):
+    with _running(store, handle, wait):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.host.clock()
@@ -218,10 +218,10 @@ def erase_one(store: Sessions, session: str, reason: str) -> None:
 
 
 @contextmanager
-def _running(store: Sessions, handle: Session) -> Generator[None]:
+def _running(store: Sessions, handle: Session, wait: float) -> Generator[None]:
     """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
-        lease = handle.executor.acquire()
+        lease = handle.executor.acquire(wait=wait)
     except KeyMissingError:
         if not store.host.info(handle.id).locked:
             raise

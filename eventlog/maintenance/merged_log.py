@@ -25,7 +25,7 @@ class MergedLog:
 
     def __init__(self, log: PostgresLog) -> None:
         self._log = log
-        self._last = log.last_positions()
+        self._last = log.positions_at_once()
         self._starts = [0, *accumulate(self._last)]
 
     @property

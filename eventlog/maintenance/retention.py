@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eventlog.codec.bodies import digests_in
 from eventlog.errors import CallError, LeaseHeldError
-from eventlog.history.catalog import entry_of
-from eventlog.maintenance.erase import erase_one, erased_with, refuse_running, relations_of
+from eventlog.history.catalog import entry_of, is_session
+from eventlog.log.digests import digests_in
+from eventlog.maintenance.erase import erase_one, erased_with, refuse_running
 from eventlog.validation import require, require_or_none
 
 if TYPE_CHECKING:
@@ -92,13 +92,18 @@ def _trees_beyond_limits(
             if limit < 0:
                 raise CallError("age, count and size are not less than zero")
     require_or_none(str, scope, "a scope is a str")
-    relations = relations_of(store)
+    heads = {head.session: head for head in store.log.heads() if is_session(head) and not entry_of(head).erased}
+    subsessions: dict[str, list[str]] = {}
+    for name, head in heads.items():
+        subsessions.setdefault(entry_of(head).parent or "", []).append(name)
     trees: list[tuple[int, list[str]]] = []
-    for name, head in relations.heads.items():
+    for name, head in heads.items():
         entry = entry_of(head)
-        if (entry.parent is None or entry.parent not in relations.heads) and (scope is None or entry.scope == scope):
-            tree = erased_with(name, relations, forks="keep", subsessions="cascade")
-            trees.append((max(relations.heads[one].updated for one in tree), tree))
+        if (entry.parent is None or entry.parent not in heads) and (scope is None or entry.scope == scope):
+            tree = erased_with(
+                name, lambda _: (), lambda parent: subsessions.get(parent, ()), forks="keep", subsessions="cascade"
+            )
+            trees.append((max(heads[one].updated for one in tree), tree))
     trees.sort(key=lambda tree: (-tree[0], tree[1]))
     now = store.host.clock()
     bodies: set[bytes] = set()

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.bodies import digests_in
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import FOREIGN, REMAINS, decode_encrypted_payload, is_encrypted, is_foreign
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.contract import Commit, Head
+from eventlog.log.digests import digests_in
 from eventlog.log.merkle import TAG_BYTES, leaf_of
 from eventlog.log.rules import RequestResult
 from eventlog.maintenance.copy_commits import head_at

@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from eventlog.codec.bodies import digests_in
 from eventlog.codec.payload import DESTROYED
 from eventlog.history.checkpoint_store import PREFIX, name_in_keys
 from eventlog.history.value_index import PREFIX as VALUES
 from eventlog.integrity.scrub_ledger import ScrubLedger, new_record
+from eventlog.log.digests import digests_in
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.emptied import Change, VacuumResult, emptied, inherited_versions
 
@@ -36,7 +36,6 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
     with log.held() as tables:
         needed = inherited_versions(log)
         ledger = ScrubLedger()
-        named: set[bytes] = set()
         left: dict[str, int] = dict.fromkeys((name for name, last in needed.items() if last == 0), 0)
         counted = 0
         for commit in _all_commits(log):
@@ -49,10 +48,10 @@ def rewrite_on_server(log: PostgresLog, changes: Mapping[str, Change], *, time: 
                 tables.replace(changed)
             if changed.emptied:
                 ledger.add(changed)
-            named.update(digests_in(changed.payload))
+            tables.name_bodies(commit.session, digests_in(changed.payload))
         for name in left:
             tables.tombstone(name)
-        tables.remove_bodies([digest for digest in log.bodies() if digest not in named])
+        tables.remove_unnamed()
         record = new_record(log, ledger, 0, time, os.urandom(SALT_BYTES))
         if record is not None:
             commit, head = record

@@ -17,7 +17,7 @@ from eventlog.errors import ErasedError
 from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import StreamRange
 from eventlog.history.ranges import Range, covers, merged
-from eventlog.history.streams import ancestry
+from eventlog.history.relatives import heirs_of
 from eventlog.records.read import StoredRecord, events_of, stored_records
 from eventlog.session.session import Session, Sessions
 from eventlog.state.state import State
@@ -55,11 +55,7 @@ def _recorders(store: Sessions, stream: StreamRange, session: str) -> list[str]:
     head = store.log.head(stream.session)
     if head is not None and not entry_of(head).erased:
         return [stream.session]
-    heirs = [session]
-    for info in store.sessions():
-        if info.fork_of is not None and info.id != session:
-            heirs += [info.id] if any(one.session == stream.session for one in ancestry(store.log, info.id)) else []
-    return heirs
+    return [session, *(heir for heir in heirs_of(store.log, stream.session) if heir != session)]
 
 
 def _record(session: Session, records: Iterable[StoredRecord]) -> None:

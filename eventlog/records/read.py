@@ -135,7 +135,15 @@ _PLAIN = {
     "error": "error",
     "data": "data",
 }
-"""Fields whose content is a text of the record as it is; `FIELDS` reads the others."""
+"""Fields whose content is a text of the record as it is; `_READERS` reads the others."""
+
+
+def _input(event: Any, text: Callable[[Content], str]) -> Any:
+    """Return the input of a call, parsed as the rest of a record is."""
+    return parsed(text(event.input))
+
+
+_READERS: dict[str, Read] = FIELDS | {"input": _input}
 
 
 @lru_cache(1024)
@@ -147,7 +155,7 @@ def _places(moved: str) -> list[tuple[list[Any], Any, int, Callable[[Any], Any],
     """
     places: list[tuple[list[Any], tuple[int, str]]] = parsed(moved)
     return [
-        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else FIELDS[field])
+        (path[1:-1], path[-1], index, attrgetter(_PLAIN.get(field, "")), None if field in _PLAIN else _READERS[field])
         for path, (index, field) in places
     ]
 

@@ -237,6 +237,15 @@ class Executor:
         except LeaseHeldError:
             return self._written(work, lazily=False, wait=wait)
 
+    def alone(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
+        """Work under a lease that every other owner sees from the beginning; see `writing`."""
+        require_wait(wait)
+        lease = self.leases.held
+        if lease is not None:
+            return work(lease)
+        self.host.require_open(writing=True)
+        return self._written(work, lazily=False, wait=wait)
+
     def _written(self, work: Callable[[Lease], T], *, lazily: bool, wait: float = 0.0) -> T:
         block = Block()
         lease = self.leases.acquire(wait, lazily=lazily, settles=False, block=block)

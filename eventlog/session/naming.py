@@ -198,8 +198,12 @@ class _Named:
                 raise self.missing()
             try:
                 return begin(state.session, ev.NameGiven(*self.name))
-            except (AlreadyExistsError, ErasedError):
+            except AlreadyExistsError:
                 return None  # another caller has begun it
+            except ErasedError:
+                if log.head(state.session) is not None:
+                    return None  # and it was erased
+                raise  # what it would be a fork or a sub-session of was
         entry = entry_of(owner)
         has = entry.name
         if is_encrypted(owner.entry) or not (writing or entry.erased or state.leaving):

@@ -201,6 +201,9 @@ class _Reading:
         self._calls: dict[str, Attempt] = {}
         self._removed = 0
         self._interrupted = False
+        self._begun: dict[str, ev.CompactionStarted] = {}
+        self._covered = False
+        """Whether a compaction covers the message, and what asks it again was rolled back."""
 
     def outcome(self, items: Iterator[object]) -> Outcome:
         """Read until the message has its answer, or a later question ends its turn."""
@@ -209,7 +212,14 @@ class _Reading:
                 case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer") | ev.MessagePromoted():
                     if item.message != self._message and self._holds(item.message) and self._is_over():
                         return self._now(final=True)
+                case ev.CompactionStarted():
+                    self._begun[item.part] = item
+                case ev.CompactionCompleted():
+                    self._covered = self._is_covered_by(self._begun.get(item.part))
+                case ev.CompactionUndone() | ev.UserMessageAdded():
+                    self._covered = False
                 case ev.AssistantMessageStarted(summary=False):
+                    self._covered = False
                     if self._holds(item.message):
                         self._attempts[item.message] = Attempt(item.message)
                     else:
@@ -240,6 +250,12 @@ class _Reading:
         facts: MessageFacts | None = self._state.messages.get(message)
         return facts is not None and self._state.now(facts.changes) != "removed"
 
+    def _is_covered_by(self, compaction: ev.CompactionStarted | None) -> bool:
+        if compaction is None or compaction.through is None or self._message in compaction.kept:
+            return False
+        messages = self._state.messages
+        return messages[self._message].added <= messages[compaction.through].added
+
     def _called(self, message: str, part: str) -> None:
         attempt = self._attempts.get(message)
         if attempt is not None:
@@ -253,11 +269,15 @@ class _Reading:
         attempts = list(self._attempts.values())
         newest = attempts[-1].finish if attempts else None
         error = None if newest is None else newest.error
-        state: Literal["pending", "done", "failed", "stopped"] = "stopped" if self._interrupted else "pending"
+        state: Literal["pending", "done", "failed", "stopped", "withdrawn"] = "pending"
+        if self._interrupted:
+            state = "stopped"
         if newest is not None and error is None and newest.reason not in GOES_ON and not attempts[-1].calls:
             state = "done"
         elif error is not None and not is_crash(error) and error.name != "overflow":
             state = "stopped" if self._interrupted or error.name == "aborted" else "failed"
+        elif self._covered and state == "pending":
+            state = "withdrawn"
         broken = [
             attempt.message
             for attempt in attempts

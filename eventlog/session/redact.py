@@ -20,12 +20,12 @@ from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.catalog import entry_of
-from eventlog.history.streams import ancestry, stream_spans
+from eventlog.history.relatives import heirs_of
+from eventlog.history.streams import stream_spans
 from eventlog.log.contract import Log
 from eventlog.values import Body, Content
 
 if TYPE_CHECKING:
-    from eventlog.history.catalog import SessionInfo
     from eventlog.session.executor import Executor
     from eventlog.session.host import Host
 
@@ -78,10 +78,6 @@ class Neighbours(Protocol):
         """See `Store`."""
         ...
 
-    def sessions(self) -> Iterator[SessionInfo]:
-        """See `Store`."""
-        ...
-
     def text(self, content: Content, session: str | None = None) -> str:
         """See `Store`."""
         ...
@@ -116,11 +112,7 @@ def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
     head = store.log.head(owner)
     if head is not None and not entry_of(head).erased:
         return [owner]
-    sessions = [session]
-    for info in store.sessions():
-        if info.fork_of is not None and info.id != session:
-            sessions += [info.id] if any(stream.session == owner for stream in ancestry(store.log, info.id)) else []
-    return sessions
+    return [session, *(heir for heir in heirs_of(store.log, owner) if heir != session)]
 
 
 def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
@@ -137,7 +129,7 @@ def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
 
 def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrence]:
     """Find the part's text in every session of the store, rolled-back history included."""
-    family = _family(store, owner)
+    family = {owner, *heirs_of(store.log, owner)}
     needles = _needles(store, family, part)
     if not needles.texts and not needles.digests:
         return
@@ -160,17 +152,6 @@ def _occurrences(store: Neighbours, owner: str, part: str) -> Iterator[Occurrenc
             found = [*contents(span.item), *_inline_data(span.item)]
             if any(_has_needle(store, head.session, needles, content, searched) for content in found):
                 yield Occurrence(head.session, span.first, type(span.item).__name__, about)
-
-
-def _family(store: Neighbours, owner: str) -> set[str]:
-    """The owner of the part and the sessions that inherited from it."""
-    sessions = {owner}
-    for head in store.log.heads():
-        if not is_foreign(head) and entry_of(head).fork_of is not None:
-            streams = ancestry(store.log, head.session) if not entry_of(head).erased else []
-            if any(stream.session == owner for stream in streams):
-                sessions.add(head.session)
-    return sessions
 
 
 def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:

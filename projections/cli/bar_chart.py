@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from itertools import cycle
 from typing import NamedTuple
 
 from projections.cli.screen import columns, styled
 
 __all__ = ["Slice", "draw"]
 
-COLOURS = (
-    "blue",
-    "cyan",
-    "green",
-    "bright-green",
-    "magenta",
-    "yellow",
-    "red",
-    "bright-magenta",
-    "bright-blue",
-    "bright-cyan",
-)
-"""Colours that differ on dark and on light terminals, used in turn."""
+COLOURS = ("33", "208", "40", "201", "226", "51", "196", "141", "130", "118", "219", "30")
+"""Colours that differ on dark and on light terminals, one for each kind."""
 FREE_COLOUR = "grey"
-FULL, FREE = "█", "░"
+FILLS, FREE = "█▓▒", "░"
+"""Fills of neighbours, which differ where there are no colours, too."""
 LEGEND_BAR = 24
 """Characters of the bar that the legend would draw for everything."""
 WIDEST = 100
@@ -41,24 +32,24 @@ class Slice(NamedTuple):
 
 def draw(slices: Sequence[Slice]) -> None:
     """Draw the bar as wide as the terminal, and its legend; empty slices are left out."""
+    colours = dict(zip((each.name for each in slices), cycle(COLOURS), strict=False))
     shown = [each for each in slices if each.tokens > 0]
     total = sum(each.tokens for each in shown) or 1
-    colours = [FREE_COLOUR if each.free else COLOURS[place % len(COLOURS)] for place, each in enumerate(shown)]
+    looks = [
+        (FREE, FREE_COLOUR) if each.free else (fill, colours[each.name])
+        for each, fill in zip(shown, cycle(FILLS), strict=False)
+    ]
     room = min(columns(), WIDEST)
-    pieces = zip(shown, colours, widths(shown, room), strict=True)
-    sys.stdout.write("".join(styled(_mark(each) * width, colour) for each, colour, width in pieces) + "\n")
+    pieces = zip(looks, widths(shown, room), strict=True)
+    sys.stdout.write("".join(styled(fill * width, colour) for (fill, colour), width in pieces) + "\n")
     names = max((len(each.name) for each in shown), default=0)
     numbers = max((len(f"{each.tokens:,}") for each in shown), default=0)
-    for each, colour in zip(shown, colours, strict=True):
+    for each, (fill, colour) in zip(shown, looks, strict=True):
         share = f"{100 * each.tokens / total:.1f} %"
-        small = _mark(each) * max(1, round(LEGEND_BAR * each.tokens / total))
+        small = fill * max(1, round(LEGEND_BAR * each.tokens / total))
         line = f"{each.name:<{names}}  {each.tokens:>{numbers},}  {share:>7}"
         room_left = room - len(line) - 2
         sys.stdout.write(line + (f"  {styled(small[:room_left], colour)}" if room_left > 0 else "") + "\n")
-
-
-def _mark(each: Slice) -> str:
-    return FREE if each.free else FULL
 
 
 def widths(slices: Sequence[Slice], columns: int) -> list[int]:

@@ -41,7 +41,15 @@ _eventlog() {
 compdef _eventlog eventlog
 """,
     "fish": """\
-complete -c eventlog -a '(EVENTLOG_COMPLETE=1 eventlog (commandline -opc)[2..] "$(commandline -ct)" 2>/dev/null)'
+function __eventlog
+    set -l found (EVENTLOG_COMPLETE=1 eventlog (commandline -opc)[2..] "$(commandline -ct)" 2>/dev/null)
+    if set -q found[1]
+        printf '%s\\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
+end
+complete -c eventlog -f -a '(__eventlog)'
 """,
 }
 """The script of each shell."""

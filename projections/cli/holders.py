@@ -17,8 +17,9 @@ from projections.cli.times import local
 if TYPE_CHECKING:
     from eventlog import Store
     from eventlog.errors import LeaseHeldError
+    from eventlog.session.session import Sessions
 
-__all__ = ["naming_holders"]
+__all__ = ["naming_holders", "runner"]
 
 _WORDS = 60
 """Characters of a program's name, and of a question, that are shown."""
@@ -44,24 +45,37 @@ def naming_holders(store: Store, path: Path) -> Generator[None]:
 
 def _runner(store: Store, error: LeaseHeldError) -> str:
     """Return who runs a session, with what it answers, until when, and what to do."""
-    from eventlog.session.owner import owner_of
-
-    head = store.log.head(error.session)
-    owner = None if head is None else owner_of(head.lease)
-    if owner is None:
-        who = error.owner
-    elif owner.host == os.uname().nodename:
-        who = f"{_process(owner.process)} on host {owner.host}"
-    else:
-        who = f"process {owner.process} on host {owner.host}"
-    until = f" until {local(error.until)}, if it does not go on" if error.until else ""
+    until = f"; its lease ends at {local(error.until)} unless it goes on" if error.until else ""
+    who = _owner(store, error.session) or error.owner
     return (
         f"session {error.session} is run by {who}{_task(store, error.session)}{until}: wait until it is done, or stop "
         "that program, then run the command again"
     )
 
 
-def _task(store: Store, session: str) -> str:
+def runner(store: Sessions, session: str) -> str | None:
+    """Return who runs a session, and what it answers; None for a session that is not run."""
+    from eventlog.session.unfinished import state_of
+
+    head = store.log.head(session)
+    if head is None or state_of(store, head, store.info(session)) != "running":
+        return None
+    return f"{_owner(store, session) or 'another process'}{_task(store, session)}"
+
+
+def _owner(store: Sessions, session: str) -> str | None:
+    """Return the process that has the lease of a session, as far as its owner is named."""
+    from eventlog.session.owner import owner_of
+
+    head = store.log.head(session)
+    owner = None if head is None else owner_of(head.lease)
+    if owner is None:
+        return None
+    is_here = owner.host == os.uname().nodename
+    return f"{_process(owner.process) if is_here else f'process {owner.process}'} on host {owner.host}"
+
+
+def _task(store: Sessions, session: str) -> str:
     """Return what the runner of a session does: the question it answers, and since when."""
     from eventlog.errors import EventlogError
     from projections.transcript.transcript import Transcript

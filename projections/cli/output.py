@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from projections.cli.screen import Paged, columns, harmful_in_json, is_terminal, safe, styled
+from projections.cli.screen import Paged, columns, harmful_in_json, is_terminal, safe, styled, wrapped
 from projections.cli.table import Cell, table
 
 __all__ = [
@@ -68,8 +68,14 @@ def terminal() -> bool:
 
 
 def line(text: str = "") -> None:
-    """Print one line; newlines in the text are made visible."""
-    sys.stdout.write(safe(text, one_line=True) + "\n")
+    """Print one line, on a terminal wrapped; newlines in the text are made visible."""
+    sys.stdout.write(_fitting(text, wraps=is_terminal()) + "\n")
+
+
+def _fitting(text: str, *, wraps: bool) -> str:
+    """Return a harmless line, as several where it is wrapped."""
+    text = safe(text, one_line=True)
+    return wrapped(text, columns()) if wraps else text
 
 
 def block(text: str, mark: str = "") -> None:
@@ -102,13 +108,13 @@ def gap() -> None:
 
 
 def heading(text: str) -> None:
-    """Print a line, in bold on a terminal."""
-    sys.stdout.write(styled(safe(text, one_line=True), "bold") + "\n")
+    """Print a line, in bold and wrapped on a terminal."""
+    sys.stdout.write(styled(_fitting(text, wraps=is_terminal()), "bold") + "\n")
 
 
 def note(text: str) -> None:
-    """Print a line on standard error; behind a pager once that has ended."""
-    line = safe(text, one_line=True) + "\n"
+    """Print a line on standard error, wrapped on a terminal; after the end of a pager."""
+    line = _fitting(text, wraps=sys.stderr.isatty()) + "\n"
     if Paged.now:
         Paged.notes.append(line)
         return

@@ -12,7 +12,18 @@ import re
 import sys
 from typing import ClassVar
 
-__all__ = ["Paged", "columns", "cut", "harmful_in_json", "is_coloured", "is_terminal", "safe", "styled", "width_of"]
+__all__ = [
+    "Paged",
+    "columns",
+    "cut",
+    "harmful_in_json",
+    "is_coloured",
+    "is_terminal",
+    "safe",
+    "styled",
+    "width_of",
+    "wrapped",
+]
 
 _HARMFUL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
 """Control characters but tab and newline, line separators, and surrogates.
@@ -32,12 +43,10 @@ _STYLES = {
     "blue": "34",
     "magenta": "35",
     "cyan": "36",
-    "bright-green": "92",
-    "bright-blue": "94",
-    "bright-magenta": "95",
-    "bright-cyan": "96",
     "grey": "90",
 }
+_NO_WIDTH = frozenset(("Mn", "Me", "Cf"))
+"""Categories of characters that change the one before them: accents, joiners, variants."""
 NARROWEST = 20
 """Columns that every output may use, however narrow the terminal says it is."""
 
@@ -72,10 +81,14 @@ def columns() -> int:
 
 
 def styled(text: str, *styles: str) -> str:
-    """Return the text with colours, if there are any on this output."""
+    """Return the text with colours, if there are any on this output.
+
+    A style is one of the names above, or a number among the 256 colours of a terminal.
+    """
     if not text or not is_coloured():
         return text
-    return f"\x1b[{';'.join(_STYLES[style] for style in styles)}m{text}\x1b[0m"
+    codes = (f"38;5;{style}" if style.isdigit() else _STYLES[style] for style in styles)
+    return f"\x1b[{';'.join(codes)}m{text}\x1b[0m"
 
 
 # -- harmless text -----------------------------------------------------------------------------
@@ -113,12 +126,14 @@ def harmful_in_json(piece: str) -> str:
 
 
 def width_of(text: str) -> int:
-    """Return the columns that a line of text takes; most East Asian characters take two."""
+    """Return the columns that a line takes; most East Asian characters take two, colours none."""
+    if "\x1b" in text:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", text)
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
+    from unicodedata import category, east_asian_width
 
-    return sum(0 if combining(each) else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+    return sum(0 if category(each) in _NO_WIDTH else 2 if east_asian_width(each) in "WF" else 1 for each in text)
 
 
 def cut(text: str, width: int) -> str:
@@ -129,3 +144,22 @@ def cut(text: str, width: int) -> str:
     while kept and width_of(kept) > width - 1:
         kept = kept[:-1]
     return kept.rstrip() + "…" if width > 0 else ""
+
+
+def wrapped(text: str, width: int, indent: str = "  ") -> str:
+    """Return a line as several that fit, broken between words; all but the first are indented.
+
+    A word that no line has room for goes on where it begins.
+    """
+    if len(text) <= width and width_of(text) <= width:
+        return text
+    lead = text[: len(text) - len(text.lstrip(" "))]
+    line, *words = text[len(lead) :].split(" ")
+    lines, line = list[str](), lead + line
+    for word in words:
+        longer = f"{line} {word}"
+        if width_of(longer) > width >= width_of(lead + indent + word):
+            lines.append(line)
+            longer = lead + indent + word
+        line = longer
+    return "\n".join([*lines, line])

@@ -34,6 +34,8 @@ class ShortIds:
         self._ids: set[str] = set()
         self._known: dict[str, int] = {}
         for name in islice(ids, _MANY):
+            if name in self._ids:
+                continue
             self._ids.add(name)
             for short in {name[-_SHORTEST:], name[:_SHORTEST], name[-2 * _SHORTEST :]}:
                 self._known[short] = self._known.get(short, 0) + 1
@@ -108,7 +110,7 @@ def _ids_in(session: Session) -> Iterator[str]:
                 continue
             case ev.UserMessageAdded() | ev.AssistantMessageStarted():
                 yield span.item.message
-            case ev.PartStarted():
+            case ev.PartStarted() | ev.StepStarted() | ev.CompactionRequested():
                 yield span.item.part
             case _:
                 continue

@@ -19,13 +19,16 @@ __all__ = ["print_session_stats"]
 
 def print_session_stats(session: Session) -> None:
     """Print a session's numbers for people."""
+    from projections.cli.holders import runner
     from projections.reports.stats import session_stats
     from projections.reports.usage import session_usage
     from projections.view.model_view import ModelView
 
     stats = session_stats(session)
     view = ModelView.of(session)
-    output.table(["session", session.id], _session_rows(stats, view), numbers=[session.id])
+    run_by = runner(session.store, session.id)
+    facts = _session_rows(stats, view)
+    output.table(["session", session.id], facts if run_by is None else [*facts, ("run by", run_by)])
     if stats.tools:
         output.gap()
         columns = ["tool", "calls", "completed", "failed", "interrupted", "unfinished"]
@@ -67,12 +70,12 @@ def _cost(totals: UsageTotals) -> str:
 
 
 def _session_rows(stats: SessionStats, view: ModelView) -> list[tuple[str, object]]:
-    parts = ", ".join(f"{count} {kind}" for kind, count in stats.parts.items())
+    parts = ", ".join(f"{count:,} {kind}" for kind, count in stats.parts.items())
     return [
         ("version", stats.version),
-        ("events", f"{stats.events} own, {stats.inherited} inherited, {stats.hidden} hidden"),
-        ("deltas", f"{stats.deltas} of {counted(stats.delta_characters, 'character')}"),
-        ("messages", f"{stats.user_messages} user, {stats.assistant_messages} assistant"),
+        ("events", f"{stats.events:,} own, {stats.inherited:,} inherited, {stats.hidden:,} hidden"),
+        ("deltas", f"{stats.deltas:,} of {counted(stats.delta_characters, 'character')}"),
+        ("messages", f"{stats.user_messages:,} user, {stats.assistant_messages:,} assistant"),
         ("parts", parts or "none"),
         ("view", f"{counted(len(view.messages), 'message')}, {counted(view.tokens, 'token')}"),
     ]

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from projections.cli.exits import UsageFault
 from projections.reports.wording import moment
 
-__all__ = ["DURATION", "TIME", "local", "milliseconds", "minute", "since"]
+__all__ = ["DURATION", "TIME", "local", "milliseconds", "minute", "second", "since"]
 
 DURATION = "a number and s, m, h, d, w or y, as in 30d"
 TIME = "today, yesterday, a date or time in UTC, as in 2025-01-31 or 2025-01-31T17:30, or how long ago, as in 30d or 1y"
@@ -57,11 +57,17 @@ def _today() -> date:
 
 def minute(milliseconds: int) -> str:
     """Return a time in UTC as `ls` does: to the minute if it is of this year, else its day."""
+    text = second(milliseconds)
+    if text[2:3] == "-":
+        return text[:-3]
+    return text[:10] if text[4:5] == "-" else text
+
+
+def second(milliseconds: int) -> str:
+    """Return a time in UTC to the second, without its year if that is this one."""
     text = moment(milliseconds, zone="")
     year, dash, rest = text.partition("-")
-    if not dash:
-        return text
-    return rest[:-3] if year == str(_today().year) else text[:10]
+    return rest if dash and year == str(_today().year) else text
 
 
 def local(milliseconds: int) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-__all__ = ["LONGEST", "Colour", "Shown", "markdown_html", "plain_html", "shown", "visible"]
+__all__ = ["LONGEST", "Colour", "Shown", "markdown_html", "markdown_words", "plain_html", "shown", "visible"]
 
 LONGEST = 200_000
 """Characters of a text that are shown."""
@@ -86,6 +86,22 @@ def markdown_html(text: str, colour: Colour | None = None) -> str:
         set_tag_attribute_values={} if colour is None else {"a": {"target": "_blank"}},
     )
     return _HEADINGS.sub(lambda tag: f"{tag[1]}{min(int(tag[2]) + 2, 6)}", cleaned)
+
+
+def markdown_words(text: str) -> str:
+    """Return the words of a Markdown text without its marks; a dot stands between blocks."""
+    import_html()
+    blocks: list[str] = []
+    for token in _parser(None).parse(visible(text)):
+        if token.type == "inline":
+            blocks.append("".join(map(_inline_words, token.children or ())))
+        elif token.type in {"fence", "code_block"}:
+            blocks.append(token.content.strip())
+    return " · ".join(filter(None, blocks))
+
+
+def _inline_words(token: Token) -> str:
+    return " " if token.type in {"softbreak", "hardbreak"} else token.content
 
 
 def import_html() -> None:

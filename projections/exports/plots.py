@@ -60,16 +60,18 @@ _COLOURS = (
 
 
 def timeline_svg(history: Timeline) -> bytes:
-    """Draw the tokens of each step against the usable ones, what changed them, and the cost."""
+    """Draw the tokens of each step, the usable ones, what changed them, and the spending."""
     steps = [entry for entry in history.entries if entry.kind == "step" and entry.tokens]  # none if none was reported
-    costs = [entry for entry in history.entries if entry.cost is not None]
+    costs = [entry for entry in history.entries if entry.spent is not None]
     changes = [entry for entry in history.entries if entry.kind in _SIGNS]
-    what = f"{history.session}: {counted(len(steps), 'step')}, version {history.version}"
+    what = f"{history.session}: {counted(len(steps), 'step')} with reported tokens, version {history.version}"
     with _picture(what, 5.2 if costs else 4.0, [3, 1] if costs else [1]) as (axes, result):
         _draw_steps(axes[0], steps, changes)
         if costs:
-            axes[1].step([e.version for e in costs], [float(e.cost or 0) for e in costs], where="post", color="#333333")
-            axes[1].set_ylabel("US dollars")
+            axes[1].step(
+                [e.version for e in costs], [float(e.spent or 0) for e in costs], where="post", color="#333333"
+            )
+            axes[1].set_ylabel("US dollars spent")
             axes[1].set_ylim(bottom=0)
         for one in axes:
             one.set_xlim(0, max(history.version, 1) * 1.02)

@@ -9,11 +9,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec.structs import replace
 
 from eventlog.errors import CallError, NotFoundError, brief
-from eventlog.session.unfinished import state_of
-from projections.inspector.catalogue import Catalogue, info_json
+from projections.inspector.catalogue import Catalogue
 from projections.inspector.comparison import neutral_json, seen_parts, shortened
 from projections.inspector.history import is_hidden
 from projections.inspector.large_text import MOST, beginning, beginnings, full_size
@@ -21,7 +19,7 @@ from projections.inspector.markup import prose_html, visible
 from projections.inspector.message_json import PAGE_TEXT, message_json, reasons_in
 from projections.inspector.playback import played
 from projections.inspector.room import Room
-from projections.inspector.window_series import WindowSeries
+from projections.inspector.window_series import WindowSeries, window_tokens
 from projections.reports.audit import audit
 from projections.reports.session_tree import whole_tree
 from projections.reports.view_diff import diff
@@ -33,10 +31,10 @@ from projections.window.limits import usable
 from projections.window.policy import decode_policy
 
 if TYPE_CHECKING:
-    from eventlog.history.catalog import SessionState
     from projections.reports.timeline import TimelineEntry
 
 __all__ = [
+    "audited",
     "changes",
     "events_to_play",
     "history",
@@ -83,29 +81,28 @@ def number(query: Query, name: str, default: int, *, least: int = 0, most: int =
 
 
 def session(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
-    """Return the listed facts of the session, its state and its newest version."""
-    del query
-    info = room.session.info
-    model = room.state().model
-    return info_json(replace(info, state=_state(room))) | {
+    """Return the listed facts of the session, its state and its newest version.
+
+    With `quick=1` without its model, if that takes a long replay.
+    """
+    info, is_far = room.session.info, bool(query.get("quick")) and room.is_far()
+    model = None if is_far else room.state().model
+    listed = catalogue.listed([catalogue.with_state(info)])
+    shown: dict[str, Any] = listed["sessions"][0]
+    return shown | {
         "version": room.session.version,
         "model": "" if model is None else visible(str(model)),
         "forks": catalogue.forks_of(info.id),
+        "partial": is_far or listed["estimating"],
     }
-
-
-def _state(room: Room) -> SessionState | None:
-    """Return whether a task runs the session, or has to go on with it."""
-    store, info = room.session.store, room.session.info
-    head = store.log.head(info.id)
-    return None if head is None else state_of(store, head, info)
 
 
 def messages(room: Room, query: Query) -> dict[str, Any]:
     """A page of everything that was said; with `seen=1` what the model saw of it.
 
     The newest messages up to version `at` that began before version `before`; or the oldest that
-    began after version `after`; or those around version `around`.
+    began after version `after`; or those around version `around`. With `quick=1` a page without the
+    reasons of the view, if these take a long replay; `marked` says whether it has them.
     """
     newest = room.session.version
     at = number(query, "at", newest, least=1, most=newest)
@@ -119,8 +116,8 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
         before = begins[first + size] if newer else None
         size = min(size, len(begins) - first)
     found = room.page(at, before, size) if size else []
-    state = room.state(at)
-    characters, running = [PAGE_TEXT], at == newest and _state(room) == "running"
+    state = None if query.get("quick") and room.is_far() else room.state(at)
+    characters, running = [PAGE_TEXT], at == newest and room.is_run()
 
     resolve = partial(beginning, room.session)
     shown: list[dict[str, Any]] = []
@@ -128,9 +125,10 @@ def messages(room: Room, query: Query) -> dict[str, Any]:
         reasons = reasons_in(state, resolve, hidden=each.hidden, at=at)
         message = message_json(each, reasons, characters, running=running)
         if query.get("seen"):
-            message["view"] = {} if each.hidden else seen_parts(state, each.message, resolve)
+            message["view"] = {} if each.hidden or state is None else seen_parts(state, each.message, resolve)
         shown.append(message)
-    return {"at": at, "messages": shown, "more": len(found) == size > 0, "newer": newer, "newest": newest}
+    return {"at": at, "messages": shown, "more": len(found) == size > 0, "newer": newer, "newest": newest,
+            "marked": state is not None}  # fmt: skip
 
 
 def part(room: Room, query: Query) -> dict[str, Any]:
@@ -160,9 +158,7 @@ def history(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """The jumps, and where messages and steps are."""
     del query
     found, ranges = room.history, room.session.reader.effective_ranges()
-    jumps = [
-        _jump_json(entry, found.compactions, hidden=is_hidden(ranges, entry.version)) for entry in found.jumps[-_JUMPS:]
-    ]
+    jumps = [_jump_json(entry, hidden=is_hidden(ranges, entry.version)) for entry in found.jumps[-_JUMPS:]]
     forks = [
         {"version": fork["at"], "kind": "fork", "what": fork["title"] or fork["id"], "session": fork["id"]}
         for fork in catalogue.forks_of(room.session.id)
@@ -184,7 +180,7 @@ def _spread(versions: list[int], most: int = 500) -> list[int]:
     return versions[:: max(1, len(versions) // most)]
 
 
-def _jump_json(entry: TimelineEntry, before: dict[str, int], *, hidden: bool) -> dict[str, Any]:
+def _jump_json(entry: TimelineEntry, *, hidden: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "version": entry.version,
         "time": entry.time,
@@ -192,11 +188,7 @@ def _jump_json(entry: TimelineEntry, before: dict[str, int], *, hidden: bool) ->
         "what": visible(entry.what),
         "hidden": hidden,
     }
-    if entry.kind == "pruned":
-        found["freed"] = entry.tokens
-    if entry.kind == "compacted":
-        found |= {"after": entry.tokens, "before": before.get(entry.what)}
-    return found
+    return found | ({"freed": entry.tokens} if entry.kind == "pruned" else {})
 
 
 def view(room: Room, query: Query) -> dict[str, Any]:
@@ -211,13 +203,18 @@ def view(room: Room, query: Query) -> dict[str, Any]:
     return {
         "at": at,
         "time": moment.time,
-        "event": type(moment.event).__name__,
+        "event": _words(type(moment.event).__name__),
         "messages": len(visible_messages(state, DEFAULT)),
         "system": [visible(segment) for segment in system_segments(state, resolve)],
         "tools": visible(tools),
         "model": "" if state.model is None else visible(str(state.model)),
         "usable": usable(state.limits, decode_policy(state.policy).overflow),
     }
+
+
+def _words(name: str) -> str:
+    """Return the name of an event in words: message finished."""
+    return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name).strip()
 
 
 def changes(room: Room, query: Query) -> dict[str, Any]:
@@ -227,8 +224,14 @@ def changes(room: Room, query: Query) -> dict[str, Any]:
     second = number(query, "second", newest, least=1, most=newest)
     found = diff(room.session, first, second, resolve=partial(beginning, room.session))
     parts = [{"part": each.part, "message": each.message, "kind": each.kind} for each in found.changes[:_JUMPS]]
-    return {"first": first, "second": second, "sentences": found.sentences(), "parts": parts,
-            "tokens": [found.tokens_first, found.tokens_second]}  # fmt: skip
+    tokens = [window_tokens(room.session, room.state(version), version) for version in (first, second)]
+    return {
+        "first": first,
+        "second": second,
+        "sentences": found.sentences(tokens=False),
+        "parts": parts,
+        "tokens": tokens,
+    }
 
 
 def window(room: Room, query: Query) -> dict[str, Any]:
@@ -262,18 +265,26 @@ def steps(room: Room, query: Query) -> dict[str, Any]:
     """A page of the model calls, the newest first, and sums over all of them."""
     found, ranges = room.history, room.session.reader.effective_ranges()
     last = min(number(query, "before", len(found.steps) + 1) - 1, len(found.steps))
-    rows = found.steps[max(0, last - _STEPS) : last]
-    priced = [step.cost for step in found.steps if step.cost is not None]
+    rows, usage = found.steps[max(0, last - _STEPS) : last], found.usage
     return {
         "steps": [row.as_json(hidden=is_hidden(ranges, row.version)) for row in reversed(rows)],
         "all": len(found.steps),
         "more": last > _STEPS,
-        "cost": str(sum(priced)) if priced else None,
-        "priced": len(priced),
-        "input": sum(step.input + step.cache_read + step.cache_write for step in found.steps),
-        "cached": sum(step.cache_read for step in found.steps),
-        "output": sum(step.output for step in found.steps),
+        "cost": str(usage.cost) if usage.calls > usage.unpriced else None,
+        "estimate": str(usage.estimate) if usage.estimated else None,
+        "calls": usage.calls,
+        "unknown": usage.unpriced - usage.estimated,
+        "prices": room.session.store.host.models.date,
+        "input": usage.input + usage.cache_read + usage.cache_write,
+        "cached": usage.cache_read,
+        "output": usage.output,
     }
+
+
+def audited(room: Room, query: Query) -> dict[str, Any]:
+    """Check more requests; return how many steps are checked, and with which verdicts."""
+    del query
+    return {"checked": room.check(), "all": len(room.history.steps), "verdicts": dict(room.verdicts)}
 
 
 def verdicts(room: Room, query: Query) -> dict[str, Any]:
@@ -296,6 +307,7 @@ def request(room: Room, query: Query) -> dict[str, Any]:
         **row.as_json(hidden=is_hidden(room.session.reader.effective_ranges(), row.version)),
         **_verdict(audited),
         "steps": len(room.history.steps),
+        "prices": room.session.store.host.models.date,
         "request": None,
     }
     if sent is not None:
@@ -318,11 +330,11 @@ def request(room: Room, query: Query) -> dict[str, Any]:
     return answer
 
 
-def tree(room: Room, query: Query) -> dict[str, Any]:
+def tree(room: Room, query: Query, catalogue: Catalogue) -> dict[str, Any]:
     """The session's tree of forks and sub-sessions, the first session first."""
     del query
     own = room.session
-    return {"sessions": [info_json(info) for info in whole_tree(own.store, own.id)], "of": own.id}
+    return catalogue.listed(map(catalogue.with_state, whole_tree(own.store, own.id))) | {"of": own.id}
 
 
 def events_to_play(room: Room, query: Query) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from eventlog.validation import require, require_or_none
 from projections.inspector import answers
 from projections.inspector.catalogue import Catalogue
 from projections.inspector.gate import Gate, served_hosts
-from projections.inspector.markup import visible
+from projections.inspector.markup import found_pieces, visible
 from projections.inspector.room import Rooms
 from projections.server import live_app
 
@@ -85,12 +85,13 @@ _ABOUT_A_SESSION: dict[str, Callable[..., dict[str, Any]]] = {
     "window": answers.window,
     "window-now": answers.window_now,
     "steps": answers.steps,
+    "audited": answers.audited,
     "verdicts": answers.verdicts,
     "request": answers.request,
     "tree": answers.tree,
     "replay": answers.events_to_play,
 }
-_WITH_CATALOGUE = (answers.session, answers.history)
+_WITH_CATALOGUE = (answers.session, answers.history, answers.tree)
 
 
 class _Pages:
@@ -128,7 +129,10 @@ class _Pages:
         """A page of the list; unchanged since the client asked last, it is not sent again."""
         from starlette.responses import Response
 
-        mark = f'"{self.store.cursor()} {int(time()) // _UNCHANGED}"'
+        try:
+            mark = f'"{self.store.cursor()} {int(time()) // _UNCHANGED}"'
+        except EventlogError:
+            return self.answer(self._listed)(request)  # it says what is wrong, or there is nothing wrong any more
         if request.headers.get("if-none-match") == mark:
             return Response(status_code=304, headers={"etag": mark})
         response = self.answer(self._listed)(request)
@@ -152,12 +156,6 @@ class _Pages:
 
     def _hit(self, hit: SearchHit) -> dict[str, Any]:
         """A hit with its session's title, and its snippet as pieces: text, and whether found."""
-        pieces: list[tuple[str, bool]] = []
-        end = 0
-        for first, last in hit.found:
-            pieces += [(hit.snippet[end:first], False), (hit.snippet[first:last], True)]
-            end = last
-        pieces.append((hit.snippet[end:], False))
         return {
             "session": hit.session,
             "title": visible(self.store.info(hit.session).title),
@@ -165,7 +163,7 @@ class _Pages:
             "time": hit.time,
             "kind": hit.kind,
             "tool": visible(hit.tool),
-            "pieces": [(visible(piece), found) for piece, found in pieces if piece],
+            "pieces": found_pieces(hit.snippet, hit.found, prose=hit.kind not in {"call", "result"}),
             "before": hit.before,
             "after": hit.after,
             "marks": [mark for mark, on in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if on],
@@ -180,6 +178,7 @@ class _Pages:
             text=query.get("text", ""),
             cursor=query.get("cursor"),
             limit=answers.number(query, "limit", 50, least=1, most=_LISTED),
+            estimates="estimates" in query,
         )
 
 

@@ -6,15 +6,23 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from eventlog.session.unfinished import state_of
+from projections.inspector.estimates import Estimates
 from projections.inspector.markup import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from eventlog import SessionInfo, Store
 
 __all__ = ["Catalogue", "info_json"]
 
-_LOOKED_AT = 400
-"""The newest sessions, among which running ones are looked for."""
+_LOOKED_AT = 100
+"""Sessions that a search for a state reads first; then twice as many."""
+_SLICE = 0.15
+"""Seconds of looking for them, until the page asks for more."""
 _FOUND = 200
 """Sessions of a search in the titles, at most."""
 _FRESH = 2.0
@@ -54,6 +62,7 @@ class Catalogue:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._estimates = Estimates(store)
         self._lock = Lock()
         self._infos: list[SessionInfo] = []
         self._mark = ""
@@ -76,21 +85,46 @@ class Catalogue:
         text: str = "",
         cursor: str | None = None,
         limit: int = 20,
+        estimates: bool = False,
     ) -> dict[str, Any]:
-        """A page of the list, and the cursor of the next one."""
+        """A page of the list, and the cursor of the next one.
+
+        Sessions of a state are looked for among the newest first, for a fraction of a second: a
+        page may have few of them, or none, and a cursor with which the search goes on. `estimates`
+        of costs that are not known yet take another fraction.
+        """
         if text:
             found = self._store.sessions(scope=scope, archived=archived, text=text)
             newest = sorted(found, key=lambda info: (-info.updated, info.id))
-            return self._answer(newest[:_FOUND], None, len(newest))
-        if state == "unfinished":
-            waiting = [info for info in self._store.unfinished() if scope is None or info.scope == scope]
-            waiting.sort(key=lambda info: (-info.updated, info.id))
-            return self._answer(waiting[:_FOUND], None, len(waiting))
-        size = _LOOKED_AT if state == "running" else limit
-        page = self._store.newest_sessions(scope, archived=archived, cursor=cursor, limit=size)
-        if state == "running":
-            return self._answer([info for info in page.sessions if info.state == "running"], None, None)
-        return self._answer(page.sessions, page.next, None)
+            known = map(self.with_state, newest[:_FOUND])
+            shown = [info for info in known if not state or info.state == state]
+            return self.listed(shown, wait=estimates) | {"next": None, "looked": len(newest)}
+        infos: list[SessionInfo] = []
+        looked, end = 0, monotonic() + _SLICE
+        size = _LOOKED_AT if state else limit
+        while True:
+            page = self._store.newest_sessions(scope, archived=archived, cursor=cursor, limit=size)
+            infos += [info for info in page.sessions if not state or info.state == state]
+            looked, cursor = looked + len(page.sessions), page.next
+            if not state or cursor is None or len(infos) >= limit or monotonic() > end:
+                return self.listed(infos, wait=estimates) | {"next": cursor, "looked": looked}
+            size *= 2
+
+    def with_state(self, info: SessionInfo) -> SessionInfo:
+        """Return the facts with whether a task runs the session, or has to go on with it."""
+        head = self._store.log.head(info.id)
+        return info if head is None else replace(info, state=state_of(self._store, head, info))
+
+    def listed(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, Any]:
+        """Return the facts of sessions, and whether more estimates of costs are to come."""
+        shown = list(infos)
+        estimates = self._estimates.of(shown, wait=wait)
+        rows: list[dict[str, Any]] = []
+        for info in shown:
+            estimate = estimates.get(info.id)
+            rows.append(info_json(info) | {"estimate": None if estimate is None else str(estimate)})
+        waiting = any(info.unpriced and not info.locked and info.id not in estimates for info in shown)
+        return {"sessions": rows, "estimating": waiting}
 
     def scopes(self) -> list[dict[str, Any]]:
         """The scopes with the number of their sessions, the largest first."""
@@ -107,6 +141,3 @@ class Catalogue:
             for info in self.everyone()
             if info.fork_of == session
         ]
-
-    def _answer(self, infos: Any, following: str | None, found: int | None) -> dict[str, Any]:
-        return {"sessions": [info_json(info) for info in infos], "next": following, "found": found}

@@ -3,6 +3,11 @@
 A page of another site may send requests to a server on this machine, and a name that it owns may
 resolve to 127.0.0.1.  So a request must name this server as its host, and must not come from
 another site.  The server answers reading methods only.
+
+A browser sends a cookie to all ports of a host.  So the cookie is named after the port, that two
+inspectors have one each, and its value is made from token and port: a server on another port that
+is sent it learns no token.  It could use the cookie here, so a token keeps out other users, and not
+a server of theirs that the user's browser visits under the same host name.
 """
 
 from __future__ import annotations
@@ -69,11 +74,11 @@ class Gate:
         refused = self._refusal(scope, headers)
         if refused is not None:
             await _answer(guarded, *refused)
-        elif self._token is None or self._knows(_cookie(headers.get("cookie", ""))) or self._knows(_bearer(headers)):
+        elif self._token is None or self._brings_cookie(headers) or self._knows(_bearer(headers)):
             await self._inside(scope, receive, guarded)
         elif self._knows(_queried(scope)) and scope["path"] == "/":
-            assert self._token is not None
-            cookie = f"{COOKIE}={self._token.decode()}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_FOREVER}"
+            name, value = self._cookie(headers["host"])
+            cookie = f"{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_FOREVER}"
             await _answer(guarded, 303, "", ("location", "/"), ("set-cookie", cookie))
         else:
             await _answer(guarded, 401, "This inspector asks for a token: open the address that it printed.")
@@ -96,6 +101,16 @@ class Gate:
         name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
         name = name.lower()
         return name in self._hosts or (self._addresses and _is_address(name.strip("[]")))
+
+    def _cookie(self, host: str) -> tuple[str, str]:
+        """Return the name and the value of the cookie of a Host header."""
+        port = host.rpartition(":")[2] if not host.endswith("]") and ":" in host else "80"
+        made = hmac.new(self._token or b"", b"cookie of port " + port.encode(), "sha256")
+        return f"{COOKIE}-{port}", made.hexdigest()
+
+    def _brings_cookie(self, headers: dict[str, str]) -> bool:
+        name, value = self._cookie(headers["host"])
+        return hmac.compare_digest(_named(headers.get("cookie", ""), name).encode(), value.encode())
 
     def _knows(self, token: str) -> bool:
         return self._token is not None and hmac.compare_digest(token.encode(), self._token)
@@ -123,10 +138,11 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _cookie(header: str) -> str:
+def _named(header: str, cookie: str) -> str:
+    """Return the value of a cookie, "" if the header has none of this name."""
     for pair in header.split(";"):
         name, _, value = pair.strip().partition("=")
-        if name == COOKIE:
+        if name == cookie:
             return value
     return ""
 

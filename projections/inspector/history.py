@@ -14,11 +14,13 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
 from projections.reports.timeline import TimelineBuilder, TimelineEntry
+from projections.reports.usage import UsageTotals
 
 if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.codec.decoded import Span
-    from eventlog.values import Model, Usage
+    from eventlog.models.catalogue import ModelCatalogue
+    from eventlog.values import Model
 
 __all__ = ["JUMPS", "History", "StepRow", "is_hidden"]
 
@@ -83,33 +85,34 @@ class StepRow(msgspec.Struct):
     cache_read: int = 0
     cache_write: int = 0
     reported: int | None = None
-    """Tokens in the window after the call, as its provider counts them."""
+    """Tokens of the request, as its provider counts them, those of a cache included."""
     cost: Decimal | None = None
+    estimate: Decimal | None = None
+    """The cost by the catalogue's prices of now, where none was recorded."""
 
     def as_json(self, *, hidden: bool) -> dict[str, Any]:
         """The row as JSON values."""
-        return {
-            **{name: getattr(self, name) for name in self.__struct_fields__},
-            "cost": None if self.cost is None else str(self.cost),
-            "hidden": hidden,
-        }
+        money = {name: None if (paid := getattr(self, name)) is None else str(paid) for name in ("cost", "estimate")}
+        return {**{name: getattr(self, name) for name in self.__struct_fields__}, **money, "hidden": hidden}
 
 
 class History:
     """Steps, jumps and beginnings of messages of one session, up to a version."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: ModelCatalogue | None = None) -> None:
+        """`models` estimate the cost of calls that have none."""
         self.version = 0
         self.steps: list[StepRow] = []
         self.jumps: list[TimelineEntry] = []
         self.messages: list[int] = []
         """Versions at which messages begin, ascending."""
-        self.compactions: dict[str, int] = {}
-        """Tokens of the view before each compaction, by its part, where that is recorded."""
+        self.usage = UsageTotals()
+        """All usage, also of calls that no step shows."""
         self.first_time = 0
         self.last_time = 0
         self.redacted: set[str] = set()
         """Parts that were redacted in this session."""
+        self._models = models
         self._builder = TimelineBuilder()
         self._makers: dict[str, tuple[str, Model | None]] = {}
         self._open: dict[str, StepRow] = {}
@@ -147,11 +150,10 @@ class History:
                 row = self._open[item.message]
                 row.reason, row.ended = item.reason, span.time
             case ev.UsageRecorded():
-                self._use(item.message, item.usage, failed=item.failed)
+                self.usage.add(item, self._models)
+                self._use(item)
             case ev.PartRedacted():
                 self.redacted.add(item.part)
-            case ev.CompactionStarted() if item.tokens_before is not None:
-                self.compactions[item.part] = item.tokens_before
             case _:
                 pass
         if type(item) in _JUMPING:
@@ -175,17 +177,20 @@ class History:
         self.steps.append(row)
         self._open[event.message] = row
 
-    def _use(self, message: str | None, usage: Usage, *, failed: bool) -> None:
-        row = self._open.get(message or "")
+    def _use(self, event: ev.UsageRecorded) -> None:
+        row = self._open.get(event.message or "")
         if row is None:
             return
-        tokens = usage.tokens
-        row.failed = failed
-        row.input, row.output, row.reasoning = tokens.input, tokens.output, tokens.reasoning
-        row.cache_read, row.cache_write = tokens.cache_read, tokens.cache_write
-        row.reported = tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
-        if usage.cost is not None:
-            row.cost = (row.cost or Decimal(0)) + usage.cost
+        tokens, cost = event.usage.tokens, event.usage.cost
+        row.failed = event.failed
+        for name in ("input", "output", "reasoning", "cache_read", "cache_write"):  # some programs record it in pieces
+            setattr(row, name, getattr(row, name) + getattr(tokens, name))
+        read = tokens.input + tokens.cache_read + tokens.cache_write
+        row.reported = (row.reported or 0) + (read or max(0, (tokens.total or 0) - tokens.output))
+        if cost is not None:
+            row.cost = (row.cost or Decimal(0)) + cost
+        elif self._models is not None and (price := self._models.price(event.model, tokens)) is not None:
+            row.estimate = (row.estimate or Decimal(0)) + price.cost
 
 
 def is_hidden(ranges: list[tuple[int, int]], version: int) -> bool:

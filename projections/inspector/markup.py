@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from html import escape
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from projections.exports.html_text import markdown_html, plain_html, visible
+from projections.exports.html_text import markdown_html, markdown_words, plain_html, visible
 
-__all__ = ["RENDERED", "code_html", "prose_html", "visible"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["RENDERED", "code_html", "found_pieces", "prose_html", "visible"]
 
 RENDERED = 60_000
 """Characters of a text that are rendered as Markdown; a longer one is shown as it is."""
 _HIGHLIGHTED = 20_000
 """Characters of a block of code that are coloured."""
+_BEGIN, _END = "\ue000", "\ue001"
+"""Stand around what was found while Markdown is read: neither blank nor punctuation."""
+_HALF = re.compile(r"(?<!\w)(\*{2,3}|`{1,3})|(\*{2,3}|`{1,3})(?!\w)")
+"""Marks whose other half is outside of a snippet; between two letters they are none."""
 _COLOURS = {"Keyword": "k", "Literal": "l", "Comment": "c", "Operator": "o", "Generic": "g"}
 """The class of each kind of token that has a colour."""
 
@@ -23,6 +31,23 @@ def prose_html(text: str) -> str:
     if len(text) > RENDERED:
         return f'<pre tabindex="0">{plain_html(text)}</pre>'
     return markdown_html(text, code_html)
+
+
+def found_pieces(text: str, found: Sequence[tuple[int, int]], *, prose: bool) -> list[tuple[str, bool]]:
+    """Return a snippet as pieces, and whether each was found; `prose` loses Markdown's marks."""
+    text = re.sub(f"[{_BEGIN}{_END}]", "\ufffd", text)
+    marked, end = "", 0
+    for first, last in found:
+        marked += f"{text[end:first]}{_BEGIN}{text[first:last]}{_END}"
+        end = last
+    marked += text[end:]
+    words = _HALF.sub("", markdown_words(marked)) if prose else visible(marked)
+    if words.count(_BEGIN) != len(found):  # one was in a mark, such as the address of a link
+        words = visible(marked)
+    pieces: list[tuple[str, bool]] = []
+    for place, piece in enumerate(re.split(f"[{_BEGIN}{_END}]", words)):
+        pieces.append((piece, place % 2 == 1))
+    return [(piece, is_found) for piece, is_found in pieces if piece]
 
 
 def code_html(text: str, language: str) -> str:

@@ -36,12 +36,15 @@ Reasons: TypeAlias = Callable[[str], Reason]
 """Says of the id of a message or part why it is in the view, or is not."""
 
 
-def reasons_in(state: Conversation, resolve: Resolver, *, hidden: bool, at: int) -> Reasons:
-    """Return the function that says why: from the state behind the view."""
+def reasons_in(state: Conversation | None, resolve: Resolver, *, hidden: bool, at: int) -> Reasons:
+    """Return the function that says why: from the state behind the view.
+
+    Without it all that no rollback hides passes for shown.
+    """
 
     def reason(name: str) -> Reason:
-        if hidden:
-            return "rolled-back"
+        if hidden or state is None:
+            return "rolled-back" if hidden else "shown"
         return reason_in(state, DEFAULT, resolve, name) or ("covered" if at else "later")
 
     return reason

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from eventlog import events as ev
 from eventlog.values import File, Reasoning, Subtask, Text, Tool
 from projections.inspector.large_text import beginning, full_size
-from projections.inspector.markup import visible
+from projections.inspector.markup import prose_html, visible
 from projections.inspector.message_json import gist
 from projections.reports.timeline import TimelineBuilder
 
@@ -80,4 +80,6 @@ def _begun(kind: Any, short: Any) -> dict[str, Any]:
         case Subtask():
             return {"kind": "subtask", "text": visible(short(kind.prompt))}
         case _:
-            return {"kind": type(kind).__name__.lower(), "text": visible(short(kind.text))}
+            text = short(kind.text)
+            rendered = {"html": prose_html(text)} if text and full_size(text) == len(text) else {}
+            return {"kind": type(kind).__name__.lower(), "text": visible(text), **rendered}

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from itertools import islice
 from threading import Lock, RLock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from eventlog.events import PartRedacted
+from eventlog.session.unfinished import state_of
 from projections.inspector.history import History
 from projections.inspector.told import Told, told
 from projections.inspector.window_series import WindowSeries
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, state_at
-from projections.reports.audit import audited_step
+from projections.reports.audit import audit, audited_step
 from projections.view.model_view import PROJECTION
 
 if TYPE_CHECKING:
@@ -28,6 +30,10 @@ _ROOMS = 8
 """Sessions that are kept."""
 _STATES = 2
 """States of earlier versions that are kept of each."""
+_SLICE = 0.3
+"""Seconds of checking requests, until the page asks for more."""
+_NEAR = 50_000
+"""Events whose replay a page waits for."""
 _READERS = 4
 """Readers of a transcript that wait for their next page."""
 
@@ -42,7 +48,10 @@ class Room:
         self.report_lock = Lock()
         self.report: tuple[int, dict[str, Any]] | None = None
         """The newest report on the window, and its version."""
-        self._history = History()
+        self.verdicts: Counter[str] = Counter()
+        """How many requests match their digests, and how many do not, of those checked so far."""
+        self._audit: Iterator[AuditedStep] | None = None
+        self._history = self._new_history()
         self._looked = self.session.version
         self._gone: object = None
         """Records forgotten and parts redacted in parents, up to the version that was looked at."""
@@ -57,16 +66,32 @@ class Room:
         self._history.catch_up(self.session)
         return self._history
 
+    def _new_history(self) -> History:
+        return History(self.session.store.host.models)
+
     def refresh(self) -> None:
         """Let go of all that has in it what was redacted or forgotten since it was read."""
         reader = self.session.reader
         version, gone = self.session.version, (reader.forgotten(), reader.inherited_redactions())
         spans = reader.spans(self._looked, version)
         if gone != self._gone or any(isinstance(span.item, PartRedacted) for span in spans):
-            self._history, self._follower, self.series, self._request = History(), None, None, None
+            self._history, self._follower, self.series, self._request = self._new_history(), None, None, None
+            self._audit, self.verdicts = None, Counter()
             self._states.clear()
             self._readers.clear()
         self._gone, self._looked = gone, version
+
+    def is_far(self) -> bool:
+        """Whether the newest state takes a long replay: no checkpoint of it is near."""
+        if self._follower is not None:
+            return self.session.version - self._follower.version > _NEAR
+        versions = Checkpoints(self.session.store.log).versions(PROJECTION, self.session.reader)
+        return self.session.version - max(versions, default=0) > _NEAR
+
+    def is_run(self) -> bool:
+        """Whether a task runs the session, of any process."""
+        store, head = self.session.store, self.session.store.log.head(self.session.id)
+        return head is not None and state_of(store, head, self.session.info) == "running"
 
     def redacted(self) -> set[str]:
         """The parts that must not be shown, inherited ones included."""
@@ -86,6 +111,20 @@ class Room:
                 self._states.popitem(last=False)
         self._states.move_to_end(at)
         return state
+
+    def check(self) -> int:
+        """Check the requests of more steps, for a fraction of a second; return how many are."""
+        checked, steps, end = self.verdicts.total(), len(self.history.steps), monotonic() + _SLICE
+        while checked < steps:
+            step = next(self._audit, None) if self._audit is not None else None
+            if step is None:  # none yet, or there were fewer steps when it began
+                self._audit = audit(self.session, checked + 1, steps)
+                step = next(self._audit)
+            self.verdicts[step.verdict] += 1
+            checked += 1
+            if monotonic() > end:
+                break
+        return checked
 
     def request(self, number: int) -> tuple[AuditedStep, StepRequest | None]:
         """One step and its request; that of the last call is kept for its pages."""

@@ -8,6 +8,7 @@ fraction of a second, so that a page draws what is known while the rest is count
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from projections.conversation.state import Conversation
     from projections.inspector.history import History
 
-__all__ = ["POINTS", "WindowSeries", "sample"]
+__all__ = ["POINTS", "WindowSeries", "sample", "window_tokens"]
 
 POINTS = 160
 """Versions that are looked at, at most."""
@@ -58,6 +59,23 @@ def _thinned(versions: list[int], most: int) -> list[int]:
     if len(versions) <= most:
         return versions
     return [versions[round(place * (len(versions) - 1) / (most - 1))] for place in range(most)]
+
+
+def window_tokens(session: Session, state: Conversation, version: int) -> int:
+    """Return the tokens of the window at a version, as the point of that version has them."""
+    view = _view(session, state, version, Assembly(state, DEFAULT, partial(beginning, session, most=_COUNTED)))
+    return _counter(session, state).count(view.messages, view.system, view.tools)
+
+
+def _counter(session: Session, state: Conversation) -> ViewCounter:
+    name = "" if state.model is None else state.model.name
+    return ViewCounter(TokenCounter.for_model(name), name, LogCountCache(session.store.log.of(session.id)))
+
+
+def _view(session: Session, state: Conversation, version: int, assembly: Assembly) -> ModelView:
+    text = partial(beginning, session, most=_COUNTED)
+    tools = None if state.tools is None else text(state.tools)
+    return ModelView(session, version, DEFAULT, assembly.view(), system=system_segments(state, text), tools=tools)
 
 
 class WindowSeries:
@@ -103,17 +121,8 @@ class WindowSeries:
         if self._assembly is None or state is not before:
             self._assembly = Assembly(state, DEFAULT, self._text)
         if self._counter is None:
-            name = "" if state.model is None else state.model.name
-            cache = LogCountCache(self._session.store.log.of(self._session.id))
-            self._counter = ViewCounter(TokenCounter.for_model(name), name, cache)
-        view = ModelView(
-            self._session,
-            version,
-            DEFAULT,
-            self._assembly.view(),
-            system=system_segments(state, self._text),
-            tools=None if state.tools is None else self._text(state.tools),
-        )
+            self._counter = _counter(self._session, state)
+        view = _view(self._session, state, version, self._assembly)
         kinds = self._kinds.of(state, view, DEFAULT, self._text, self._counter)
         return {
             "version": version,

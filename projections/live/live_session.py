@@ -27,7 +27,7 @@ from eventlog.store import Store
 from eventlog.validation import require, require_or_none
 from projections.live.form import Form, Json
 from projections.live.open_messages import OpenMessages
-from projections.live.patches import Update, joined, message_patches, part_set
+from projections.live.patches import Update, encoded, joined, message_patches, part_set
 from projections.transcript.message import TranscriptMessage
 from projections.transcript.message_json import page_json, part_json
 from projections.transcript.transcript import Transcript
@@ -40,7 +40,10 @@ LONGEST = 200_000
 """Characters of a text that a page is sent."""
 MOST_PATCHES = 1_000
 MOST_BYTES = 1 << 20
-"""Most patches, and their bytes, that a page is sent at once; it is reset instead."""
+"""Most patches, and their bytes, that a page is sent at once; it is reset instead.
+
+A page that is read has as many bytes at most, or one message.
+"""
 FARTHEST = 100_000
 """Most versions that a page is brought forward by; it is reset instead."""
 _RESHAPING = (ev.RolledBack, ev.RecordForgotten)
@@ -258,10 +261,20 @@ class LiveSession:
 
 
 def page_of(session: Session, transcript: Transcript, form: Form, limit: int, before: int | None = None) -> Json:
-    """Return a page of a transcript, the oldest message first, as `show --json` prints it."""
-    messages = transcript.page(limit + 1, before)
-    more = messages[limit - 1].version if len(messages) > limit else None
-    return page_json(session.id, transcript.version, map(form.message, reversed(messages[:limit])), more)
+    """Return a page of a transcript, the oldest message first, as `show --json` prints it.
+
+    It has `limit` messages at most, and `MOST_BYTES` or one message.
+    """
+    messages: list[Json] = []
+    size, more = 0, None
+    for message in transcript.newest_first(before):
+        shown = form.message(message)
+        size += len(encoded(shown))
+        if messages and (len(messages) == limit or size > MOST_BYTES):
+            more = messages[-1]["version"]
+            break
+        messages.append(shown)
+    return page_json(session.id, transcript.version, reversed(messages), more)
 
 
 def part_of(session: Session, name: str) -> Json:

@@ -56,16 +56,33 @@ def event_record(recorded: Recorded) -> dict[str, Any]:
     }
 
 
-def event_summary(event: Event) -> str:
-    """Return the fields of an event that are not empty as one line, each field cut."""
+def event_summary(event: Event, *, short: bool = False) -> str:
+    """Return the fields of an event that are not empty as one line, each field cut.
+
+    With `short` ids come last, and of each only its end: enough to name it in the command line.
+    """
     require(Base, event, "an event is one of eventlog.events")
     fields: list[str] = []
+    ids: list[str] = []
     for name, value in _fields(event).items():
         if value is None or value in ("", [], False):
             continue
-        text = _brief(value)
-        fields.append(f"{name}={text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}")
-    return "  ".join(fields)
+        is_id = short and name in _IDS
+        text = _short_id(value) if is_id else _brief(value)
+        (ids if is_id else fields).append(f"{name}={text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}")
+    return "  ".join(fields + ids)
+
+
+_IDS = frozenset(("message", "part", "parts", "reply_to", "step", "summary", "tail", "through", "parent"))
+"""Fields that name sessions, messages and parts."""
+_END = 8
+"""Characters of an id that end it, where it is longer by half."""
+
+
+def _short_id(value: Any) -> str:
+    if isinstance(value, list):
+        return " ".join(map(_short_id, cast("Any", value)))
+    return value[-_END:] if isinstance(value, str) and len(value) > _END * 3 // 2 else str(value)
 
 
 def _fields(struct: msgspec.Struct) -> dict[str, Any]:

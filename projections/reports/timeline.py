@@ -17,7 +17,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.session.session import Session
 from eventlog.values import Limits
 from projections.reports.first_words import FirstWords
-from projections.reports.wording import counted
+from projections.reports.wording import counted, policy_named
 from projections.window.limits import step_total, usable
 from projections.window.policy import decode_policy
 
@@ -37,7 +37,9 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     fill: float | None = None
     """Tokens of a step as a share of the usable ones, where the limits are known."""
     cost: Decimal | None = None
-    """US dollars spent so far, once a cost is known."""
+    """US dollars that this call of a model cost, where that is known."""
+    spent: Decimal | None = None
+    """US dollars spent so far, this call included, once a cost is known."""
     hidden: bool = False
     """Whether a rollback hides it, or it was forgotten."""
     words: str = ""
@@ -83,13 +85,13 @@ def timeline(session: Session) -> Timeline:
 
 
 class TimelineBuilder:
-    """A pass over the history, event by event: limits, policy, cost and tools so far."""
+    """A pass over the history, event by event: limits, policy, tools and spending so far."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
         self._limits: Limits | None = None
         self._policy: str | None = None
-        self._cost: Decimal | None = None
+        self._spent: Decimal | None = None
         self._tools: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
         self.words = FirstWords()
@@ -107,7 +109,9 @@ class TimelineBuilder:
             case ev.PartStarted():
                 self._tools[event.part] = getattr(event.kind, "tool", "")
             case ev.Pruned():
-                parts = counted(len(event.parts), "result") + (f" by {event.policy}" if event.policy else "")
+                parts = counted(len(event.parts), "result") + (
+                    f", {policy_named(event.policy)}" if event.policy else ""
+                )
                 yield TimelineEntry(version, time, "pruned", parts, event.freed, number=self._next("pruned"))
             case ev.CompactionCompleted():
                 number = self._next("compacted")
@@ -127,13 +131,15 @@ class TimelineBuilder:
         return self._numbers[kind]
 
     def _usage(self, event: ev.UsageRecorded, version: int, time: int) -> TimelineEntry:
-        if event.usage.cost is not None:
-            self._cost = (self._cost or Decimal(0)) + event.usage.cost
+        cost = event.usage.cost
+        if cost is not None:
+            self._spent = (self._spent or Decimal(0)) + cost
         tokens = step_total(event.usage.tokens)
         room = usable(self._limits, decode_policy(self._policy).overflow)
         fill = round(tokens / room, 4) if room and event.purpose == "turn" else None
         kind = "step" if event.purpose == "turn" else event.purpose
-        return TimelineEntry(version, time, kind, "failed" if event.failed else "", tokens, fill, self._cost)
+        what = "failed" if event.failed else "overflow" if fill is not None and fill >= 1 else ""
+        return TimelineEntry(version, time, kind, what, tokens, fill, cost, self._spent)
 
 
 def _describe(event: ev.Event) -> tuple[str, str] | None:
@@ -159,7 +165,7 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
         case ev.Restored():
             return "restored", counted(len(event.parts), "result")
         case ev.CompactionRequested():
-            return "compaction-requested", "automatic" if event.auto else "by hand"
+            return "compaction-requested", _request(event)
         case ev.CompactionFailed():
             return "compaction-failed", event.reason
         case ev.CompactionUndone():
@@ -178,3 +184,10 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
             return type(event).__name__.removeprefix("Session").lower(), ""
         case _:
             return None
+
+
+def _request(event: ev.CompactionRequested) -> str:
+    """Return who requested a compaction, and why."""
+    if event.overflow:
+        return "automatic: a request was too large for the model"
+    return "automatic: the window is full" if event.auto else "by hand"

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from eventlog.events import Pruned
 from eventlog.session.session import Session
 from projections.conversation.parts import CompactionPart, Message, Part, ToolPart
 from projections.conversation.state import Conversation
@@ -27,7 +28,7 @@ from projections.view.part_rendering import PartRendering, Resolver
 from projections.view.selection import carryover_of, shows_question, visible_messages
 from projections.view.token_count import ViewCounter
 
-__all__ = ["Kind", "PartChange", "ViewDiff", "diff"]
+__all__ = ["Kind", "PartChange", "PruneRecord", "ViewDiff", "diff"]
 
 Kind: TypeAlias = Literal[
     "added", "compacted", "rolled-back", "later", "removed", "pruned", "restored", "changed", "hidden"
@@ -54,6 +55,17 @@ class PartChange(msgspec.Struct, frozen=True):
     """The first words of the part, as the view that has it shows it."""
 
 
+class PruneRecord(msgspec.Struct, frozen=True):
+    """A prune between two views, and the tokens that it recorded as freed.
+
+    They are those of the provider, by an estimate of its policy; a difference counts the texts.
+    """
+
+    version: int
+    policy: str
+    freed: int
+
+
 class ViewDiff(msgspec.Struct, frozen=True):
     """All parts that differ, in the order of the views."""
 
@@ -64,18 +76,26 @@ class ViewDiff(msgspec.Struct, frozen=True):
     """Tokens of the first view, without system prompt, tools and frames."""
     tokens_second: int
     changes: tuple[PartChange, ...]
+    prunes: tuple[PruneRecord, ...] = ()
+    """The prunes that cleared parts which both views have, the first one the earlier view."""
 
-    def sentences(self) -> list[str]:
-        """Return a summary in words, a line for each kind of change."""
+    def sentences(self, *, tokens: bool = True) -> list[str]:
+        """Return a summary in words, a line for each kind of change, with its tokens or without."""
         lines: list[str] = []
         for kind, words in _WORDS.items():
             changes = [change for change in self.changes if change.kind == kind]
             if changes:
-                tokens = sum(change.after - change.before for change in changes)
+                difference = sum(change.after - change.before for change in changes)
                 messages = len({change.message for change in changes})
-                lines.append(
-                    f"{words}: {counted(len(changes), 'part')} in {counted(messages, 'message')}, {tokens:+,} tokens"
-                )
+                counts = f"{counted(len(changes), 'part')} in {counted(messages, 'message')}"
+                lines.append(f"{words}: {counts}" + (f", {difference:+,} tokens" if tokens else ""))
+        cleared = sum(change.before - change.after for change in self.changes if change.kind == "pruned")
+        if tokens and cleared != sum(prune.freed for prune in self.prunes):
+            lines += [
+                f"the prune at version {prune.version} recorded {prune.freed:,} tokens freed: its policy's estimate of "
+                "what the provider counts"
+                for prune in self.prunes
+            ]
         return lines
 
 
@@ -141,7 +161,15 @@ def diff(
         sum(shown.tokens for shown in before.values()),
         sum(shown.tokens for shown in after.values()),
         tuple(changes),
+        tuple(_prunes(session, first, second, {change.part for change in changes if change.kind == "pruned"})),
     )
+
+
+def _prunes(session: Session, first: int, second: int, parts: set[str]) -> Iterator[PruneRecord]:
+    """Yield the prunes between two versions that cleared any of the parts."""
+    for span in session.reader.spans(first, second) if parts and first < second else ():
+        if isinstance(span.item, Pruned) and not parts.isdisjoint(span.item.parts):
+            yield PruneRecord(span.first, span.item.policy, span.item.freed)
 
 
 def _shown(

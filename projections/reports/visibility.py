@@ -17,6 +17,7 @@ from eventlog.session.session import Session
 from projections.reports.first_words import FirstWords
 from projections.view.explain import Explanation, Reason
 from projections.view.model_view import ModelView
+from projections.view.opening_words import arguments, opening
 from projections.view.options import DEFAULT, RenderOptions
 
 __all__ = ["Cause", "Visibility", "explain_part"]
@@ -54,7 +55,7 @@ class Visibility(msgspec.Struct, frozen=True):
     cause: Cause | None = None
     tool: str = ""
     words: str = ""
-    """The first words of its message."""
+    """The arguments of a call, else the first words of its message."""
 
 
 _CAUSES: dict[Reason, str] = {
@@ -87,6 +88,7 @@ class _Search:
         self._message_added = 0
         self._kind = ""
         self._tool = ""
+        self._input = ""
         self._added = 0
         self._causes: list[Cause] = []
 
@@ -102,6 +104,8 @@ class _Search:
             if isinstance(item, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
                 added[item.message] = span.first, "user" if isinstance(item, ev.UserMessageAdded) else "assistant"
             self._find(item, span.first, added)
+            if isinstance(item, ev.ToolRunning) and item.part == self._explained.id:
+                self._input = session.text(item.input)
             if span.first <= version:
                 self._note(item, span.first, span.time)
         wanted = _CAUSES.get(self._explained.reason)
@@ -119,7 +123,7 @@ class _Search:
             self._explained.sentence,
             cause,
             self._tool,
-            said.get(self._message_added, ""),
+            opening(arguments(self._input)) or said.get(self._message_added, ""),
         )
 
     def _find(self, event: ev.Event, version: int, added: dict[str, tuple[int, str]]) -> None:

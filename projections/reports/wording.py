@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-__all__ = ["KIND_NAMES", "counted", "moment"]
+__all__ = ["KIND_NAMES", "counted", "moment", "policy_named"]
 
 KIND_NAMES = {
     "system": "system prompt",
@@ -26,12 +26,17 @@ DAY = 86_400_000
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 message", "2 messages", "0 losses"."""
+    """Return a number with its noun: "1 message", "2,000 messages", "0 losses"."""
     if number == 1:
         return f"1 {noun}"
     if noun.endswith("y"):
-        return f"{number} {noun[:-1]}ies"
-    return f"{number} {noun}{'es' if noun.endswith('s') else 's'}"
+        return f"{number:,} {noun[:-1]}ies"
+    return f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
+
+
+def policy_named(name: str) -> str:
+    """Return the name of a planner as such: a program may call its own by any words."""
+    return f"policy {name}" if name.replace("-", "").isalnum() else f"policy {name!r}"
 
 
 def moment(milliseconds: int, *, zone: str = "Z", unknown: str = "unknown") -> str:

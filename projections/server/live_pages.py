@@ -13,7 +13,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from inspect import isawaitable
-from typing import TYPE_CHECKING, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from eventlog.errors import BusyError, CallError, ClosedError, NotFoundError
 from eventlog.store import Store
@@ -34,14 +35,18 @@ __all__ = ["live_app"]
 MOST = 1_000
 """Most messages of a page."""
 T = TypeVar("T")
-Authorize = Callable[["Request", str], "bool | Awaitable[bool]"]
+ASK_AGAIN = 10.0
+"""Seconds after which it is asked again whether a stream may be read."""
+Authorize: TypeAlias = Callable[["Request", str], "bool | Awaitable[bool]"]
+"""Is given the request and the session's id; says whether it may be read."""
 
 
 def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> Starlette:
     """Return an ASGI app with the pages of a store's sessions.
 
     `authorize(request, session)` says whether the request may read the session, also as a
-    coroutine; it is asked before anything is read. Texts are cut at `longest` characters.
+    coroutine; it is asked before anything is read, and again while a stream is open. Texts are cut
+    at `longest` characters.
     """
     require(Store, store, "an app is that of a Store")
     require_function(authorize, "authorize is a function that is given the request and the session's id")
@@ -55,14 +60,15 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
     except ImportError:
         raise CallError("a server needs the extra `server`: pip install 'everdelta[server]'") from None
 
+    async def may(request: Request) -> bool:
+        allowed = authorize(request, request.path_params["session"])
+        return (await allowed if isawaitable(allowed) else allowed) is True
+
     async def asked(request: Request) -> str:
         """Return the session that a request may read."""
-        session: str = request.path_params["session"]
-        allowed = authorize(request, session)
-        if isawaitable(allowed):
-            allowed = await allowed
-        if allowed is not True:
+        if not await may(request):
             raise HTTPException(403)
+        session: str = request.path_params["session"]
         return session
 
     def number(request: Request, name: str, default: int | None, most: int) -> int | None:
@@ -75,7 +81,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
         return int(text)
 
     async def found(reading: Awaitable[T]) -> T:
-        """Await a reading of the store, which may lack what is asked for, be closing, or be rewritten."""
+        """Await a reading of the store, which may lack what is asked for, or be busy."""
         try:
             return await reading
         except NotFoundError as error:
@@ -92,7 +98,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
         assert limit is not None
         updates = aiter(AsyncLive(store, session, after, limit=limit, longest=longest))
         first = await found(anext(updates))
-        return EventStream(_stream(first, updates), sep="\n")
+        return EventStream(_stream(first, updates, lambda: may(request)), sep="\n")
 
     async def read(request: Request, reading: Callable[[str], Json]) -> Response:
         session = await asked(request)
@@ -123,8 +129,11 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
     )
 
 
-async def _stream(first: Update, updates: AsyncGenerator[Update]) -> AsyncIterator[bytes]:
-    """Yield updates as server-sent events; ends when the store is closed, or rewritten."""
+async def _stream(
+    first: Update, updates: AsyncGenerator[Update], may: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    """Yield updates as server-sent events; ends when the store may not be read any more."""
+    asked = monotonic()
     with suppress(ClosedError, BusyError):
         async with aclosing(updates):
             page = _event(first)
@@ -132,6 +141,10 @@ async def _stream(first: Update, updates: AsyncGenerator[Update]) -> AsyncIterat
             yield page
             del page
             async for update in updates:
+                if monotonic() - asked > ASK_AGAIN:
+                    if not await may():
+                        return
+                    asked = monotonic()
                 patches = _event(update)
                 del update
                 yield patches

@@ -66,6 +66,8 @@ class SessionReport(msgspec.Struct):
     """
     is_session: bool = True
     """Whether it is a session: not a shelf, a name, or another program's stream."""
+    erased: bool = False
+    """Whether it was erased: what is left is its tombstone."""
 
     @property
     def sound(self) -> bool:
@@ -166,7 +168,7 @@ def _session(
         report.version = report.events = head.version
         return report
     if session_head(head).erased:  # a tombstone; only events that a fork inherits are left
-        report.version = head.version
+        report.version, report.erased = head.version, True
         _add(report, _try(report, partial(tombstone_fault, store, head)))
         return report
     if is_encrypted(head.entry):

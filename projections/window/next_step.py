@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from eventlog.session.outcome import GOES_ON, is_crash
 from projections.conversation.parts import SubtaskPart, ToolPart
+from projections.window.compaction.guard import SECTIONS_MISSING
 from projections.window.limits import is_over
 from projections.window.loop_state import NOTHING, LatestAnswer
 from projections.window.repeated_calls import repeated_call
@@ -36,10 +37,18 @@ _ADVICE = (
     "if the summariser was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
     " new session"
 )
+_SECTIONS = "let another model summarise, or accept summaries of any form: `CompactionPolicy(require_sections=False)`"
 _NOTHING_LEFT = (
     "nothing older is left to summarise: what is newest is too large by itself; remove that message or roll back to before it, or take a"
     " model with a larger window"
 )
+
+
+def _advice(why: str) -> str:
+    """Return what helps after a compaction that failed for this reason."""
+    if why == NOTHING:
+        return _NOTHING_LEFT
+    return _SECTIONS if why.startswith(SECTIONS_MISSING) else _ADVICE
 
 
 def next_step(situation: Situation) -> Step:
@@ -169,7 +178,7 @@ class _Turn:
                     "compaction-fails",
                     f"{failures} automatic compaction(s) in a row did not bring the conversation below its window"
                     + (f" (the latest failed: {why})" if why else "")
-                    + f"; {_ADVICE if why != NOTHING else _NOTHING_LEFT}",
+                    + f"; {_advice(why)}",
                 )
             )
         if now.usable is not None and now.fixed() >= now.usable:

@@ -2,8 +2,9 @@
 
 The process imports the frameworks once, and runs each program in a child of its own. A line of its
 input is a JSON list of programs that run at once; each prints what it was told is stored into a
-file of its own. A program kills itself before or behind its n-th append, or is killed after a time.
-For tests only: `AgentWorker` is the other end.
+file of its own. A program kills itself before or behind its n-th append, or is killed after a time,
+or at its n-th system call that changes a file of the store. For tests only: `AgentWorker` is the
+other end.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import msgspec
 import eventlog
 from eventlog import Store
 from eventlog.log.contract import Append
+from tests.support.faults.tracing import CHANGES, Call, traced
 
 __all__ = ["TURNS", "AgentWorker", "Outcome", "Program"]
 
@@ -46,6 +48,8 @@ class Program(msgspec.Struct):
     """Whether it dies when that append is durable, not before."""
     seconds: float = 0.0
     """Seconds after which it is killed from outside; 0: never."""
+    kill_call: int = 0
+    """Number of the system call that changes the store at which it is killed; -1: count them."""
     entries: list[Any] = []
     """Entries to mirror, for the Claude Agent SDK."""
 
@@ -55,6 +59,8 @@ class Outcome(NamedTuple):
 
     told: list[Any]
     signal: int
+    calls: int = 0
+    """How many system calls it made that change the store, if they were counted."""
 
     @property
     def stored(self) -> list[Any]:
@@ -93,9 +99,9 @@ class AgentWorker:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps([msgspec.to_builtins(one) for one in programs]) + "\n")
         self._process.stdin.flush()
-        signals: list[int] = json.loads(self._process.stdout.readline())
+        ended: list[tuple[int, int]] = json.loads(self._process.stdout.readline())
         told = [[json.loads(line) for line in Path(one.out).read_text().splitlines()] for one in programs]
-        return [Outcome(lines, killed) for lines, killed in zip(told, signals, strict=True)]
+        return [Outcome(lines, *how) for lines, how in zip(told, ended, strict=True)]
 
 
 # -- in the process ----------------------------------------------------------------------------
@@ -110,6 +116,9 @@ def main() -> None:
 
     for line in sys.stdin:
         programs = msgspec.json.decode(line, type=list[Program])
+        if programs[0].kill_call:
+            print(json.dumps([_traced(programs[0])]), flush=True)
+            continue
         begun = [(one, _begin(one)) for one in programs]
         for one, child in begun:
             if one.seconds:
@@ -118,7 +127,8 @@ def main() -> None:
         statuses = [os.waitpid(child, 0)[1] for _, child in begun]
         for status in statuses:
             assert not os.WIFEXITED(status) or os.WEXITSTATUS(status) == 0, "a program failed"
-        print(json.dumps([os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0 for status in statuses]), flush=True)
+        signals = [os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0 for status in statuses]
+        print(json.dumps([(killed, 0) for killed in signals]), flush=True)
 
 
 def _begin(program: Program) -> int:
@@ -127,12 +137,30 @@ def _begin(program: Program) -> int:
         return child
     status = 1
     try:
-        with Path(program.out).open("w") as out:
-            _play(program, lambda told: print(json.dumps(told), file=out, flush=True))
+        _write(program)
         status = 0
     finally:
         sys.stderr.flush()
         os._exit(status)
+
+
+def _traced(program: Program) -> tuple[int, int]:
+    """Run a program under a tracer that kills it; return the signal, and the calls it made."""
+    made = 0
+
+    def decide(call: Call) -> int | None:
+        nonlocal made
+        made += call.path.startswith(program.store) and call.name in CHANGES
+        return None if made == program.kill_call else 0
+
+    ended = traced(lambda: _write(program), decide)
+    assert ended.status <= 0, "a program failed"
+    return -ended.status, made
+
+
+def _write(program: Program) -> None:
+    with Path(program.out).open("w") as out:
+        _play(program, lambda told: print(json.dumps(told), file=out, flush=True))
 
 
 def _play(program: Program, tell: Callable[[Any], None]) -> None:

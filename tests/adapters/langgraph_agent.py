@@ -15,15 +15,19 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, conver
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import BaseTool, tool
 
-import eventlog
-from eventlog import Feed
+from eventlog import Feed, Store
 from eventlog.adapters.langgraph import EverdeltaSaver
+from eventlog.history.session_lists import lists_of
+from eventlog.open_log import open_log
+from tests.support.dying_io import DyingIO
 from tests.support.openai_server import Answer, Asked, ToolCall
 
-__all__ = ["CONFIG", "THREAD", "ServedModel", "agent_on", "answer", "in_processes", "look"]
+__all__ = ["CONFIG", "THREAD", "Die", "ServedModel", "agent_on", "answer", "in_processes", "look"]
 
 THREAD = "chat"
 CONFIG: Any = {"configurable": {"thread_id": THREAD}}
+Die = tuple[Literal["before", "after", "call"], int]
+"""Append before or after which, or system call of the log at which, it dies."""
 
 
 class ServedModel(BaseChatModel):
@@ -78,13 +82,13 @@ def agent_on(saver: EverdeltaSaver, url: str) -> Any:
     return create(ServedModel(url=url), tools, checkpointer=saver)
 
 
-def run(
-    path: str, url: str, turns: int, durability: Literal["sync", "async", "exit"], die: tuple[int, bool] | None
-) -> None:
-    """Go on with the thread until its questions are answered; die before or after an append."""
-    if die is not None:
-        _die_at(*die)
-    with eventlog.open(path) as store:
+def run(path: str, url: str, turns: int, durability: Literal["sync", "async", "exit"], die: Die | None) -> None:
+    """Go on with the thread until its questions are answered, or die."""
+    kind, number = die or ("", 0)
+    if kind in {"before", "after"}:
+        _die_at(number, kind == "after")
+    io = DyingIO(number if kind == "call" else 0)
+    with Store(open_log(path, lists_of=lists_of, io=io)) as store:
         saver = EverdeltaSaver(store)
         graph = agent_on(saver, url)
         if saver.get_tuple(CONFIG) is not None:  # a process before this one was killed, perhaps
@@ -115,13 +119,19 @@ def _die_at(number: int, after: bool) -> None:
     Feed.add = counted  # type: ignore[method-assign]
 
 
-def in_processes(*runs: tuple[Any, ...]) -> list[int]:
-    """Run each in a process of its own, all at once; return their exit codes."""
+def in_processes(*runs: tuple[Any, ...], seconds: float | None = None) -> list[int]:
+    """Run each in a process of its own, all at once; return their exit codes.
+
+    What still runs after some seconds is killed.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     started = [context.Process(target=run, args=given) for given in runs]
     for one in started:
         one.start()
     for one in started:
-        one.join(120)
+        one.join(120 if seconds is None else seconds)
+        if seconds is not None and one.exitcode is None:
+            one.kill()
+            one.join()
     return [one.exitcode if one.exitcode is not None else -1 for one in started]

@@ -25,7 +25,20 @@ from tests.adapters.langchain_lists import listed, viewed
 
 __all__ = ["PROGRAMS", "Program", "Tee", "joined"]
 
-STEPS = ("answer", "call", "parallel", "thinks", "summary", "remove", "edit", "mutate", "ask", "inner", "files", "twice")
+STEPS = (
+    "answer",
+    "call",
+    "parallel",
+    "thinks",
+    "summary",
+    "remove",
+    "edit",
+    "mutate",
+    "ask",
+    "inner",
+    "files",
+    "twice",
+)
 TURNS = st.lists(st.sampled_from(STEPS), max_size=4)
 PICKS = st.integers(0, 40)
 PROGRAMS = st.lists(

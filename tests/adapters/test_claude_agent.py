@@ -15,8 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import eventlog.store
 from eventlog import CallError, FencedError, NotFoundError, import_file
 from eventlog.importers.common.remainder import emit
+from eventlog.maintenance import erase
 from projections import ModelView
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with
@@ -396,6 +398,37 @@ def test_late_write_brings_no_transcript_back(engine: Engine, key: Any) -> None:
         assert texts_of(await other.load(key)) == ["anew"]
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("begins", ["before", "after"])
+def test_a_sub_path_that_begins_while_its_session_is_deleted_goes(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, begins: str
+) -> None:
+    """A sub-agent's first append that meets a deletion is deleted with the rest, or refused."""
+    late, other = (EverdeltaSessionStore(engine.open()) for _ in range(2))
+    asyncio.run(other.append(KEY, prompts("asked")))
+    asyncio.run(late.append(KEY, prompts("asked")))
+    module, name = (erase, "relations_of") if begins == "before" else (eventlog.store, "begin_session")
+    original = getattr(module, name)
+
+    def meanwhile(*args: Any, **options: Any) -> Any:
+        monkeypatch.setattr(module, name, original)
+        if begins == "before":  # the deletion's last look, and its tombstone
+            found = original(*args, **options)
+            asyncio.run(late.append(SUB, prompts("late")))
+            return found
+        asyncio.run(other.delete(KEY))
+        return original(*args, **options)
+
+    monkeypatch.setattr(module, name, meanwhile)
+    if begins == "before":
+        asyncio.run(other.delete(KEY))
+    else:
+        with pytest.raises(NotFoundError):
+            asyncio.run(late.append(SUB, prompts("late")))
+    assert list(engine.open().sessions()) == []
+    with pytest.raises(NotFoundError):
+        asyncio.run(late.append(SUB, prompts("late")))
 
 
 @pytest.mark.parametrize("mode", ["embedded", ENCRYPTED])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import eventlog
-from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, NotFoundError
+from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with
 
@@ -34,7 +35,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 
-from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver
+from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
 from eventlog.adapters.langgraph.message_list import MessageList
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
@@ -318,28 +319,62 @@ def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
         assert viewed(ModelView.of(saver.session(f"t{n}"))) == listed(messages)
 
 
+def put_inner(saver: EverdeltaSaver, space: str, **parents: str) -> Any:
+    """Put the first checkpoint of a subgraph in a namespace, with those around it."""
+    where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": space}}
+    described: Any = {"source": "input"}
+    if parents:
+        described["parents"] = {name.removeprefix("root"): id for name, id in parents.items()}
+    return saver.put(where, empty_checkpoint(), described, {})
+
+
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("is_used_again", [False, True])
 def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -> None:
-    """A write of a run behind a deletion, here or elsewhere, is refused and leaves nothing."""
+    """A late write of a run, by any saver, is refused after a deletion, and leaves nothing."""
     late, other = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open())
     for deleting in (late, other):
         config = put(late, [HumanMessage("secret")])
+        root = config["configurable"]["checkpoint_id"]
+        inner = put_inner(late, "inner:1", root=root)
+        time.sleep(0.002)
         deleting.delete_thread("t")
         if is_used_again:
             graph_of(other).invoke(said("anew"), CONFIG)
-        with pytest.raises(ErasedError):
-            put(late, [HumanMessage("secret"), AIMessage("late")], config)
-        with pytest.raises(ErasedError):
-            late.put_writes(config, [("messages", AIMessage("late"))], "task")
-        inner: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": "inner:1"}}
-        root = config["configurable"]["checkpoint_id"]
-        with pytest.raises(ErasedError):
-            late.put(inner, empty_checkpoint(), {"source": "input", "parents": {"": root}}, {})
-        assert late.get_tuple(config) is None
-        assert len(list(other.list(CONFIG))) == (3 if is_used_again else 0)
+        for saver in (late, other, EverdeltaSaver(engine.open())):
+            refused = empty_checkpoint()
+            with pytest.raises(ErasedError):
+                saver.put(config, refused, {"source": "loop"}, {})
+            with pytest.raises(ErasedError):
+                put_inner(saver, "inner:2", root=refused["id"])
+            for origin in (config, inner):
+                with pytest.raises(ErasedError):
+                    saver.put_writes(origin, [("messages", AIMessage("late"))], "task")
+            with pytest.raises(ErasedError):
+                put_inner(saver, "inner:3", root=root)
+            with pytest.raises(ErasedError):
+                put_inner(saver, "inner:3|deep:1", root=root, inner=inner["configurable"]["checkpoint_id"])
+            with pytest.raises(ErasedError):
+                saver.put(inner, empty_checkpoint(), {"source": "loop"}, {})
+            if not is_used_again:
+                with pytest.raises(ErasedError):
+                    put_inner(saver, "inner:4")
+            assert saver.get_tuple(config) is None
+            assert len(list(saver.list(CONFIG))) == (3 if is_used_again else 0)
         other.delete_thread("t")
     assert list(late.store.sessions(format=FORMAT)) == []
+
+
+def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
+    """A run that stores its checkpoints at its end may begin a thread with those of subgraphs."""
+    saver, root = EverdeltaSaver(engine.open()), empty_checkpoint()["id"]
+    for _ in range(2):
+        put_inner(saver, "inner:1", root=root)
+        put_inner(EverdeltaSaver(engine.open()), "inner:2", root=root)
+        assert len(list(saver.list(CONFIG))) == 2
+        saver.delete_thread("t")
+        time.sleep(0.002)
+        root = empty_checkpoint()["id"]
 
 
 def test_writes_without_their_checkpoint_are_refused(engine: Engine) -> None:
@@ -460,3 +495,33 @@ def test_encrypted_serializer_hides_the_messages(tmp_path: Path) -> None:
     assert viewed(ModelView.of(saver.session("t"))) == []
     assert files_with(engine.path, "secret-question") == []
     engine.close()
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("command", ["delete", "runs", "prune"])
+def test_nothing_comes_between_a_removal(engine: Engine, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """While checkpoints are removed, no other worker puts one or copies the thread."""
+    ours, other = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open(), wait=0)
+    first = put(ours, [HumanMessage("go", id="h1")], run_id="one")
+    put(ours, [HumanMessage("go", id="h1"), AIMessage("gone")], first, run_id="one")
+    refused: list[str] = []
+
+    def meanwhile(session: Any, _kin: Any = removal._kin) -> Any:
+        found = _kin(session)
+        for late in (lambda: put(other, [HumanMessage("new")], run_id="two"), lambda: other.copy_thread("t", "copy")):
+            with pytest.raises(LeaseHeldError):
+                late()
+            refused.append(command)
+        return found
+
+    monkeypatch.setattr(removal, "_kin", meanwhile)
+    if command == "delete":
+        ours.delete_thread("t")
+    elif command == "runs":
+        ours.delete_for_runs(["one"])
+    else:
+        ours.prune(["t"])
+    assert len(refused) == 2
+    config = put(other, [HumanMessage("new")], run_id="two")
+    assert other.get_tuple(config) is not None
+    assert len(list(other.list(CONFIG))) == (2 if command == "prune" else 1)

@@ -1,10 +1,13 @@
-"""Agents on LangGraph's checkpointer: killed at their appends, and two on one thread."""
+"""Agents on LangGraph's checkpointer: killed anywhere, and two on one thread."""
 
 from __future__ import annotations
 
 import os
+import random
 import signal
+from collections.abc import Generator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -19,13 +22,15 @@ from eventlog.adapters.langgraph import EverdeltaSaver
 from projections import ModelView
 from projections.cli.app import run
 from tests.adapters.langchain_lists import listed, viewed
-from tests.adapters.langgraph_agent import CONFIG, THREAD, agent_on, answer, in_processes
+from tests.adapters.langgraph_agent import CONFIG, THREAD, Die, agent_on, answer, in_processes
 from tests.support.openai_server import OpenAIServer
 
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
 TURNS = 2
 APPENDS = 10
 """Appends of a turn, and more, so that the last ones meet no kill."""
+CALLS = 60
+"""Calls and points of a log in a whole run, and more."""
 
 
 def inspected(path: Path) -> list[BaseMessage]:
@@ -44,24 +49,67 @@ def inspected(path: Path) -> list[BaseMessage]:
     return messages
 
 
-@pytest.mark.promise(1, 3)
-@pytest.mark.parametrize("durability", ["sync", "async"])
-def test_killed_agent_goes_on(tmp_path: Path, durability: str) -> None:
-    """An agent killed before or after an append goes on, and answers each question once."""
-    killed = 0
+class Talk:
+    """A thread whose agent is killed and goes on, and what a whole run of it leaves."""
+
+    def __init__(self, directory: Path, url: str, durability: str) -> None:
+        self.directory = directory
+        self._given = url, TURNS, durability
+        whole = directory / "whole"
+        begun = monotonic()
+        assert in_processes((str(whole), *self._given, None)) == [0]
+        self.seconds = monotonic() - begun
+        self._wanted = self._messages(whole)
+        assert len(self._wanted) == 5 * TURNS
+        self.killed = 0
+        self._number = 0
+
+    def dies(self, die: Die | None, seconds: float | None = None) -> None:
+        """Kill an agent at a place or after a time, let another one go on, and look at the list."""
+        self._number += 1
+        path = self.directory / str(self._number)
+        (code,) = in_processes((str(path), *self._given, die), seconds=seconds)
+        self.killed += code == -signal.SIGKILL
+        assert in_processes((str(path), *self._given, None)) == [0]
+        assert self._messages(path) == self._wanted
+
+    def _messages(self, path: Path) -> list[Any]:
+        return [(type(one), one.content) for one in inspected(path)]
+
+
+@pytest.fixture(params=["sync", "async"])
+def talk(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Talk]:
+    """Give a thread, whose checkpoints are stored before the next step or meanwhile."""
     with OpenAIServer(by=answer) as server:
-        whole = tmp_path / "whole"
-        assert in_processes((str(whole), server.url, TURNS, durability, None)) == [0]
-        wanted = [(type(one), one.content) for one in inspected(whole)]
-        assert len(wanted) == 5 * TURNS
-        for number in range(1, APPENDS * TURNS, 1 if SLOW else 4):
-            for after in (False, True):
-                path = tmp_path / f"{number}{after}"
-                (code,) = in_processes((str(path), server.url, TURNS, durability, (number, after)))
-                killed += code == -signal.SIGKILL
-                assert in_processes((str(path), server.url, TURNS, durability, None)) == [0]
-                assert [(type(one), one.content) for one in inspected(path)] == wanted
-    assert killed >= 6
+        yield Talk(tmp_path, server.url, request.param)
+
+
+@pytest.mark.promise(1, 3)
+def test_agent_killed_at_an_append_goes_on(talk: Talk) -> None:
+    """An agent killed before or after an append goes on, and answers each question once."""
+    for place, number in enumerate(range(1, APPENDS * TURNS, 1 if SLOW else 4)):
+        if SLOW or place % 2 == 0:
+            talk.dies(("before", number))
+        if SLOW or place % 2 == 1:
+            talk.dies(("after", number))
+    assert talk.killed >= 3
+
+
+@pytest.mark.promise(1, 3)
+def test_agent_killed_at_a_call_of_the_system_goes_on(talk: Talk) -> None:
+    """An agent killed at any call of the system that its log makes goes on likewise."""
+    for number in range(1, CALLS, 1 if SLOW else CALLS // 8):
+        talk.dies(("call", number))
+    assert talk.killed >= 6
+
+
+@pytest.mark.promise(1, 3)
+def test_agent_killed_at_any_time_goes_on(talk: Talk) -> None:
+    """An agent killed at a random time, goes on likewise."""
+    chance = random.Random(3)
+    for _ in range(60 if SLOW else 4):
+        talk.dies(None, chance.uniform(0.1, 0.9) * talk.seconds)
+    assert talk.killed
 
 
 @pytest.mark.promise(4)

@@ -17,7 +17,15 @@ from tests.support.file_search import files_with
 
 if os.environ.get("CI") is None:
     pytest.importorskip("langgraph.store.base")
-from langgraph.store.base import GetOp, InvalidNamespaceError, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    InvalidNamespaceError,
+    ListNamespacesOp,
+    MatchCondition,
+    PutOp,
+    SearchOp,
+)
 from langgraph.store.memory import InMemoryStore
 
 from eventlog.adapters.langgraph import EverdeltaStore
@@ -97,6 +105,50 @@ def test_random_batches_agree_with_the_store_in_memory(mode: str) -> None:
             engine.close()
 
     agree()
+
+
+def test_namespaces_are_listed_as_by_the_store_in_memory(engine: Engine) -> None:
+    """Prefixes, suffixes, wildcards, depths and pages give its namespaces, in its order."""
+    ours, theirs = EverdeltaStore(engine.open()), InMemoryStore()
+    names = ["users 1", "users 2", "users 2 notes", "users 2 notes old", "teams users 1", "teams notes", "notes"]
+    stores: list[BaseStore] = [ours, theirs]
+    for store in stores:
+        assert store.list_namespaces() == []
+        for name in names:
+            store.put(tuple(name.split()), "k", {"name": name})
+    asked: list[dict[str, Any]] = [
+        {},
+        {"prefix": ("users",)},
+        {"prefix": ("users", "*")},
+        {"prefix": ("*", "users")},
+        {"suffix": ("notes",)},
+        {"suffix": ("*", "notes")},
+        {"prefix": ("teams",), "suffix": ("1",)},
+        {"prefix": ("none",)},
+        *({"max_depth": depth} for depth in (1, 2, 3)),
+        *({"limit": 2, "offset": offset} for offset in (0, 2, 6, 9)),
+        {"prefix": ("users",), "max_depth": 2, "limit": 1, "offset": 1},
+    ]
+    for one in asked:
+        assert ours.list_namespaces(**one) == theirs.list_namespaces(**one), one
+    for store in stores:
+        store.batch([PutOp(("langgraph", "own"), "k", {})])  # which `put` refuses
+        assert store.get(("langgraph", "own"), "k") is not None
+        assert len(store.search(())) == len(names) + 1
+
+
+NAMELESS: list[Any] = [(), ("",), ("a", ""), ("a.b",), ("a", "b.c"), ("langgraph",), ("langgraph", "a"), ("a", 1)]
+
+
+@pytest.mark.parametrize("namespace", NAMELESS, ids=repr)
+def test_what_is_no_namespace_is_refused(engine: Engine, namespace: Any) -> None:
+    """A put with labels that are empty, reserved, no text or have a full stop stores nothing."""
+    store = EverdeltaStore(engine.open())
+    with pytest.raises(InvalidNamespaceError):
+        store.put(namespace, "k", {})
+    with pytest.raises(InvalidNamespaceError):
+        asyncio.run(store.aput(namespace, "k", {}))
+    assert store.search(()) == []
 
 
 def test_pages_of_a_search_are_the_whole(engine: Engine) -> None:

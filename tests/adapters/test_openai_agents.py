@@ -316,6 +316,52 @@ def test_own_items_are_replaced_with_those_read(engine: Engine) -> None:
     asyncio.run(play())
 
 
+def test_own_writes_at_once_are_no_conflict(engine: Engine) -> None:
+    """A handle knows what its tasks add or take back at once, and nothing of another's."""
+    one, other = (EverdeltaSession(engine.open(), "chat") for _ in range(2))
+
+    async def play() -> None:
+        await one.add_items(texts("a"))
+        await one.get_items()
+        await asyncio.gather(*(one.add_items(texts(f"b {number}")) for number in range(5)))
+        assert await one.pop_item() is not None
+        await one._atomic_replace_items(texts("sum"))
+        await one._atomic_replace_items(texts("of it"))
+        assert await one.get_items() == texts("of it")
+        await one.add_items(texts("c"))
+        await other.pop_item()
+        await one.add_items(texts("d"))
+        with pytest.raises(ConflictError):
+            await one._atomic_replace_items(texts("sum"))
+
+    asyncio.run(play())
+
+
+def test_one_task_clears_and_another_writes(engine: Engine) -> None:
+    """On one handle a write that meets a clear goes before or behind it, with its position."""
+    one = EverdeltaSession(engine.open(), "chat")
+
+    async def play() -> None:
+        for number in range(6):
+            await one.add_items(texts("before"))
+            await one.get_items()
+            _, _, popped, *_ = await asyncio.gather(
+                one.clear_session(), one.add_items(texts(f"{number}")), one.pop_item(), one.get_items()
+            )
+            left = await one.get_items()
+            assert left in ([], texts(f"{number}"))
+            assert popped in (None, *texts("before", f"{number}"))
+            await one.add_items(texts("anew"))
+            await one._atomic_replace_items(texts("sum"))
+            assert await one.get_items() == texts("sum")
+            await one.clear_session()
+            await one.add_items(texts("anew"))  # the position is the new session's
+            await one._atomic_replace_items(texts("sum"))
+            assert shown(one) == listed(texts("sum"))
+
+    asyncio.run(play())
+
+
 def test_items_forgotten_while_they_are_read_are_left_out(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK gets items alone, also if one is forgotten once their numbers are known."""
     session = EverdeltaSession(store, "chat")

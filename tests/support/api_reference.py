@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import enum
 import inspect
+import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -32,12 +33,23 @@ PAGES = {"eventlog": ROOT / "eventlog" / "API.md", "projections": ROOT / "projec
 
 VALUES = ("eventlog.events", "eventlog.values")
 """Modules of values, beside those of operations."""
+FURTHER = (
+    "eventlog.integrity.heads",
+    "projections.exports.html",
+    "projections.exports.sqlite",
+    "projections.inspector",
+    "projections.reports.timeline",
+    "projections.reports.usage",
+    "projections.server",
+    "projections.verify.verify",
+)
+"""Modules that the pages name, and that need an extra or a longer import."""
 WIDTH = 100
 _HEAD = """\
 # {package}: API reference
 
-Every public name with its signature and what its docstring says, made by
-`python -m tests.support.api_reference`. {about}
+Every public name with its signature and what its docstring says, and the values that signatures
+name. Made by `python -m tests.support.api_reference`. {about}
 
 {contents}
 """
@@ -69,7 +81,7 @@ class Member(NamedTuple):
 def reference(package: str) -> str:
     """Return the page of a package."""
     kinds: dict[str, list[Name]] = {kind: [] for kind in _KINDS}
-    for name in _names(package):
+    for name in _with_named(list(_names(package)), package):
         kinds[_kind(name.value)].append(name)
     kinds = {kind: _in_order(kind, names) for kind, names in kinds.items() if names}
     contents = "\n".join(_contents(kind, names) for kind, names in kinds.items())
@@ -86,7 +98,7 @@ def _contents(kind: str, names: list[Name]) -> str:
         f"`{name.name}`" if kind in _BRIEF else f"[`{name.name}`](#{name.name.lower()})" for name in names
     )
     if kind in _BRIEF:
-        return f"- [{kind}](#{kind.lower()})"
+        return f"- [{kind}](#{kind.lower().replace(' ', '-')})"
     return textwrap.fill(
         f"- [{kind}](#{kind.lower()}): {listed}",
         WIDTH,
@@ -101,7 +113,7 @@ def _contents(kind: str, names: list[Name]) -> str:
 
 def _names(package: str) -> Iterator[Name]:
     """Yield each public name of a package once."""
-    modules = [name for name in (*MODULES, *VALUES) if name.partition(".")[0] == package]
+    modules = [name for name in (*MODULES, *VALUES, *FURTHER) if name.partition(".")[0] == package]
     seen: list[Any] = []
     for module in sorted(modules, key=lambda name: (name.count("."), modules.index(name))):
         loaded = import_module(module)
@@ -146,6 +158,48 @@ def _in_order(kind: str, names: list[Name]) -> list[Name]:
     return sorted(names, key=lambda name: name.name.lower())
 
 
+def _with_named(names: list[Name], package: str) -> list[Name]:
+    """Add the values and aliases of the package that signatures and fields name, and theirs."""
+    known = [name.value for name in names]
+    for name in names:  # which grows
+        for home, annotation in _annotations(name.value):
+            for word in re.findall(r"[A-Z]\w+", annotation):
+                module = _imported(home).get(word, home)
+                value = getattr(import_module(module), word, None)
+                if module.partition(".")[0] != package or value is None or any(value is other for other in known):
+                    continue
+                module = getattr(value, "__module__", module) if inspect.isclass(value) else module
+                if module.partition(".")[0] == package and _kind(value) in ADDED:
+                    known.append(value)
+                    names.append(Name(word, module, value, module, _lines(module).get(word, 0)))
+    return names
+
+
+ADDED = ("Values", "Types and constants")
+"""Kinds of names that are shown because a signature names them."""
+
+
+def _annotations(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the annotations of a function, or of a class and its members, with their modules."""
+    if inspect.isfunction(value):
+        yield value.__module__, " ".join(map(str, value.__annotations__.values()))
+    elif inspect.isclass(value) and not issubclass(value, (EventlogError, Base)):
+        for base in (base for base in value.__mro__ if base.__module__.partition(".")[0] in PAGES):
+            yield base.__module__, " ".join(map(str, vars(base).get("__annotations__", {}).values()))
+            for name in (*_defined(base), "__init__"):
+                member = vars(base).get(name)
+                member = getattr(member, "__func__", getattr(member, "fget", member))
+                if inspect.isfunction(member):
+                    yield from _annotations(inspect.unwrap(member))
+
+
+@cache
+def _imported(module: str) -> dict[str, str]:
+    """The names that a module imports, also for the type checker only, with their modules."""
+    found = (node for node in ast.walk(_tree(module)) if isinstance(node, ast.ImportFrom))
+    return {alias.asname or alias.name: node.module or "" for node in found for alias in node.names}
+
+
 # -- how they are shown --------------------------------------------------------------------------
 
 
@@ -171,12 +225,14 @@ def _section(name: Name) -> str:
 
 CALLED = (
     "AsyncContextWindow",
+    "AsyncLive",
     "AsyncSession",
     "AsyncSubscription",
     "AsyncTurn",
     "ContextWindow",
     "Feed",
     "HttpSummarizer",
+    "LiveSession",
     "LiveView",
     "Transcript",
 )
@@ -307,9 +363,14 @@ def _default(value: Any) -> str:
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, str):
         return '"' + repr(value)[1:-1].replace('"', '\\"') + '"'
-    if isinstance(value, msgspec.Struct) and value == type(value)():
-        return f"{type(value).__name__}()"
+    if isinstance(value, msgspec.Struct):
+        return f"{type(value).__name__}()" if _is_default(value) else f"{type(value).__name__}(…)"
     return repr(value)
+
+
+def _is_default(value: msgspec.Struct) -> bool:
+    fields = msgspec.structs.fields(value)
+    return all(not field.required for field in fields) and value == type(value)()
 
 
 def _wrapped(begin: str, inside: list[str], end: str, width: int = WIDTH) -> str:

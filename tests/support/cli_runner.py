@@ -50,6 +50,7 @@ COMMANDS = [
     "redact",
     "scrub",
     "upgrade",
+    "move",
     "demo",
     "completion",
     "explain",

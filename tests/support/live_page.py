@@ -39,7 +39,7 @@ class LivePage:
             self.messages, self.next, self.gone = {}, None, True
         elif "drop" in patch:
             self.messages = {k: m for k, m in self.messages.items() if m["version"] >= patch["drop"]}
-            self.next = patch["drop"]
+            self.next = max(self.next or 0, patch["drop"])
         elif "message" in patch:
             message = patch["message"]
             if message["id"] in self.messages:

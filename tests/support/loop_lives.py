@@ -2,8 +2,8 @@
 
 Started as `python -m tests.support.loop_lives PROGRAM DIRECTORY SEED QUESTION…`, with the server's
 address in the environment. It imports everything once and forks, so that a life costs no imports.
-A life is killed, interrupted (Ctrl-C), or left alone. Prints how each life ended, and then the
-result, as JSON lines.
+A life is killed, interrupted (Ctrl-C), stopped by a user in another process, or left alone. Prints
+how each life ended, and then the result, as JSON lines.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ MOST_LIVES = 200
 """Lives after which the loop is taken to make no progress."""
 LONGEST = 0.35
 """Seconds that a life has at most before it is killed or interrupted."""
+STOPPED = signal.SIGUSR1
+"""Stands for a user's stop, which is no signal."""
 WAITING = 60
 """Seconds after which a life that is left alone is taken to hang."""
 
@@ -61,11 +63,28 @@ def live(program: str, directory: Path, questions: list[str], end: signal.Signal
         if found:
             return os.waitstatus_to_exitcode(status)
         if time.monotonic() > deadline:
-            os.kill(child, signal.SIGKILL if end is None else end)
+            if end == STOPPED:
+                _stop(directory)
+            else:
+                os.kill(child, signal.SIGKILL if end is None else end)
             if end is None:
                 raise SystemExit("a life hung")
             end, deadline = None, time.monotonic() + WAITING
         time.sleep(0.002)
+
+
+def _stop(directory: Path) -> None:
+    """Ask the running program to stop, as a page of another process does."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with eventlog.open(directory / "chats") as store:
+                store.open_session(NAME).interrupt()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def _run(program: str, directory: Path, questions: list[str]) -> None:
@@ -97,7 +116,11 @@ def result(directory: Path) -> dict[str, Any]:
             "files": {path.name: path.read_text() for path in sorted(directory.glob("*.txt"))},
             "texts": dict(texts),
             "tasks": [info.messages for info in store.sessions(parent=main.id)],
-            "asked": sum(isinstance(found.event, ev.UserMessageAdded) for found in main.events()),
+            "asked": sum(
+                isinstance(found.event, ev.UserMessageAdded) and not found.event.synthetic and found.event.cause is None
+                for found in main.events()
+            ),
+            "kinds": Counter(type(found.event).__name__ for found in main.events()),
             "sound": report.sound,
             "problems": [*report.problems, *(str(problem) for one in report.sessions for problem in one.problems)],
             "open": [name for name in sessions if store.session(name).reader.state().open_messages()],
@@ -114,13 +137,15 @@ def main() -> None:
         int(sys.argv[3]),
         *sys.argv[4:],
     )
+    stops = [STOPPED] * ("--stops" in questions)
+    questions = [question for question in questions if question != "--stops"]
     chance = random.Random(seed)
     for name in ("load_verify_locations", "load_default_certs"):  # the server speaks no TLS
         setattr(ssl.SSLContext, name, _nothing)
     _warm_up()
     ends: list[str] = []
     while len(ends) < MOST_LIVES:
-        end = chance.choice([signal.SIGKILL, signal.SIGINT, signal.SIGINT, None])
+        end = chance.choice([signal.SIGKILL, signal.SIGINT, signal.SIGINT, None, *stops])
         status = live(program, directory, questions, end, chance.uniform(0.02, LONGEST))
         ends.append("done" if status == 0 else "killed" if status == -signal.SIGKILL else "ended")
         if status == 0:

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from eventlog.adapters.langgraph.stored import BLOB, Stored, key_of
+from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import NotFoundError
+from eventlog.history.catalog import entry_of
+from eventlog.history.relatives import heirs_of
+from eventlog.maintenance.erase import erase as erase_session
+from eventlog.records.feed import Feed
 from eventlog.session.lease import Lease
-from eventlog.session.session import Session, Sessions
-from eventlog.store import Store
+from eventlog.session.session import Session
 
 __all__ = ["erase", "keep_latest", "remove_run"]
 
@@ -24,27 +29,27 @@ Place = tuple[str, str]
 Choose = Callable[[dict[Place, Stored]], set[Place]]
 
 
-def keep_latest(store: Store, thread: Thread, *, wait: float) -> None:
+def keep_latest(thread: Thread, *, wait: float) -> None:
     """Remove all but the newest checkpoint of each namespace and what its channels need."""
-    _remove_others(store, thread, lambda places: _latest(places, thread.serde), wait)
+    _remove_others(thread, lambda places: _latest(places, thread.serde), wait)
 
 
-def remove_run(store: Store, thread: Thread, run: str, *, wait: float) -> None:
+def remove_run(thread: Thread, run: str, *, wait: float) -> None:
     """Remove the checkpoints of a run; with the last one the thread is erased."""
 
     def others(places: dict[Place, Stored]) -> set[Place]:
         return {place for place, stored in places.items() if run_of(stored, thread.serde) != run}
 
     if thread.session.values.revision(key_of("r", run)):
-        _remove_others(store, thread, others, wait)
+        _remove_others(thread, others, wait)
 
 
 def _latest(places: dict[Place, Stored], serde: SerializerProtocol) -> set[Place]:
     kept: set[Place] = set()
-    for ns in {ns for ns, _ in places}:
-        newest = places[ns, max(id for space, id in places if space == ns)]
-        kept.add((ns, newest.id))
-        for channel in serde.loads_typed(newest.metadata).get("counters_since_delta_snapshot") or ():
+    for ns, id in dict(sorted(places)).items():
+        newest = places[ns, id]
+        kept.add((ns, id))
+        for channel in serde.loads_typed(newest.metadata).get(DELTAS) or ():
             at: Stored | None = newest
             walked: set[str] = set()
             while at is not None and not at.has(channel) and at.id not in walked:
@@ -54,58 +59,67 @@ def _latest(places: dict[Place, Stored], serde: SerializerProtocol) -> set[Place
     return kept
 
 
-def _remove_others(store: Store, thread: Thread, kept: Choose, wait: float) -> None:
+def erase(thread: Thread, *, wait: float) -> None:
+    """Erase a thread's session; a copy keeps what it shares."""
+    _alone(thread, partial(_erase, wait=wait), wait)
 
-    def under_lease(lease: Lease) -> bool:
-        del lease
+
+def _remove_others(thread: Thread, kept: Choose, wait: float) -> None:
+
+    def remove(thread: Thread) -> None:
         found = thread.all()
         places = {(stored.ns, stored.id): stored for stored, _ in found}
         staying = kept(places)
-        if len(staying) == len(places) or not staying:
-            return not staying
-        _remove(thread, places, staying, {(stored.ns, stored.id): at for stored, at in found})
-        return False
+        if places and not staying:
+            _erase(thread, wait=wait)
+        elif len(staying) < len(places):
+            _remove(thread, places, staying, {(stored.ns, stored.id): at for stored, at in found})
 
-    with thread.lock:
-        is_empty = thread.session.executor.writing(under_lease, wait=wait)
-    if is_empty:
-        erase(store, thread, wait=wait)
+    _alone(thread, remove, wait)
 
 
-def erase(store: Store, thread: Thread, *, wait: float) -> None:
-    """Erase a thread's session; a copy keeps what it shares."""
+def _alone(thread: Thread, work: Callable[[Thread], None], wait: float) -> None:
+    """Work while no other task writes to a thread, or copies it."""
+
+    def under_lease(lease: Lease) -> None:
+        del lease
+        with thread.lock:
+            work(thread)
+
     with suppress(NotFoundError):  # another task was first
-        if (elsewhere := _used_elsewhere(thread)) is not None:
-            thread.list.feed.forget(
-                [number for number in thread.list.feed.path(hidden=True) if number not in elsewhere]
-            )
-        store.erase(thread.session.id, forks="keep", subsessions="cascade", wait=wait)
+        thread.session.executor.alone(under_lease, wait=wait)
+
+
+def _erase(thread: Thread, *, wait: float) -> None:
+    if kin := _kin(thread.session):
+        records = thread.list.feed.path(hidden=True)
+        thread.list.feed.forget(_unused(thread, kin, records))
+    erase_session(thread.session.store, thread.session.id, forks="keep", subsessions="cascade", wait=wait)
 
 
 def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], revisions: dict[Place, int]) -> None:
     feed, values = thread.list.feed, thread.session.values
     roots = sorted(place for place in staying if not place[0])
-    lines = [feed.path(revisions[place]) for place in roots]
-    feed.add([], after=lines[-1][-1] if lines and lines[-1] else 0)  # the newest that stays is what is shown
-    used = {number for line in lines for number in line}
-    elsewhere = _used_elsewhere(thread) or set()
-    forgotten = [number for number in feed.path(hidden=True) if number not in used and number not in elsewhere]
-    runs = {run_of(places[place], thread.serde) for place in staying}
+    newest_line = feed.path(revisions[roots[-1]]) if roots else []
+    feed.add([], after=newest_line[-1] if newest_line else 0)  # the newest that stays is what is shown
+    unused = _outside(feed, [revisions[place] for place in roots], feed.path(hidden=True))
+    forgotten = _unused(thread, _kin(thread.session), unused)
+    runs = {key_of("r", run_of(places[place], thread.serde)) for place in staying}
     wanted = {f"b/{data.decode()}" for place in staying for kind, data in places[place].values.values() if kind == BLOB}
     dropped = [key for key in values.keys("b/") if key not in wanted]
-    dropped += [key for key in values.keys("r/") if key not in {key_of("r", run) for run in runs}]
+    dropped += [key for key in values.keys("r/") if key not in runs]
     for ns, id in places.keys() - staying:
         dropped += [key_of("c", ns, id), *values.keys(key_of("w", ns, id, ""))]
-    newest = {ns: max((id for space, id in staying if space == ns), default="") for ns, _ in places}
+    before, newest = dict(sorted(places)), dict(sorted(staying))
     with thread.session.pipeline():
         feed.forget(forgotten)
         for key in dropped:
             values.drop(key)
-        for ns, id in newest.items():
-            if id:
-                values.put(key_of("h", ns), id)
-            else:
+        for ns, value in before.items():
+            if ns not in newest:
                 values.drop(key_of("h", ns))
+            elif value != newest[ns]:
+                values.put(key_of("h", ns), newest[ns])
 
 
 def run_of(stored: Stored, serde: SerializerProtocol) -> str:
@@ -114,24 +128,34 @@ def run_of(stored: Stored, serde: SerializerProtocol) -> str:
     return run if isinstance(run, str) else ""
 
 
-def _used_elsewhere(thread: Thread) -> set[int] | None:
-    """Return the thread's records that its copies and forks need; None if it has none."""
+def _kin(session: Session) -> list[str]:
+    """Return the other sessions that share a part of a session's history."""
+    log, streams = session.store.log, [one.session for one in session.reader.ancestry()]
+    above = [id for id in streams if (head := log.head(id)) is not None and not entry_of(head).erased]
+    heirs = (heir for id in reversed(streams) for heir in heirs_of(log, id))
+    return [id for id in dict.fromkeys((*above, *heirs)) if id != session.id]
+
+
+def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]:
+    """Return those of a thread's records that none of its kin needs."""
     streams = {one.session: one.last for one in thread.session.reader.ancestry()}
-    used: set[int] | None = None
-    for other in _kin(thread.session.store, thread.session.id, streams):
-        if used is None:
-            used = set()
-        limit = max(min(one.last, streams.get(one.session, 0)) for one in other.reader.ancestry())
-        kin = Thread(other, thread.serde)
-        lines: Iterable[list[int]] = (kin.list.feed.path(at) for stored, at in kin.all() if not stored.ns)
-        used.update(number for line in (*lines, kin.list.feed.path()) for number in line if number <= limit)
-    return used
+    for id in kin:
+        with suppress(NotFoundError):  # erased meanwhile
+            other = Thread(thread.session.store.session(id), thread.serde)
+            shared = max(min(one.last, streams.get(one.session, 0)) for one in other.session.reader.ancestry())
+            end = bisect_right(records, shared)
+            if end:
+                versions = [at for stored, at in other.all() if not stored.ns]
+                records = _outside(other.list.feed, [*versions, other.session.version], records[:end]) + records[end:]
+    return records
 
 
-def _kin(store: Sessions, id: str, streams: dict[str, int]) -> Iterator[Session]:
-    """Yield the other sessions that share a part of the history: forks, and the ones before."""
-    for info in store.sessions():
-        if info.id != id and (info.fork_of is not None or info.id in streams):
-            other = store.session(info.id)
-            if any(one.session in streams for one in other.reader.ancestry()):
-                yield other
+def _outside(feed: Feed, versions: Iterable[int], records: list[int]) -> list[int]:
+    """Return those of some ascending records that no list as of some versions has."""
+    for at in sorted(versions, reverse=True):
+        if not records:
+            break
+        path = feed.path(at)
+        used = set(path[bisect_left(path, records[0]) :])
+        records = [number for number in records if number not in used] if used else records
+    return records

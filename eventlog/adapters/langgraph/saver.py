@@ -11,6 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -31,7 +32,8 @@ from eventlog.adapters.langgraph.reading import config_of, delta_history, matchi
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import settled
-from eventlog.errors import CallError, NotFoundError
+from eventlog.adapters.unshared import fork
+from eventlog.errors import CallError, ErasedError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
 
@@ -73,10 +75,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         """Return a checkpoint, the newest one by default; None if there is none."""
         place = place_of(config)
         thread = self._threads.find(place.thread, self.serde)
-        found = None if thread is None else tuple_of(thread, place)
-        if thread is not None and found is not None:
-            self._threads.found(place.thread, found.checkpoint["id"], thread)
-        return found
+        return None if thread is None else tuple_of(thread, place)
 
     def list(
         self,
@@ -122,15 +121,19 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint in one append; durable when this returns."""
         place = place_of(config)
-        origins = [one for one in (place.id, (metadata.get("parents") or {}).get("")) if one]
-        with self._threads.putting(place.thread):
-            thread = self._threads.to_write(place.thread, origins, self.serde)
+        root = (metadata.get("parents") or {}).get("") if place.ns and place.id is None else None
+        id = place.thread
+        with self._threads.putting(id), self._threads.refusing(id, checkpoint["id"], place.id):
+            thread = self._threads.find(id, self.serde)
             if thread is None and place.id is not None:
                 raise NotFoundError("checkpoint", place.id)
-            thread = thread or self._threads.begin(place.thread, self.serde)
+            if place.ns and (thread is None or (root and not thread.revision("", root))):
+                error = self._threads.missing(id, root or "")
+                if isinstance(error, ErasedError):
+                    raise error
+            thread = thread or self._threads.begin(id, self.serde)
             described = get_checkpoint_metadata(config, metadata)
             thread.put(place.ns, place.id, checkpoint, described, new=new_versions, wait=self.wait)
-            self._threads.found(place.thread, checkpoint["id"], thread)
         return config_of(place.thread_id, place.ns, checkpoint["id"])
 
     def put_writes(
@@ -146,13 +149,13 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread; a write that comes later is refused."""
         if (thread := self._threads.find(str(thread_id), self.serde)) is not None:
-            removal.erase(self.store, thread, wait=self.wait)
+            removal.erase(thread, wait=self.wait)
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads."""
         for run in dict.fromkeys(run_ids):
             for _, thread in self._threads.all(self.serde):
-                removal.remove_run(self.store, thread, run, wait=self.wait)
+                removal.remove_run(thread, run, wait=self.wait)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all but the newest checkpoint of each namespace, or with "delete" all."""
@@ -162,11 +165,12 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
             if strategy == "delete":
                 self.delete_thread(id)
             elif (thread := self._threads.find(str(id), self.serde)) is not None:
-                removal.keep_latest(self.store, thread, wait=self.wait)
+                removal.keep_latest(thread, wait=self.wait)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Fork a thread, which costs the same however long it is; the target has none yet."""
-        self.session(source_thread_id).fork(name=(FORMAT, str(target_thread_id)))
+        source, name = self.session(source_thread_id), (FORMAT, str(target_thread_id))
+        fork(source, partial(source.fork, name=name), wait=self.wait)
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the next version of a channel; of threads of other checkpointers a text."""
@@ -179,8 +183,12 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         place = place_of(config)
         if place.id is None:
             raise CallError("what a task wrote belongs to a checkpoint: the config names none")
-        thread = self._threads.to_write(place.thread, [place.id], self.serde)
-        return thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=self.wait)
+        thread = self._threads.find(place.thread, self.serde)
+        if thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=self.wait):
+            return True
+        if isinstance(error := self._threads.missing(place.thread, place.id), ErasedError):
+            raise error
+        return False
 
     # -- for asyncio ---------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import msgspec
 
 __all__ = [
     "BLOB",
+    "DELTAS",
     "MESSAGES",
     "Stored",
     "Typed",
@@ -27,6 +28,8 @@ __all__ = [
 
 MESSAGES = "messages"
 """Channel of the root namespace that the view shows."""
+DELTAS = "counters_since_delta_snapshot"
+"""Entry of a checkpoint's metadata with the `DeltaChannel`s of which it has no value."""
 BLOB = "#"
 """Type of a channel's value that is stored under its digest."""
 

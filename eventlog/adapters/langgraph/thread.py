@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from eventlog.adapters.langgraph.message_list import Entry, MessageList
 from eventlog.adapters.langgraph.stored import (
     BLOB,
+    DELTAS,
     MESSAGES,
     Stored,
     Typed,
@@ -40,9 +41,6 @@ __all__ = ["Thread"]
 
 SMALL = 48
 """Longest value, in bytes, that a checkpoint has itself: as long as a reference."""
-
-DELTAS = "counters_since_delta_snapshot"
-"""Metadata entry naming the `DeltaChannel`s of which the checkpoint has no value."""
 
 T = TypeVar("T")
 

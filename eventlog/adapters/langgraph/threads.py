@@ -1,21 +1,24 @@
 """Threads of a checkpointer, found by name; no late write brings a deleted one back.
 
-A run writes to the session in which it has read or put its checkpoints. If that was erased
-meanwhile, its writes are refused, also if the thread id is in use again.
+What comes of a checkpoint needs that one in the thread. Only the first checkpoint of a subgraph may
+come before that of its root graph, which a run stores at its end: it is refused if its root was
+made before the thread was deleted. An id of a checkpoint says when it was made.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from langgraph.checkpoint.base.id import UUID
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import ErasedError, NotFoundError
+from eventlog.history.name_streams import last_owner
 from eventlog.session.session import Session
 from eventlog.store import Store
 
@@ -25,8 +28,10 @@ FORMAT = "langgraph"
 """Format of the names of these sessions; their keys are LangGraph's thread ids."""
 THREADS = 64
 """Threads of which is kept where their messages are."""
-HOMES = 8192
-"""Checkpoints of which is kept in which session they are."""
+REFUSED = 1024
+"""Checkpoints of which is kept that they were refused."""
+EPOCH = 0x01B21DD213814000
+"""Beginning of the year 1970 as an id of a checkpoint has it, in steps of 100 ns."""
 PATIENCE = 1.0
 """Seconds that what a task wrote waits for its checkpoint, which LangGraph may put later."""
 
@@ -38,7 +43,7 @@ class Threads:
         self.store = store
         self._scope = scope
         self._threads: OrderedDict[tuple[str, int], Thread] = OrderedDict()
-        self._homes: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._refused: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._putting: Counter[str] = Counter()
         self._lock = Lock()
 
@@ -55,31 +60,33 @@ class Threads:
             if info.name is not None and (thread := self.find(info.name[1], serde)) is not None:
                 yield info.name[1], thread
 
-    def found(self, id: str, checkpoint: str, thread: Thread) -> None:
-        """Note in which session a checkpoint is."""
-        with self._lock:
-            self._homes[id, checkpoint] = thread.session.id
-            self._homes.move_to_end((id, checkpoint))
-            if len(self._homes) > HOMES:
-                self._homes.popitem(last=False)
-
-    def to_write(self, id: str, origins: Sequence[str], serde: SerializerProtocol) -> Thread | None:
-        """Return the thread that a run writes to, None if there is none.
-
-        `origins` are checkpoints that the run comes from. `ErasedError` if they were in a session
-        that is no longer the thread's.
-        """
-        thread = self.find(id, serde)
-        with self._lock:
-            homes = {self._homes[id, one] for one in origins if (id, one) in self._homes}
-        for home in homes:
-            if thread is None or home != thread.session.id:
-                raise ErasedError(home)
-        return thread
-
     def begin(self, id: str, serde: SerializerProtocol) -> Thread:
         """Return a thread, which begins if there is none."""
         return self._thread(self.store.open_session((FORMAT, id), scope=self._scope), serde)
+
+    def missing(self, id: str, checkpoint: str) -> NotFoundError:
+        """Return the error for a checkpoint that is not there.
+
+        `ErasedError` if it was refused, or made before a thread of this id was deleted last.
+        """
+        last = last_owner(self.store.log, (FORMAT, id))
+        if last is not None and ((id, checkpoint) in self._refused or made_at(checkpoint) <= last[1]):
+            return ErasedError(last[0])
+        return NotFoundError("checkpoint", checkpoint)
+
+    @contextmanager
+    def refusing(self, id: str, checkpoint: str, parent: str | None) -> Generator[None]:
+        """Remember that a checkpoint was refused: those of its subgraphs may come later."""
+        try:
+            yield
+        except NotFoundError as error:
+            with self._lock:
+                self._refused[id, checkpoint] = None
+                if len(self._refused) > REFUSED:
+                    self._refused.popitem(last=False)
+            if parent is None or isinstance(error, ErasedError):
+                raise
+            raise self.missing(id, parent) from None
 
     def _thread(self, session: Session, serde: SerializerProtocol) -> Thread:
         with self._lock:
@@ -115,3 +122,12 @@ class Threads:
             pause = min(2 * pause, 0.05)
             if id in self._putting:
                 until = time.monotonic() + PATIENCE
+
+
+def made_at(checkpoint: str) -> int:
+    """Return when a checkpoint was made, in UTC milliseconds; 0 if its id does not say."""
+    try:
+        id = UUID(checkpoint)
+    except ValueError:
+        return 0
+    return (id.time - EPOCH) // 10_000 if id.version == 6 else 0

@@ -15,20 +15,21 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 from psycopg import Error, RawCursor
 from psycopg.errors import UniqueViolation
 
-from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
+from eventlog.errors import BusyError, EventlogError, StorageError, UnknownOutcomeError
 from eventlog.log.contract import Append, Committed
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
 from eventlog.log.postgres.faults import is_lost, is_passing, typed
-from eventlog.log.postgres.reader import RESTORED
+from eventlog.log.postgres.guard import ELSEWHERE, MapChangedError
 from eventlog.log.postgres.rows import Known
+from eventlog.log.postgres.seen import RESTORED
 from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
 from eventlog.log.rules import RequestResult
 from eventlog.log.ticket import wake
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import Connections, LogConnection
     from eventlog.log.postgres.reader import Reader
 
-__all__ = ["Attempt", "KnownHeads", "Target", "settle", "unknown"]
+__all__ = ["Attempt", "KnownHeads", "Target", "Tried", "settle", "unknown"]
 
 _MOST = 4096
 """Heads that are remembered."""
@@ -45,7 +46,7 @@ _PAUSE = 0.01
 
 
 class Target(NamedTuple):
-    """The log that is written to."""
+    """The log that is written to, or one cluster of it."""
 
     connections: Connections
     reader: Reader
@@ -56,6 +57,18 @@ class Target(NamedTuple):
     note: Callable[[Iterable[tuple[int, int]]], None]
     """Called with positions that partitions reached."""
     time: ServerClock
+
+    def finish(self, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
+        """Return when each ticket has its outcome."""
+        attempt = Attempt(self, heads, tickets)
+        try:
+            attempt.finish()
+        except MapChangedError:
+            attempt.give_up(StorageError(ELSEWHERE))
+
+
+Tried: TypeAlias = dict[AnyTicket, list[tuple[int, bytes]]]
+"""Commits of unknown outcome, by last version and salt; of a lease nothing but the try."""
 
 
 class _Try(NamedTuple):
@@ -107,18 +120,27 @@ def unknown(ticket: AnyTicket, why: object) -> UnknownOutcomeError:
 class Attempt:
     """Some tickets on their way to their outcomes."""
 
-    def __init__(self, target: Target, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
+    def __init__(
+        self, target: Target, heads: KnownHeads, tickets: Sequence[AnyTicket], tried: Tried | None = None
+    ) -> None:
         self._target = target
         self._heads = heads
         self._tickets = tickets
         self._deadline = time.monotonic() + target.timeout
         self._fresh: set[str] = set()
         self._requests: dict[tuple[str, str], RequestResult] = {}
-        self._tried: dict[AnyTicket, list[tuple[int, bytes]]] = {}
-        """Commits of unknown outcome, by last version and salt; of a lease nothing but the try."""
+        self._tried: Tried = {} if tried is None else tried
+
+    @property
+    def left(self) -> Sequence[AnyTicket]:
+        """The tickets that have no outcome yet."""
+        return self._tickets
 
     def finish(self) -> None:
-        """Return when each ticket has its outcome."""
+        """Return when each ticket has its outcome.
+
+        `MapChangedError` if those that are `left` have to be sent to another cluster.
+        """
         target = self._target
         while self._tickets:
             batch = Batch(
@@ -137,8 +159,12 @@ class Attempt:
                 before = self._write(batch) if batch.changes else {}
                 if before is not None:
                     self._settle(batch, before)
+            except MapChangedError:
+                self._unlearn({ticket.request.session for ticket in self._tickets if ticket.request is not None})
+                raise
             except EventlogError as error:
-                self._fail(batch, error)
+                self._unlearn(batch.changes)
+                self.give_up(error)
 
     def _write(self, batch: Batch) -> dict[int, int] | None:
         """Have the server commit a batch; return the partition's position before, by session.
@@ -187,10 +213,12 @@ class Attempt:
 
         Else their outcome is why they are not known to be.
         """
-        session = earlier[0][0].request.session
+        request: Any = earlier[0][0].request
         try:
             with self._target.connections.one(self._left()) as connection:
-                self._barrier(connection, self._target.partition_of(session))
+                self._barrier(connection, self._target.partition_of(request.session))
+        except MapChangedError:
+            raise
         except EventlogError as error:
             return [(ticket, self._failure(ticket, error)) for ticket, _ in earlier]
         return list(earlier)
@@ -198,9 +226,11 @@ class Attempt:
     def _barrier(self, connection: LogConnection, partition: int) -> None:
         connection.warned = ""
         try:
-            connection.execute(BARRIER, (partition,))
+            written = connection.execute(BARRIER, (partition,)).rowcount
         except Error as error:
             raise typed(error) from error
+        if not written:
+            raise MapChangedError
         if connection.warned:
             raise UnknownOutcomeError(f"an earlier commit may not be replicated: {connection.warned}")
 
@@ -238,19 +268,22 @@ class Attempt:
                 continue
             if isinstance(outcome, Committed) and outcome.position < 0:
                 outcome = replace(outcome, position=positions[-1 - outcome.position])  # noqa: PLW2901 - it is known now
-            is_earlier = outcome.repeated if isinstance(outcome, Committed) else outcome is True  # a lease that was found
+            is_earlier = (
+                outcome.repeated if isinstance(outcome, Committed) else outcome is True
+            )  # a lease that was found
             (earlier if is_earlier and not before else done).append((ticket, outcome))
         settle(done)
         self._tickets = left
         if earlier:
+            self._tickets = [*(ticket for ticket, _ in earlier), *left]
             settle(self._confirmed(earlier))
+            self._tickets = left
         if late:
             self._read(late)
 
-    def _fail(self, batch: Batch, error: EventlogError) -> None:
-        """Tell all tickets why they have no outcome."""
+    def give_up(self, error: EventlogError) -> None:
+        """Tell all tickets that are left why they have no outcome."""
         outcomes = [(ticket, self._failure(ticket, error)) for ticket in self._tickets]
-        self._unlearn(batch.changes)
         self._tickets = []
         settle(outcomes)
 

@@ -37,6 +37,7 @@ SELECT d.key, {value} FROM generate_series(0, %(last)s) AS p(partition) CROSS JO
     SELECT * FROM eventlog_derived d WHERE d.partition = p.partition AND d.key >= %(from)s AND d.key < %(to)s
 ) d ORDER BY d.key
 """
+_OF_LAST = "CASE WHEN row_number() OVER (ORDER BY d.key DESC) = 1 THEN d.value END"
 _END = b"\xff" * 201
 """Greater than every key."""
 
@@ -89,6 +90,11 @@ class Derived:
         """Return the keys that begin with a prefix, in order."""
         rows = self._connections.rows(_SCAN.format(value="NULL"), self._range(prefix))
         return [key for key, _ in rows]
+
+    def keys_and_last(self, prefix: bytes) -> tuple[list[bytes], bytes | None]:
+        """Return the keys that begin with a prefix, in order, and the value of the last one."""
+        rows = self._connections.rows(_SCAN.format(value=_OF_LAST), self._range(prefix))
+        return [key for key, _ in rows], rows[-1][1] if rows else None
 
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Return the values whose key begins with a prefix, in key order."""

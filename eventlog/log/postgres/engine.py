@@ -5,6 +5,7 @@
     group_commit.py    the queue, and the thread that commits it; batch.py and statements.py decide
     reader.py          heads, commits, requests; bodies.py, derived.py, session_lists.py the rest
     follower.py        waiting for commits of other processes
+    clustered.py       a log in several clusters, each a server or a schema; move.py
 
 `PostgresLog` is a handle. It has connections and threads of its own, made when they are needed.
 """
@@ -22,7 +23,6 @@ from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog import os_fork
 from eventlog.errors import (
-    AlreadyExistsError,
     CallError,
     ClosedError,
     EventlogError,
@@ -42,9 +42,11 @@ from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.follower import Follower
 from eventlog.log.postgres.group_commit import GroupCommit
+from eventlog.log.postgres.guard import ELSEWHERE, Guarded
 from eventlog.log.postgres.once_read import OnceRead
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
+from eventlog.log.postgres.seen import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 from eventlog.log.postgres.tables import SIZE, Tables
 from eventlog.log.rules import LeaseChange
@@ -55,9 +57,10 @@ from eventlog.logger import logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from eventlog.log.postgres.connections import LogConnection
     from eventlog.log.rules import RequestResult
 
-__all__ = ["PostgresLog", "create", "exists", "filling", "open_log", "upgrade"]
+__all__ = ["PostgresLog", "asked", "create", "exists", "filling", "open_log", "upgrade"]
 
 
 class PostgresLog(Log):
@@ -75,30 +78,40 @@ class PostgresLog(Log):
         self._refusal: EventlogError | None = None
         self._once = OnceRead()
         self._clock = clock
-        self._connections = Connections(address, options)
-        self._reader = Reader(self._connections, self.partition_of, settings)
-        self._bodies = Bodies(self._connections, self._count)
-        self._derived = Derived(self._connections, self._count)
+        self._build()
+        os_fork.register(self)
+
+    def _build(self) -> None:
+        """Make what reads and writes: each of it for one server."""
+        options, count, seen = self.options, self._count, Seen()
+        self._connections = Connections(self.address, options)
+        self._reader = Reader(self._connections, count, self.partition_of, self.settings, seen)
+        self._bodies = Bodies(self._connections, count)
+        self._derived = Derived(self._connections, count)
         self._lists = SessionLists(
             self._connections,
             options.lists_of,
-            partitions=self._count,
+            partitions=count,
             partition_of=self.partition_of,
             place_of=self.place_of,
             read_only=options.read_only,
         )
-        self._follower = Follower(self._reader.positions, self._count, options.poll)
+        self._follower = Follower(self._reader.positions, count, options.poll)
+        guarded = Guarded(self._connections, None)
         target = Target(
-            self._connections,
-            self._reader,
-            self._count,
+            guarded,
+            Reader(guarded, count, self.partition_of, self.settings, seen),
+            count,
             self.partition_of,
             options.busy_timeout,
             self._follower.note,
-            clock,
+            self._clock,
         )
-        self._lanes = [GroupCommit(target, options.queue_bytes) for _ in range(min(options.lanes, self._count))]
-        os_fork.register(self)
+        self._lanes = [GroupCommit(target, options.queue_bytes) for _ in range(min(options.lanes, count))]
+
+    def _lane_of(self, partition: int) -> GroupCommit:
+        """Return the lane of a partition: always the same one, so that nothing overtakes."""
+        return self._lanes[partition % len(self._lanes)]
 
     def __repr__(self) -> str:
         return f"<PostgresLog of {self._count} partitions>"  # the address may have a password
@@ -108,12 +121,11 @@ class PostgresLog(Log):
         if refusal is not None:
             raise refusal
 
-    def _put(self, request: Any, size: int, partition: int) -> QueuedTicket[Any, Any]:
+    def _put(self, request: Any, size: int, lane: GroupCommit) -> QueuedTicket[Any, Any]:
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
         self._once.forget()
-        lane = self._lanes[partition % len(self._lanes)]
         ticket: QueuedTicket[Any, Any] = QueuedTicket(request, size, lane)
         lane.put(ticket)
         return ticket
@@ -127,6 +139,11 @@ class PostgresLog(Log):
     def read_only(self) -> bool:
         """Whether writing is refused with `ReadOnlyError`."""
         return self.options.read_only
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether a read is a round trip to a server: yes."""
+        return True
 
     @property
     def clock(self) -> Callable[[], int]:
@@ -147,7 +164,7 @@ class PostgresLog(Log):
     def submit(self, append: Append) -> Ticket:
         """Queue an append; see `contract.Log`."""
         size = size_of(append)
-        return self._put(append, size, self.partition_of(append.session))
+        return self._put(append, size, self._lane_of(self.partition_of(append.session)))
 
     def read(self, session: str, after: int = 0, upto: int | None = None, *, reverse: bool = False) -> Iterator[Commit]:
         """The commits that hold versions `after + 1 .. upto`, as of now; see `contract.Log`."""
@@ -161,12 +178,16 @@ class PostgresLog(Log):
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        known = self._once.heads
-        if known is None:
-            return self._reader.head(session)
-        if session not in known:
-            known[session] = self._reader.head(session)
-        return known[session]
+        once = self._once.heads
+        if once is not None and session in once:
+            return once[session]
+        known = self._reader.known_heads([session]).get(session)
+        if known is not None and not self.options.read_only:
+            self._lanes[self.partition_of(session) % len(self._lanes)].learn(known)
+        head = None if known is None else known.head
+        if once is not None:
+            once[session] = head
+        return head
 
     def heads(self, after: str = "") -> Iterator[Head]:
         """All heads by session id, from the first id greater than `after`."""
@@ -195,6 +216,10 @@ class PostgresLog(Log):
         """Return the last position of each partition; see `contract.Log`."""
         self._use()
         return tuple(self._reader.positions())
+
+    def positions_at_once(self) -> tuple[int, ...]:
+        """Return the last positions as they are at one moment, for a copy up to them."""
+        return self.last_positions()
 
     def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
         """Block until an event is committed beyond a position; see `contract.Log`."""
@@ -228,12 +253,16 @@ class PostgresLog(Log):
     def set_lease(self, session: str, state: LeaseState, *, replaces: LeaseState) -> bool:
         """Write the lease record if it still equals `replaces`; returns when that is durable."""
         size = size_of_lease(session, state, replaces)
-        written: bool = self._put(LeaseChange(session, state, replaces), size, self.partition_of(session)).wait()
+        lane = self._lane_of(self.partition_of(session))
+        written: bool = self._put(LeaseChange(session, state, replaces), size, lane).wait()
         return written
 
     def get_derived(self, key: bytes) -> bytes | None:
         """Return a derived value, or None."""
         self._use()
+        known = self._once.values
+        if known is not None and key in known:
+            return known[key]
         return self._derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:
@@ -242,12 +271,22 @@ class PostgresLog(Log):
         self._use()
         if self.options.read_only:
             raise ReadOnlyError("the store was opened for reading only")
+        self._once.forget()
         self._derived.put(items)
 
     def derived_keys(self, prefix: bytes) -> list[bytes]:
-        """The keys of derived values that begin with `prefix`, in order."""
+        """The keys of derived values that begin with `prefix`, in order.
+
+        In a block of `reading` the value of the last one comes along: it is the newest checkpoint.
+        """
         self._use()
-        return self._derived.keys(prefix)
+        known = self._once.values
+        if known is None:
+            return self._derived.keys(prefix)
+        keys, last = self._derived.keys_and_last(prefix)
+        if last is not None:
+            known[keys[-1]] = last
+        return keys
 
     def scan_derived(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         """Derived values whose key begins with `prefix`, by key order."""
@@ -258,7 +297,7 @@ class PostgresLog(Log):
         """Wait until everything submitted so far has its outcome."""
         self._use()
         if not self.options.read_only:
-            for ticket in [self._put(None, 0, lane) for lane in range(len(self._lanes))]:
+            for ticket in [self._put(None, 0, lane) for lane in self._lanes]:
                 ticket.wait()
 
     def probe(self) -> list[str]:
@@ -289,10 +328,16 @@ class PostgresLog(Log):
                     connection.execute(
                         "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
                     )
-                    yield (tables := Tables(connection, self._count, self.partition_of))
+                    tables = Tables(connection, self._count, self.partition_of)
+                    _require_alone(connection)
+                    yield tables
                     tables.set("identity", identity)
             except Error as error:
                 raise typed(error) from error
+        self._rewritten(identity)
+
+    def _rewritten(self, identity: bytes) -> None:
+        """Forget what the tables had before they were written to past the queue."""
         self._reader.identity = identity
         for lane in self._lanes:
             lane.forget()
@@ -304,7 +349,11 @@ class PostgresLog(Log):
 
     def reclaim(self) -> None:
         """Have the server use the space of deleted rows again; the owner of the tables may."""
-        with self._connections.one() as connection:
+        self._reclaim(self._connections)
+
+    @staticmethod
+    def _reclaim(connections: Connections) -> None:
+        with connections.one() as connection:
             for table in ("commits", "bodies", "chunks", "derived"):
                 connection.execute(f"VACUUM eventlog_{table}".encode())
 
@@ -346,16 +395,30 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
                 raise NotFoundError("store", "in the schema of this address")
             if settings is None:
                 settings = _made(connection, partitions, encryption)
-            survives = acknowledged(connection)
-            clock = ServerClock()
-            sent = clock.local()
-            for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
-                clock.learn(now, sent)
+            _require_alone(connection)
+            survives, clock = asked(connection)
         except Error as error:
             raise typed(error) from error
+    return PostgresLog(address, settings, survives, clock, chosen)
+
+
+def asked(connection: LogConnection) -> tuple[Acknowledged, ServerClock]:
+    """Return what a commit on a server survives, which goes to the log as well, and its clock."""
+    survives = acknowledged(connection)
+    clock = ServerClock()
+    sent = clock.local()
+    for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
+        clock.learn(now, sent)
     log = logger().info if survives.survives_crash else logger().warning
     log("postgresql: %s", survives.sentence())
-    return PostgresLog(address, settings, survives, clock, chosen)
+    return survives, clock
+
+
+def _require_alone(connection: LogConnection) -> None:
+    """Raise `CallError` if the log at a connection is in several clusters."""
+    stored = schema.stored(connection)
+    if stored is not None and "log" in stored:
+        raise CallError(ELSEWHERE)
 
 
 def create(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "") -> None:
@@ -382,11 +445,12 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
     """
     with connect(address, busy_timeout=_DEFAULTS.busy_timeout, read_only=False) as connection:
         try:
-            if schema.stored(connection) is None:
+            stored = schema.stored(connection)
+            if stored is None:
                 schema.create(connection, encryption=encryption)
+            elif "log" in stored:
+                raise CallError("this is one cluster of a log: fill a log at one address, and have others join it")
             settings = schema.empty(connection, encryption)
-            if settings is None:
-                raise AlreadyExistsError("store", "in the schema of this address")
             count = settings.partitions
             yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)
             schema.finish(connection, settings.made)

@@ -12,12 +12,17 @@ import time
 from collections import deque
 from contextlib import suppress
 from threading import Lock, get_ident
+from typing import TYPE_CHECKING, Protocol
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
-from eventlog.log.postgres.attempt import Attempt, KnownHeads, Target, settle, unknown
+from eventlog.log.postgres.attempt import KnownHeads, settle, unknown
 from eventlog.log.postgres.batch import AnyTicket
+from eventlog.log.postgres.rows import Known
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["GroupCommit"]
 
@@ -30,10 +35,23 @@ RECHECK = 1.0
 """Seconds after which a waiter looks by itself."""
 
 
+class Destination(Protocol):
+    """Where requests are committed."""
+
+    @property
+    def timeout(self) -> float:
+        """Seconds to wait for room in the queue."""
+        ...
+
+    def finish(self, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
+        """Return when each ticket has its outcome."""
+        ...
+
+
 class GroupCommit:
     """The queue of one lane, and the thread that commits it."""
 
-    def __init__(self, target: Target, queue_bytes: int) -> None:
+    def __init__(self, target: Destination, queue_bytes: int) -> None:
         self._target = target
         self._limit = queue_bytes
         self._timeout = target.timeout
@@ -132,6 +150,11 @@ class GroupCommit:
         self._drain()
         self._worker.end(wait=True)
 
+    def learn(self, known: Known) -> None:
+        """Take in a head that was read, for the next append that is decided on it."""
+        if known.head.session not in self._heads:
+            self._heads.learn(known.head.session, known)
+
     def forget(self) -> None:
         """Forget the heads that are known: the tables were written to past the queue."""
         with self._draining:
@@ -157,7 +180,7 @@ class GroupCommit:
                     self._gather()
                     begun = time.perf_counter()
                     self._take()
-                    Attempt(self._target, self._heads, list(self._taken)).finish()
+                    self._target.finish(self._heads, list(self._taken))
                     self._together = len(self._taken) + len(self._queue)
                     self._took = time.perf_counter() - begun
                     self._taken.clear()

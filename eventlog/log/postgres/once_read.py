@@ -1,4 +1,4 @@
-"""Heads that a thread has read in a block whose reads may be as of its beginning."""
+"""Heads and values that a thread has read in a block, whose reads may be of its start."""
 
 from __future__ import annotations
 
@@ -14,22 +14,27 @@ __all__ = ["OnceRead"]
 
 
 class OnceRead(local):
-    """The heads by session, of this thread alone; None outside of such a block."""
+    """Heads and values that this thread alone read; None outside of such a block."""
 
     def __init__(self) -> None:
         self.heads: dict[str, Head | None] | None = None
+        """Heads by session."""
+        self.values: dict[bytes, bytes] | None = None
+        """Derived values that came along with their keys."""
 
     @contextmanager
     def block(self) -> Generator[None]:
-        """Remember heads until the outermost block ends."""
-        outer = self.heads
-        self.heads = {} if outer is None else outer
+        """Remember what is read until the outermost block ends."""
+        outer = self.heads, self.values
+        if self.heads is None:
+            self.heads, self.values = {}, {}
         try:
             yield
         finally:
-            self.heads = outer
+            self.heads, self.values = outer
 
     def forget(self) -> None:
         """Forget them: this thread writes."""
-        if self.heads is not None:
+        if self.heads is not None and self.values is not None:
             self.heads.clear()
+            self.values.clear()

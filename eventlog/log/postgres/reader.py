@@ -10,27 +10,24 @@ for nothing then: nothing more is read or written until the log is opened again.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import EventlogError, PoisonedError
+from eventlog.errors import StorageError
 from eventlog.log.merkle import TAG_BYTES
+from eventlog.log.postgres.guard import ELSEWHERE
 from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
+from eventlog.log.postgres.seen import LOST, RESTORED
 from eventlog.log.rules import RequestResult
 
 if TYPE_CHECKING:
+    from eventlog.errors import EventlogError
     from eventlog.log.contract import Commit, Head
     from eventlog.log.postgres.connections import Connections
     from eventlog.log.postgres.schema import Settings
+    from eventlog.log.postgres.seen import Seen
 
-__all__ = ["RESTORED", "Reader"]
-
-RESTORED = "another log was restored or made in this place"
-_LOST = "the server has lost commits that were seen here, as after a failover to a standby without them"
-_MOST_SEEN = 8192
-"""Sessions of which the newest commit is remembered."""
+__all__ = ["Reader"]
 
 PAGE = 512
 """Most rows of one round trip."""
@@ -83,26 +80,24 @@ JOIN eventlog_commits c ON c.partition = w.partition AND c.session = w.session A
 """
 
 
-class _Seen(NamedTuple):
-    """The newest commit of a session that was seen here: its last version, and its leaf's tag."""
-
-    version: int
-    tag: bytes
-
-
 class Reader:
     """Reads of the tables of one log."""
 
-    def __init__(self, connections: Connections, partition_of: Callable[[str], int], settings: Settings) -> None:
+    def __init__(
+        self,
+        connections: Connections,
+        partitions: int,
+        partition_of: Callable[[str], int],
+        settings: Settings,
+        seen: Seen,
+    ) -> None:
         self.identity = settings.identity
         """16 bytes that name the store and its edition, as they were last read."""
         self.made = settings.made
         """16 bytes that name the log, from its making or restore on."""
-        self.refusal: EventlogError | None = None
-        """Why nothing more is read or written."""
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()
-        self._noting = Lock()
+        self._seen = seen
         self._connections = connections
+        self._partitions = partitions
         self._partition_of = partition_of
 
     def head(self, session: str) -> Head | None:
@@ -133,28 +128,25 @@ class Reader:
             if head.gone:
                 continue
             if one is not None and (before is None or before[:TAG_BYTES] != one.tag):
-                raise self.refuse(_LOST)
+                raise self.refuse(LOST)
             if newest is not None:
                 self.note(head.session, head.version, newest)
         if any(one is not None and session not in found for session, one in seen.items()):
-            raise self.refuse(_LOST)
+            raise self.refuse(LOST)
         return found
+
+    @property
+    def refusal(self) -> EventlogError | None:
+        """Why nothing more is read or written."""
+        return self._seen.refusal
 
     def note(self, session: str, version: int, leaf: bytes) -> None:
         """Note a commit that ends at a version: each head that is read later must lie behind it."""
-        with self._noting:
-            one = self._seen.get(session)
-            if one is None or one.version < version:
-                self._seen[session] = _Seen(version, leaf[:TAG_BYTES])
-                self._seen.move_to_end(session)
-            if len(self._seen) > _MOST_SEEN:
-                self._seen.popitem(last=False)
+        self._seen.note(session, version, leaf)
 
     def refuse(self, why: str) -> EventlogError:
         """Read and write nothing more; return the error that says so."""
-        if self.refusal is None:
-            self.refusal = PoisonedError(f"{why}: close the store and open it again")
-        return self.refusal
+        return self._seen.refuse(why)
 
     def heads(self, after: str) -> Iterator[Head]:
         """Yield all heads by session id."""
@@ -222,13 +214,23 @@ class Reader:
         return found
 
     def positions(self) -> list[int]:
-        """Return the last position of each partition, and note the edition that it is of."""
+        """Return the last position of each partition, and note the edition that it is of.
+
+        `StorageError` if other clusters have some of them by now.
+        """
+        found = self.positions_here()
+        if len(found) < self._partitions:
+            raise StorageError(ELSEWHERE)
+        return list(found.values())
+
+    def positions_here(self) -> dict[int, int]:
+        """Return the last positions by partition, of those that are served here, in order."""
         rows = self._connections.rows(_POSITIONS)
         (_, _, made), (_, _, identity), *counters = rows
         if made != self.made:
             raise self.refuse(RESTORED)
         self.identity = identity
-        return [position for _, position, _ in counters]
+        return {partition: position for partition, position, _ in counters}
 
     def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
         """Return the results of those request ids that were used."""

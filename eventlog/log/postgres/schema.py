@@ -18,9 +18,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, LiteralString
 
-from psycopg import Rollback
-
-from eventlog.errors import BusyError, CallError, TooNewError, TooOldError, UnfinishedError
+from eventlog.errors import AlreadyExistsError, BusyError, CallError, TooNewError, TooOldError, UnfinishedError
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -185,22 +183,22 @@ def has_commits(connection: Connection) -> bool:
     return bool(connection.execute("SELECT 1 FROM eventlog_heads LIMIT 1").fetchone())
 
 
-def empty(connection: Connection, encryption: str) -> Settings | None:
+def empty(connection: Connection, encryption: str) -> Settings:
     """Remove everything from a log that is to be filled, and keep it from being opened.
 
-    It is another log from then on. None, and nothing is changed, if there are commits in it that no
-    unfinished copy has left. The rows of the counters are made anew: an append of a handle that is
-    open on the log waits for the old ones, and finds none.
+    It is another log from then on. `AlreadyExistsError`, and nothing is changed, if it has commits
+    that no unfinished copy has left. The rows of the counters are made anew: an append of a handle
+    that is open on the log waits for the old ones, and finds none.
     """
     made = os.urandom(16)
-    with connection.transaction() as transaction:
+    with connection.transaction():
         connection.execute(  # first: another copy waits here
             "SELECT 1 FROM eventlog_settings WHERE partition = %s AND name = 'made' FOR UPDATE", (_SETTINGS,)
         )
         connection.execute("SELECT 1 FROM eventlog_counters ORDER BY partition FOR UPDATE")
         found = stored(connection) or {}
         if UNFINISHED not in found and has_commits(connection):
-            raise Rollback(transaction)
+            raise AlreadyExistsError("store", "in the schema of this address")
         for table in ("heads", "commits", "bodies", "chunks", "derived", "lists", "counters"):
             connection.execute(f"DELETE FROM eventlog_{table}".encode())
         _add_counters(connection, int(found["partitions"]))
@@ -216,7 +214,6 @@ def empty(connection: Connection, encryption: str) -> Settings | None:
                 (_SETTINGS, name, value),
             )
         return Settings(stored(connection) or {})
-    return None
 
 
 def require_filling(connection: Connection, made: bytes) -> None:

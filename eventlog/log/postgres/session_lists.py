@@ -30,7 +30,7 @@ _AT_ONCE = 2000
 """Heads whose rows are written in one statement."""
 _FIRST: Place = ((1 << 63) - 1, (1 << 63) - 1)
 _NEWEST: LiteralString = f"""
-(SELECT {HEAD}, false FROM generate_series(0, %(partitions)s - 1) AS p(partition)
+(SELECT {HEAD}, false FROM eventlog_counters p
 CROSS JOIN unnest(%(lists)s::bytea[]) AS w(list) CROSS JOIN LATERAL (
     SELECT l.partition, l.session FROM eventlog_lists l
     JOIN eventlog_heads h ON h.partition = l.partition AND h.session = l.session AND NOT h.moved

@@ -4,7 +4,8 @@
 decided on, 0 for a session that begins. The counters of the partitions are held first, in their
 order, so that two statements never wait for each other; then the heads whose revision is still the
 one. `agreed` are the sessions whose guard holds and whose request ids are new: what belongs to them
-is written, and nothing of the others. The caller reads those again and decides anew.
+is written, and nothing of the others. The caller reads those again and decides anew. A session
+whose partition has no counter here, because another cluster serves it, is never among them.
 
 The look for used request ids sees only what was committed before the statement began. That is
 enough: a commit in between has changed the revision, and the guard is compared with the newest row.
@@ -43,7 +44,7 @@ WITH here AS MATERIALIZED (
     WHERE p.partition = ANY(%(partitions)b::int8[]) AND EXISTS (SELECT 1 FROM here) ORDER BY p.partition FOR UPDATE
 ), held AS MATERIALIZED (
     SELECT w.n FROM wanted w JOIN eventlog_heads h ON h.partition = w.partition AND h.session = w.session
-    WHERE h.revision = w.seen AND w.seen > 0 AND (SELECT count(*) FROM counters) > 0
+    WHERE h.revision = w.seen AND w.seen > 0 AND w.partition = ANY(ARRAY(SELECT p.partition FROM counters p))
     FOR UPDATE OF h
 ), used AS MATERIALIZED (
     SELECT a.n FROM added a JOIN eventlog_commits c
@@ -51,7 +52,8 @@ WITH here AS MATERIALIZED (
 ), agreed AS MATERIALIZED (
     SELECT n FROM held WHERE n NOT IN (SELECT n FROM used)
     UNION ALL
-    SELECT w.n FROM wanted w WHERE w.seen = 0 AND (SELECT count(*) FROM counters) > 0 AND NOT EXISTS (
+    SELECT w.n FROM wanted w
+    WHERE w.seen = 0 AND w.partition = ANY(ARRAY(SELECT p.partition FROM counters p)) AND NOT EXISTS (
         SELECT 1 FROM eventlog_heads h WHERE h.partition = w.partition AND h.session = w.session)
 ), placed AS MATERIALIZED (
     SELECT a.*, p.position + sum(a.count) OVER (PARTITION BY a.partition ORDER BY a.k) AS last_position

@@ -5,7 +5,7 @@ The caller has the log for itself: it is empty and unfinished, or all its counte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -43,6 +43,9 @@ _COUNTERS = """
 UPDATE eventlog_counters p SET position = w.position FROM unnest(%s::int8[], %s::int8[]) AS w(partition, position)
 WHERE p.partition = w.partition
 """
+_STORED = b"""
+SELECT partition, digest FROM eventlog_bodies WHERE (partition, digest) > (%s, %s) ORDER BY partition, digest LIMIT 10000
+"""
 SIZE = """
 SELECT sum(pg_total_relation_size(quote_ident(current_schema()) || '.eventlog_' || name))::int8
 FROM unnest(ARRAY['heads', 'commits', 'bodies', 'chunks', 'derived', 'lists', 'counters', 'settings']) AS name
@@ -66,12 +69,19 @@ class Tables:
         self._connection = connection
         self._partitions = partitions
         self._partition_of = partition_of
-        rows = connection.execute("SELECT position FROM eventlog_counters ORDER BY partition FOR UPDATE")
-        self._ends: list[int] = [position for (position,) in rows]
+        rows = connection.execute("SELECT partition, position FROM eventlog_counters ORDER BY partition FOR UPDATE")
+        self._ends: dict[int, int] = dict(rows.fetchall())
         self._heads: dict[str, Head] = {}
         self._bodies: set[bytes] = set()
+        self.named: set[bytes] = set()
+        """Bodies that commits name, as far as that was noted."""
         self.position = 0
         """Position in the source up to which it was copied."""
+
+    @property
+    def partitions(self) -> Iterable[int]:
+        """The partitions whose counters are here, and held."""
+        return self._ends
 
     def head(self, session: str) -> Head | None:
         """Return the head of a session that was added here."""
@@ -127,7 +137,7 @@ class Tables:
         ]
         self._heads.update((head.session, head) for head in written)
         self._many(_HEADS, [self._row(head) for head in (*written, *gone)], 16)
-        self._many(_COUNTERS, list(enumerate(self._ends)), 2)
+        self._many(_COUNTERS, list(self._ends.items()), 2)
 
     def _row(self, head: Head) -> tuple[Any, ...]:
         lease = head.lease
@@ -186,10 +196,25 @@ class Tables:
     def tombstone(self, session: str) -> None:
         """Note that of a session only its head is left."""
         self._connection.execute(
-            "UPDATE eventlog_heads SET gone = true, revision = %s, moved = true"
-            " WHERE partition = %s AND session = %s",
+            "UPDATE eventlog_heads SET gone = true, revision = %s, moved = true WHERE partition = %s AND session = %s",
             (new_revision(), self._partition_of(session), session.encode()),
         )
+
+    def name_bodies(self, session: str, digests: Iterable[bytes]) -> None:
+        """Note bodies that commits of a session name."""
+        del session
+        self.named.update(digests)
+
+    def remove_unnamed(self) -> None:
+        """Delete the bodies that no commit names."""
+        self.remove_bodies([digest for digest in self.stored_bodies() if digest not in self.named])
+
+    def stored_bodies(self) -> Iterator[bytes]:
+        """Yield the hashes of all bodies."""
+        below: tuple[int, bytes] = -1, b""
+        while rows := self._connection.execute(_STORED, below, binary=True).fetchall():
+            yield from (digest for _, digest in rows)
+            below = rows[-1]
 
     def remove_bodies(self, digests: Iterable[bytes]) -> None:
         """Delete bodies and their chunks."""

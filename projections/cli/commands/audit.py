@@ -75,6 +75,9 @@ def _request(request: StepRequest | None) -> dict[str, Any] | None:
     }
 
 
+_LOOKS = {"match": "green", "mismatch": "red"}
+
+
 def _print_steps(steps: list[AuditedStep]) -> None:
     rows = [
         [
@@ -83,13 +86,18 @@ def _print_steps(steps: list[AuditedStep]) -> None:
             step.purpose,
             step.model,
             step.view_version,
-            step.verdict,
+            output.Cell(step.verdict, step.verdict, _LOOKS.get(step.verdict, "")),
             step.reason,
         ]
         for step in steps
     ]
     output.table(
-        ["step", "time", "purpose", "model", "view", "verdict", "why"], rows, numbers=["step", "view"], flexible=["why"]
+        ["step", "time", "purpose", "model", "view", "verdict", "why"],
+        rows,
+        numbers=["step", "view"],
+        flexible=["why", "model"],
+        optional=["view", "time"],
+        styles={"step": "yellow", "time": "dim", "model": "magenta"},
     )
     verdicts = Counter(step.verdict for step in steps)
     output.line(

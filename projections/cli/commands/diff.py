@@ -42,7 +42,7 @@ def run(
         [
             change.kind,
             output.Cell(change.message, short.of(change.message)),
-            output.Cell(change.part, short.of(change.part)),
+            output.Cell(change.part, "" if change.what == "carried" else short.of(change.part)),
             change.what,
             change.words,
             number(change.before),

@@ -53,7 +53,7 @@ def run(
     with writing(context) as store:
         name = session_of(store, session).id
         plan = plan_erasure(store, name, forks=forks, subsessions=subsessions)
-        obstacles = list(_obstacles(plan))
+        obstacles = list(_obstacles(store, plan))
         if obstacles:
             raise UsageFault(f"session {name} is not erased: {'; '.join(obstacles)}")
         confirm(f"{counted(len(plan.erased), 'session')} will be erased", *_described(store, plan), yes=yes)
@@ -61,15 +61,18 @@ def run(
     output.answer({"session": name, "erased": list(erased)}, *(f"{each} is erased" for each in erased), json=json)
 
 
-def _obstacles(plan: ErasurePlan) -> Iterator[str]:
+def _obstacles(store: Store, plan: ErasurePlan) -> Iterator[str]:
     """Yield what stands in the way, with what removes it."""
+    from projections.cli.holders import runner
+
     if plan.forks:
         yield f"it has {counted(len(plan.forks), 'fork')} ({_listed(plan.forks)}): give --forks keep or cascade"
     if plan.subsessions:
         which = _listed(plan.subsessions)
         yield (f"it has {counted(len(plan.subsessions), 'sub-session')} ({which}): give --subsessions keep or cascade")
     if plan.running and (plan.forks or plan.subsessions):  # alone it is an error that names who runs it
-        yield f"{_listed(plan.running)} is being run: stop that program"
+        for name in plan.running[:_LISTED]:
+            yield f"{name} is run by {runner(store, name) or 'another program'}: stop that program"
 
 
 def _described(store: Store, plan: ErasurePlan) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
-from projections.cli import output
+from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
@@ -45,16 +45,18 @@ def run(
         handle = session_of(store, session)
         if first > handle.version:
             raise NotFoundError("version", str(first), session=handle.id)
+        drawn = output.terminal()
+        digits = len(str(last or handle.version)) if drawn else 7
         for recorded in (
             _with_cursors(store, handle, first, last) if json else handle.events(after=first - 1, upto=last)
         ):
             if json:
                 output.document(event_record(recorded))
                 continue
-            event, time = recorded.event, moment(recorded.time)
-            summary = f"{event_kind(event):<25} {event_summary(event)}"
-            line = output.safe(f"{recorded.version:>7}  {time}  {summary}".rstrip(), one_line=True)
-            output.line(cut(line, output.columns()) if output.terminal() else line)
+            time = times.second(recorded.time) if drawn else moment(recorded.time)
+            summary = f"{event_kind(recorded.event):<25} {event_summary(recorded.event, short=drawn)}"
+            line = output.safe(f"{recorded.version:>{digits}}  {time}  {summary}".rstrip(), one_line=True)
+            output.line(cut(line, output.columns()) if drawn else line)
 
 
 def _with_cursors(store: Store, session: Session, first: int, last: int | None) -> Iterator[Recorded]:

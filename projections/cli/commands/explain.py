@@ -9,7 +9,7 @@ from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import part_named
 from projections.cli.store_option import reading_session
-from projections.reports.wording import moment
+from projections.reports.wording import moment, policy_named
 
 if TYPE_CHECKING:
     from projections.reports.visibility import Cause, Visibility
@@ -60,7 +60,7 @@ def _print(found: Visibility) -> None:
 
 def _cause(cause: Cause) -> str:
     what = {
-        "prune": f" by the policy {cause.what}",
+        "prune": f", {policy_named(cause.what)}",
         "compaction": f", whose summary is {cause.what}",
         "rollback": f" to version {cause.what}",
         "redaction": f": {cause.what}",

@@ -17,7 +17,7 @@ from projections.cli.window_options import (
     WindowOptions,
     window_of,
 )
-from projections.reports.wording import counted
+from projections.reports.wording import counted, policy_named
 
 if TYPE_CHECKING:
     from projections.window import ContextWindow
@@ -89,4 +89,5 @@ def _print(window: ContextWindow, plan: PrunePreview, *, dry_run: bool) -> None:
     verb = "would be cleared" if dry_run else "cleared"
     after = "" if dry_run else f"; the next request has {counted(window.tokens, 'token')}"
     results, tokens = counted(len(plan.parts), "result"), counted(plan.freed, "token")
-    output.line(f"{results} of {tokens} {verb} by the policy {plan.policy}{after}")
+    marker = "a marker takes the place of each"
+    output.line(f"{results} {verb}, {policy_named(plan.policy)}: {tokens} freed, as {marker}{after}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-from projections.cli import output
+from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON, SESSION
-from projections.cli.short_ids import part_named
+from projections.cli.short_ids import ShortIds, part_named
 from projections.cli.store_option import reading_session
 from projections.reports.wording import counted, moment
 
@@ -172,19 +172,28 @@ def _print_covered(session: str, covered: CoveredRange, *, json: bool) -> None:
 
         output.document({"session": session, **msgspec.to_builtins(covered)})
         return
+    short = ShortIds(
+        name for message in covered.messages for name in (message.id, *(part.id for part in message.parts))
+    )
     rows = [
         (
-            message.id,
+            output.Cell(message.id, short.of(message.id)),
             "summary" if message.summary else message.role,
-            moment(message.created),
-            part.id,
+            output.Cell(moment(message.created), times.minute(message.created)),
+            output.Cell(part.id, short.of(part.id)),
             *described,
         )
         for message in covered.messages
         for part in message.parts
         for described in ((part.kind, part.tool, part.title, "pruned" if part.pruned else ""),)
     ]
-    output.table(["message", "role", "created", "part", "kind", "tool", "title", "state"], rows, flexible=["title"])
+    output.table(
+        ["message", "role", "created", "part", "kind", "tool", "title", "state"],
+        rows,
+        flexible=["title", "tool"],
+        optional=["title", "created"],
+        styles={"message": "dim", "role": "cyan", "created": "dim", "part": "yellow", "tool": "magenta"},
+    )
     verb = "covers" if covered.status == "completed" else f"is {covered.status} and covers"
     summary = f"; its summary is {covered.summary}" if covered.summary else ""
     output.heading(f"compaction {covered.compaction} {verb} {counted(len(covered.messages), 'message')}{summary}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.grammar import Argument, Context, Option
+from projections.cli.next_page import note_more
 from projections.cli.options import JSON
-from projections.cli.screen import safe, styled
+from projections.cli.screen import safe, styled, wrapped
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading
 from projections.reports.wording import counted
@@ -89,9 +90,10 @@ def run(
     for hit in page.hits:
         _print(hit, ids.of(hit.session))
     if not page.hits:
-        output.note("nothing was found" if cursor is None else "no more hits")
+        phrases = "; several words in quotes are a phrase" if any(" " in word for word in words) else ""
+        output.note(f"nothing was found{phrases}" if cursor is None else "no more hits")
     elif page.next is not None:
-        output.note(f"more: --cursor {page.next}")
+        note_more(len(page.hits), "hit", page.next, by_cursor=cursor is not None)
     else:
         output.note(counted(len(page.hits), "hit"))
 
@@ -113,7 +115,8 @@ def _print(hit: SearchHit, session: str) -> None:
         pieces += [_line(hit.snippet[end:first]), styled(_line(hit.snippet[first:last]), "bold")]
         end = last
     pieces += [_line(hit.snippet[end:]), "…" if hit.after else ""]
-    sys.stdout.write(f"  {''.join(pieces).strip()}\n")
+    found = f"  {''.join(pieces).strip()}"
+    sys.stdout.write((wrapped(found, output.columns(), "") if output.terminal() else found) + "\n")
 
 
 def _line(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from projections.cli import output, times
 from projections.cli.amounts import dollars, number
 from projections.cli.grammar import Context, Option
+from projections.cli.next_page import note_more
 from projections.cli.options import JSON
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading, session_candidates
@@ -70,8 +71,8 @@ def run(
 ) -> None:
     """List the sessions of the store, the latest activity first.
 
-    A page of --limit costs what it has, among any number of sessions. What --cursor goes on from is
-    printed after it, and in JSON is `next`.
+    A page of --limit costs what it has, among any number of sessions. If there are more, a pipe or
+    file is told the --cursor of the next page on standard error; in JSON it is `next`.
     """
     active_since = times.since("--since", since)
     with reading(context) as store:
@@ -88,7 +89,7 @@ def run(
             short = ShortIds(head.session for head in store.log.heads()) if output.terminal() else ShortIds(())
             _print(found, short)
             if following is not None:
-                output.note(f"more: --cursor {following}, or --limit 0 for all")
+                note_more(len(found), "session", following, by_cursor=cursor is not None, everything="--limit 0")
 
 
 class _Matching:
@@ -167,6 +168,7 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
         ),
         numbers=["version", "messages", "tokens", "cost"],
         flexible=["title", "scope", "name", "note", "session"],
-        optional=["scope", "note", "name", "version"],
+        optional=["cost", "state", "updated", "tokens", "messages", "scope", "note", "name", "version"],
+        share=0.45,
         styles={"session": "yellow", "updated": "dim", "cost": "green", "state": "magenta"},
     )

@@ -42,9 +42,7 @@ def run(
 
     with reading_session(context, session) as handle:
         transcript = Transcript(handle)
-        messages: Iterable[TranscriptMessage] = (
-            message for message in transcript.newest_first() if before is None or message.version < before
-        )
+        messages: Iterable[TranscriptMessage] = transcript.newest_first(before)
         more = None
         if limit is not None:
             page = list(islice(messages, limit + 1))

@@ -109,7 +109,7 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str]) -> None:
                         output.Cell(each["id"], short.of(each["id"])),
                         each["title"],
                         number(each["tokens"]),
-                        each["cost"] and f"${each['cost']}",
+                        each["cost"] and output.Cell(each["cost"], dollars(Decimal(each["cost"]))),
                     )
                     for each in found
                 ],
@@ -122,6 +122,7 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str]) -> None:
 def _session_stats(session: Session) -> dict[str, Any]:
     from msgspec.structs import asdict
 
+    from projections.cli.holders import runner
     from projections.reports.event_json import kind_named
     from projections.reports.stats import session_stats
     from projections.reports.usage import session_usage
@@ -132,6 +133,7 @@ def _session_stats(session: Session) -> dict[str, Any]:
     return {
         "id": session.id,
         "version": stats.version,
+        "run_by": runner(session.store, session.id),
         "events": {
             "own": stats.events,
             "inherited": stats.inherited,

@@ -10,9 +10,12 @@ from projections.cli.grammar import Context
 from projections.cli.options import JSON, SESSION, SVG
 from projections.cli.part_file import write_file
 from projections.cli.store_option import reading_session
-from projections.reports.wording import moment
+from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from decimal import Decimal
+
     from projections.reports.timeline import TimelineEntry
 
 __all__ = ["run"]
@@ -26,8 +29,9 @@ BAR = 10
 def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = False) -> None:
     """Print what happened in a session, and when.
 
-    Lists messages with their first words, steps with the fill of the window, numbered prunes,
-    compactions and rollbacks, forks, and the cost so far.
+    Lists messages with their first words, numbered prunes, compactions and rollbacks, forks, and
+    the calls of models: tokens of the request and its answer, how full the window was, what the
+    call cost, and what was spent until then.
     """
     import msgspec
 
@@ -35,13 +39,17 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
 
     with reading_session(context, session) as handle:
         history = timeline(handle)
+        forks = [handle.store.info(fork) for fork in history.forks]
     if svg is not None:
         from projections.exports.plots import timeline_svg
 
         write_file(svg, [timeline_svg(history)])
         return
     if json:
-        entries = [{**msgspec.to_builtins(entry), "cost": _cost(entry)} for entry in history.entries]
+        entries = [
+            {**msgspec.to_builtins(entry), "cost": _text(entry.cost), "spent": _text(entry.spent)}
+            for entry in history.entries
+        ]
         output.document(
             {
                 "session": history.session,
@@ -52,52 +60,70 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
             }
         )
         return
-    rows = [
-        [
-            entry.version,
-            output.Cell(moment(entry.time), times.minute(entry.time)),
-            _kind(entry),
-            output.Cell(entry.what, ""),
-            output.Cell(entry.words, _words(entry)),
-            output.Cell(entry.tokens, f"{entry.tokens:,}" if entry.tokens and entry.kind not in _TOLD else ""),
-            output.Cell(_bar(entry.fill), _bar(entry.fill, drawn=output.columns() >= _WIDE) or ""),
-            output.Cell(_cost(entry), dollars(entry.cost)),
-        ]
-        for entry in history.entries
-    ]
     output.table(
-        ["version", "time", "kind", "what", "words", "tokens", "window", "cost"],
-        rows,
-        numbers=["version", "tokens", "cost"],
+        ["version", "time", "kind", "what", "words", "tokens", "window", "cost", "spent"],
+        map(_row, history.entries),
+        numbers=["version", "tokens", "cost", "spent"],
         flexible=["words"],
-        optional=["window", "time"],
-        styles={"version": "yellow", "time": "dim", "kind": "cyan", "cost": "green"},
+        optional=["spent", "time"],
+        styles={"version": "yellow", "time": "dim", "kind": "cyan", "cost": "green", "spent": "green"},
     )
-    for fork in history.forks:
-        output.line(f"forked as {fork}")
-    if not output.terminal():
+    for info in forks:
+        title = f": {info.title}" if info.title else ""
+        output.line(f"forked at version {info.forked_at} as {info.id}{title}")
+    if output.terminal():
+        output.line(_sum(history.entries))
+    else:
         output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
 
 
+def _row(entry: TimelineEntry) -> list[object]:
+    return [
+        entry.version,
+        output.Cell(moment(entry.time), times.minute(entry.time)),
+        output.Cell(f"{_kind(entry)}{' (hidden)' if entry.hidden else ''}", _kind(entry, drawn=True)),
+        output.Cell(entry.what, ""),
+        output.Cell(entry.words, _words(entry)),
+        output.Cell(entry.tokens, f"{entry.tokens:,}" if entry.tokens and entry.kind not in _TOLD else ""),
+        output.Cell(
+            _bar(entry.fill),
+            _bar(entry.fill, drawn=output.columns() >= _WIDE) or "",
+            "red" if entry.what == "overflow" else "",
+        ),
+        output.Cell(_text(entry.cost), dollars(entry.cost)),
+        output.Cell(_text(entry.spent), dollars(entry.spent)),
+    ]
+
+
 _TOLD = {"pruned": "tokens freed", "compacted": "tokens left"}
-"""Entries whose tokens are in their words, because they are not those of a request."""
+"""Entries whose tokens are in their words, because they are not those of a call."""
+_MESSAGES = frozenset(("user", "assistant", "summary"))
+_DRAWN = {"compaction-requested": "compacting", "compaction-failed": "not compacted"}
+"""Kinds with a shorter name on a terminal."""
 
 
 def _words(entry: TimelineEntry) -> str:
     """Return what a terminal is told of an entry."""
+    return f"{'(hidden) ' if entry.hidden else ''}{_visible_words(entry)}"
+
+
+def _visible_words(entry: TimelineEntry) -> str:
     if entry.kind in _TOLD:
         told = f"{entry.tokens or 0:,} {_TOLD[entry.kind]}"
         return f"{told}: {entry.what}" if entry.kind == "pruned" else told
     if entry.kind.startswith("tool-"):
         return f"{entry.what}: {entry.words}"
-    if entry.kind in {"user", "assistant", "summary"}:  # its id says less than its words
+    if entry.kind in _MESSAGES and entry.tokens is None:  # its id says less than its words
         return entry.words or entry.what.partition(" ")[2] or "(no text)"
     return entry.what
 
 
-def _kind(entry: TimelineEntry) -> str:
-    number = "" if entry.number is None else f" {entry.number}"
-    return f"{entry.kind}{number}{' (hidden)' if entry.hidden else ''}"
+def _kind(entry: TimelineEntry, *, drawn: bool = False) -> str:
+    """Return the kind; drawn, it is shorter, and a summary is told from the call for it."""
+    name = _DRAWN.get(entry.kind, entry.kind) if drawn else entry.kind
+    if drawn and entry.tokens is not None and entry.kind not in {*_TOLD, "step"}:
+        name += " call"
+    return name if entry.number is None else f"{name} {entry.number}"
 
 
 def _bar(fill: float | None, *, drawn: bool = True) -> str | None:
@@ -107,5 +133,13 @@ def _bar(fill: float | None, *, drawn: bool = True) -> str | None:
     return f"{'#' * full}{'.' * (BAR - full)} {fill:.0%}"
 
 
-def _cost(entry: TimelineEntry) -> str | None:
-    return None if entry.cost is None else str(entry.cost)
+def _sum(entries: Sequence[TimelineEntry]) -> str:
+    """Return what all calls of models had and cost; also those that a rollback hides."""
+    calls = [entry for entry in entries if entry.tokens is not None and entry.kind not in _TOLD]
+    spent = next((entry.spent for entry in reversed(calls) if entry.spent is not None), None)
+    tokens = counted(sum(entry.tokens or 0 for entry in calls), "token")
+    return f"{counted(len(calls), 'model call')}, {tokens}" + ("" if spent is None else f", {dollars(spent)} spent")
+
+
+def _text(cost: Decimal | None) -> str | None:
+    return None if cost is None else str(cost)

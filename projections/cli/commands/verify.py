@@ -83,6 +83,7 @@ def _session_report(report: SessionReport) -> dict[str, Any]:
         "first_bad": report.first_bad,
         "problems": [{"version": fault.version, "problem": fault.problem} for fault in report.problems],
         "locked": report.locked,
+        "erased": report.erased,
     }
 
 
@@ -101,9 +102,13 @@ def _lines(report: StoreReport) -> list[str]:
     faulty = sum(not each.sound for each in sessions)
     events, bodies = sum(each.events for each in sessions), sum(each.bodies for each in sessions)
     verdict = "all sound" if report.sound else f"{faulty} with faults"
-    own = sum(each.is_session for each in sessions)
+    erased = sum(each.is_session and each.erased for each in sessions)
+    own = sum(each.is_session for each in sessions) - erased
+    others = sum(not each.is_session for each in sessions)
     read = [counted(own, "session"), counted(events, "event"), counted(bodies, "body")]
-    if own < len(sessions):  # shelves, names, and what other programs keep here
-        read.insert(1, counted(len(sessions) - own, "other stream"))
+    if others:  # shelves, names, and what other programs keep here
+        read.insert(1, counted(others, "other stream"))
+    if erased:
+        read.insert(1, f"{erased} erased")
     lines.append(f"{', '.join(read)} read: {verdict}")
     return lines

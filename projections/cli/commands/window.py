@@ -19,7 +19,7 @@ from projections.cli.window_options import (
     WindowOptions,
     window_of,
 )
-from projections.reports.wording import KIND_NAMES, counted
+from projections.reports.wording import KIND_NAMES, counted, policy_named
 
 if TYPE_CHECKING:
     from projections.window.report import WindowReport
@@ -93,6 +93,7 @@ def _print_size(report: WindowReport) -> None:
         of = "of an unlimited window" if limits is not None else f"({UNKNOWN})"
     else:
         share = f", {100 * report.tokens / report.usable:.1f} %" if report.usable else ""
+        share += ", overflow" if report.tokens >= report.usable else ""
         of = f"of {report.usable:,} usable{share}"
     output.heading(f"{report.session}: {report.tokens:,} tokens {of}")
     model = report.model or "no model"
@@ -133,7 +134,8 @@ def _next_prune(report: WindowReport) -> str:
     if not plan.parts:
         return f"next prune ({plan.policy}): nothing that is worth it"
     tools = sorted({part.tool for part in plan.parts})
-    return f"next prune ({plan.policy}): {counted(len(plan.parts), 'result')} of {', '.join(tools)}, frees {plan.freed:,} tokens"
+    results = counted(len(plan.parts), "result")
+    return f"next prune ({plan.policy}): {results} of {', '.join(tools)}, frees {plan.freed:,} tokens"
 
 
 def _next_compaction(report: WindowReport) -> str:
@@ -153,14 +155,17 @@ def _next_compaction(report: WindowReport) -> str:
 
 def _past(report: WindowReport) -> list[str]:
     lines: list[str] = []
+    short = ShortIds(part for change in report.changes for part in change.parts)
     for change in report.changes:
         if change.kind == "prune":
             freed = f", {change.freed:,} tokens freed" if change.freed else ""
             results = counted(len(change.parts), "result")
-            lines.append(f"pruned at version {change.version}: {results}{freed}, by {change.policy}")
+            policy = f", {policy_named(change.policy)}" if change.policy else ""
+            lines.append(f"pruned at version {change.version}: {results}{freed}{policy}")
         else:
             after = f", {change.tokens_after:,} tokens after it" if change.tokens_after is not None else ""
-            lines.append(f"compacted at version {change.version}: {change.parts[0]}{after}")
+            name = short.of(change.parts[0]) if output.terminal() else change.parts[0]
+            lines.append(f"compacted at version {change.version}: compaction {name}{after}")
     for failure in report.failures:
         kind = "automatic compaction" if failure.auto else "compaction"
         lines.append(f"{kind} failed at version {failure.version} ({failure.reason})")

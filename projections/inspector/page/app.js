@@ -1,5 +1,5 @@
 // The shell: the address decides the view, the bar above has search, keys and colours.
-import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, dollars, ago, useLoaded } from "./ui.js";
+import { html, render, useEffect, useRef, useState, useKeys, link, Failed, State, compact, counted, Cost, ago, useLoaded } from "./ui.js";
 import { get } from "./api.js";
 import { Sessions } from "./sessions.js";
 import { Transcript } from "./transcript.js";
@@ -100,7 +100,13 @@ function App() {
 }
 
 function Session({ id, path, query }) {
-  const { value: info, error } = useLoaded((signal) => get("session", { session: id }, signal), [id, path[0]]);
+  const [again, setAgain] = useState(0);
+  const { value: info, error } = useLoaded((signal) => get("session", { session: id, quick: again ? null : 1 }, signal), [id, path[0], again]);
+  useEffect(() => {
+    if (!info?.partial) return;
+    const timer = setTimeout(() => setAgain(again + 1), 1000); // the rest is being read
+    return () => clearTimeout(timer);
+  }, [info]);
   const chosen = VIEWS.find(([name]) => name === (path[0] || "")) || VIEWS[0];
   const [name, words, View] = chosen;
   const title = info ? info.title || info.id : id;
@@ -122,7 +128,7 @@ function Session({ id, path, query }) {
               <span>${counted(info.messages, "message")}</span>
               <span>${counted(info.version, "version")}</span>
               ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
-              ${info.cost && html`<span>${dollars(info.cost)}</span>`}
+              ${(info.cost || info.estimate) && html`<span><${Cost} ...${info} /></span>`}
               <span>${ago(info.updated)}</span>
               ${info.forkOf && html`<span>fork of <a href=${link("s", info.forkOf)}>${info.forkOf}</a> at ${info.forkedAt}</span>`}
               ${info.parent && html`<span>sub-session of <a href=${link("s", info.parent)}>${info.parent}</a></span>`}`

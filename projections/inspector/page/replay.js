@@ -1,6 +1,7 @@
 // A session played again at its recorded pace, delta by delta; long pauses are cut short.
 import { html, useEffect, useRef, useState, useKeys, Failed, count, moment } from "./ui.js";
 import { get } from "./api.js";
+import { jumpWords } from "./versions.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 64];
 const PAUSE = 1500;
@@ -66,6 +67,7 @@ class Player {
   }
   pause() {
     this.playing = false;
+    for (const found of this.parts?.values() ?? []) if (found.grown) this.render(found, found.grown);
     clearTimeout(this.timer);
     this.toggled(false);
   }
@@ -136,30 +138,41 @@ class Player {
     this.stage.append(box);
     while (this.stage.childElementCount > KEPT) this.stage.firstElementChild.remove();
   }
+  /** A text that came as a whole is Markdown at once; one that streams is so when it ends, or the replay stands. */
   part(scene) {
     if (!this.messages.has(scene.message)) this.begin(scene.message, "assistant", "Assistant");
-    const text = element("span", "", scene.text || "");
-    const box = element("div", `part stream ${scene.kind}`);
+    const text = element("span", "stream", scene.text || "");
+    const box = element("div", `part ${scene.kind}`);
     box.dir = "auto";
     if (scene.tool) box.append(element("span", "tool-name", scene.tool), " ");
     if (scene.kind === "reasoning") box.append(element("span", "dim small", "thinking "));
-    box.append(text);
-    this.parts.set(scene.part, { box, text });
+    const prose = element("div", "prose");
+    box.append(prose, text);
+    const found = { part: scene.part, box, text, prose };
+    this.parts.set(scene.part, found);
+    if (scene.html) rendered(found, scene.html);
     this.messages.get(scene.message).append(box);
   }
   delta(scene) {
-    this.parts.get(scene.part)?.text.append(scene.text);
+    const found = this.parts.get(scene.part);
+    if (!found) return;
+    found.text.append(scene.text);
+    found.grown = scene.field === "text" ? scene.v : 0;
   }
-  /** A text that is complete is shown as the Markdown that it is, unless the replay races. */
   end(scene) {
     const found = this.parts.get(scene.part);
-    if (!found || this.speed > 8) return;
-    get("part", { session: this.session, part: scene.part, at: scene.v }).then((part) => {
-      if (!part.html || !found.box.isConnected) return;
-      const prose = element("div", "prose");
-      prose.innerHTML = part.html; // rendered and cleaned by the server
-      found.text.replaceWith(prose);
-      found.box.classList.remove("stream");
+    if (found) this.render(found, scene.v);
+  }
+  /** Show a part as the Markdown that it is at a version; what streams in meanwhile stands behind. */
+  render(found, version) {
+    const { part, box, text } = found;
+    found.grown = 0;
+    const before = text.textContent.length;
+    get("part", { session: this.session, part, at: version }).then((answer) => {
+      if (!answer.html || !box.isConnected) return;
+      const more = text.textContent.slice(before);
+      rendered(found, answer.html);
+      text.append(more);
     }, () => {});
   }
   running(scene) {
@@ -176,8 +189,14 @@ class Player {
     this.parts.get(scene.part)?.box.append(element("pre", "output bad", scene.text));
   }
   note(scene) {
-    this.stage.append(element("p", `mark jump ${scene.kind}`, element("span", "", `${scene.kind} ${scene.what}`)));
+    this.stage.append(element("p", `mark jump ${scene.kind}`, element("span", "", jumpWords(scene))));
   }
+}
+
+/** Set the HTML that the server rendered and cleaned; nothing else is ever set as HTML. */
+function rendered(found, markup) {
+  found.prose.innerHTML = markup;
+  found.text.replaceChildren();
 }
 
 function element(name, className, ...children) {

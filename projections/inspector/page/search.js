@@ -43,7 +43,7 @@ export function Search({ query }) {
       ${last?.behind ? html`<p class="dim" role="status">The index is not up to date yet: ${counted(last.behind, "event")} are missing. Search again in a moment.</p>` : null}
       <div ref=${rows}>
         ${titled?.sessions.length > 0 && html`<h2>By title</h2><ol class="rows">${titled.sessions.slice(0, 5).map((info) => html`<li><a class="row hit" href=${link("s", info.id)}><b><bdi>${info.title}</bdi></b> <span class="dim small">${moment(info.updated)}</span></a></li>`)}</ol>`}
-        ${pages && html`<h2 role="status">${hits.length ? `What was said: ${counted(hits.length, "hit")}${last.next ? " so far" : ""}` : "Nothing that was said has these words"}</h2>`}
+        ${pages && html`<div role="status"><h2>${hits.length ? `What was said: ${counted(hits.length, "hit")}${last.next ? " so far" : ""}` : "Nothing that was said has these words"}</h2></div>`}
         <ol class="rows">${hits.map((hit) => html`<li><${Hit} hit=${hit} /></li>`)}</ol>
       </div>
       ${last?.next ? html`<button class="wide" onClick=${() => load(last.next).then((page) => setPages([...pages, page]), setError)}>More hits</button>` : null}
@@ -53,7 +53,7 @@ export function Search({ query }) {
 
 const Hit = ({ hit }) => html`
   <a class="row hit" href=${link("s", hit.session) + `?v=${hit.version}`}>
-    <span class="row-facts"><span class="chip">${hit.kind}${hit.tool && ` ${hit.tool}`}</span>${hit.marks.map((mark) => html`<span class="tag why">${mark}</span>`)}<b><bdi>${hit.title || hit.session}</bdi></b><span class="grow"></span><span class="dim">${moment(hit.time)} · v${hit.version}</span></span>
+    <span class="row-facts"><span class="chip">${hit.kind}${hit.tool && ` ${hit.tool}`}</span>${hit.marks.map((mark) => html`<span class="tag why">${mark}</span>`)}<b><bdi>${hit.title || hit.session}</bdi></b><span class="grow"></span><span class="dim">${moment(hit.time)}</span></span>
     <span class="snippet" dir="auto">${hit.before && "…"}${hit.pieces.map(([text, found]) => (found ? html`<mark>${text}</mark>` : text))}${hit.after && "…"}</span>
   </a>
 `;

@@ -1,8 +1,9 @@
 // The list of sessions: scopes, states, titles; it follows the store while it is open.
-import { html, useEffect, useRef, useState, useKeys, link, State, Failed, Loading, compact, count, dollars, ago, useLoaded } from "./ui.js";
+import { html, useEffect, useRef, useState, useKeys, link, State, Failed, Loading, compact, count, Cost, ago, useLoaded } from "./ui.js";
 import { get, getChanged } from "./api.js";
 
 const EVERY = 2000;
+const ENOUGH = 50; // sessions of a state that are looked for unasked
 const STATES = [["", "All"], ["running", "Running"], ["unfinished", "Unfinished"]];
 
 export function Sessions({ query }) {
@@ -15,38 +16,51 @@ export function Sessions({ query }) {
   const [more, setMore] = useState([]);
   const { value: scopes } = useLoaded((signal) => get("scopes", {}, signal), []);
   const rows = useRef(null);
+  const asking = useRef(null);
   const asked = { scope, state, text, archived: archived === "all" ? null : archived };
 
   useEffect(() => {
-    const control = new AbortController();
+    const control = (asking.current = new AbortController());
     const memory = {};
     let timer;
     setMore([]);
     if (!text) setList(null);
+    let estimates = null; // asked for once there are rows
     const load = async () => {
+      let wait = EVERY;
       if (!document.hidden) {
         try {
-          const found = await getChanged("sessions", asked, memory, control.signal);
+          const found = await getChanged("sessions", { ...asked, estimates }, memory, control.signal);
           if (found) setList(found);
+          if (found?.estimating) [estimates, memory.etag, wait] = [1, null, 0];
           setError(null);
         } catch (failure) {
           if (failure.name !== "AbortError") setError(failure);
         }
       }
-      if (!control.signal.aborted) timer = setTimeout(load, EVERY);
+      if (!control.signal.aborted) timer = setTimeout(load, wait);
     };
     timer = setTimeout(load, text ? 150 : 0);
     return () => (control.abort(), clearTimeout(timer));
   }, [scope, state, text, archived]);
 
-  const next = more.length ? more[more.length - 1].next : list?.next;
+  const pages = [list, ...more].filter(Boolean);
+  const next = pages[pages.length - 1]?.next;
   const loadMore = async () => {
+    const cursor = next;
     try {
-      setMore([...more, await get("sessions", { ...asked, cursor: next })]);
+      for (let page = { estimating: true }; page.estimating; ) {
+        page = await get("sessions", { ...asked, cursor, estimates: 1 }, asking.current.signal);
+        setMore((known) => [...known.filter((each) => each.cursor !== cursor), { ...page, cursor }]);
+      }
     } catch (failure) {
-      setError(failure);
+      if (failure.name !== "AbortError") setError(failure);
     }
   };
+  const seen = new Set();
+  const sessions = pages.flatMap((page) => page.sessions).filter((info) => !seen.has(info.id) && seen.add(info.id));
+  const looking = state && next && sessions.length < ENOUGH;
+  useEffect(() => void (looking && loadMore()), [looking, next]);
   const step = (by) => () => {
     const links = [...(rows.current?.querySelectorAll("a.row") ?? [])];
     const at = links.indexOf(document.activeElement);
@@ -58,8 +72,6 @@ export function Sessions({ query }) {
     if (changed.scope === "") given.set("scope", "");
     return `#/?${given}`;
   };
-  const seen = new Set();
-  const sessions = [list, ...more].flatMap((page) => page?.sessions || []).filter((info) => !seen.has(info.id) && seen.add(info.id));
   return html`
     <main id="main" class="list" tabindex="-1">
       <div class="list-head">
@@ -76,16 +88,17 @@ export function Sessions({ query }) {
       </div>
       <${Failed} error=${error} />
       ${list === null && !error ? html`<${Loading} />` : null}
-      ${list && !sessions.length ? html`<div class="empty"><p>No session here.</p><p class="dim">${text || state || scope !== null ? "Change the filters above." : html`Import some: <code>eventlog import FILE</code>, or see <code>eventlog demo</code>.`}</p></div>` : null}
+      ${looking ? html`<p class="dim" role="status">Looking for ${state} sessions: ${count(pages.reduce((sum, page) => sum + page.looked, 0))} looked at so far …</p>` : null}
+      ${list && !looking && !sessions.length ? html`<div class="empty"><p>No session here.</p><p class="dim">${text || state || scope !== null ? "Change the filters above." : html`Import some: <code>eventlog import FILE</code>, or see <code>eventlog demo</code>.`}</p></div>` : null}
       <ol class="rows" ref=${rows} aria-label="Sessions">
-        ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} />`)}
+        ${sessions.map((info) => html`<${Row} key=${info.id} info=${info} waiting=${info.unpriced > 0 && pages.some((page) => page.estimating)} />`)}
       </ol>
-      ${next ? html`<button class="wide" onClick=${loadMore}>More sessions</button>` : null}
+      ${next && !looking ? html`<button class="wide" onClick=${loadMore}>More sessions</button>` : null}
     </main>
   `;
 }
 
-function Row({ info }) {
+function Row({ info, waiting }) {
   const marks = [info.forkOf && "fork", info.parent && "sub-session", info.archived && "archived", info.locked && "no key", info.origin].filter(Boolean);
   return html`
     <li>
@@ -100,7 +113,7 @@ function Row({ info }) {
         <span class="num"><b>${compact(info.messages)}</b><small>messages</small></span>
         <span class="num"><b>${compact(info.events)}</b><small>events</small></span>
         <span class="num"><b>${info.calls ? compact(info.tokens) : "–"}</b><small>tokens</small></span>
-        <span class="num"><b>${dollars(info.cost) || "–"}</b><small>cost</small></span>
+        <span class="num"><b><${Cost} ...${info} waiting=${waiting} /></b><small>cost</small></span>
         <span class="when dim">${ago(info.updated)}</span>
       </a>
     </li>

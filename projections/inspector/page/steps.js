@@ -1,16 +1,49 @@
 // Every model call: the exact request, its digest and whether it matches, tokens and cost.
-import { html, useEffect, useRef, useState, useKeys, useLoaded, Failed, Loading, compact, count, counted, dollars, duration, link, moment } from "./ui.js";
+import { html, useEffect, useRef, useState, useKeys, useLoaded, Cost, Failed, Loading, compact, count, counted, duration, link, moment } from "./ui.js";
 import { get } from "./api.js";
 import { Given } from "./message.js";
 
 const VERDICTS = {
-  match: ["match", "the request rebuilt from the events has the recorded digest"],
-  mismatch: ["mismatch", "the rebuilt request differs from the recorded digest"],
-  unknown: ["unknown", "no digest was recorded"],
-  redacted: ["redacted", "a part of the request was redacted since"],
+  match: ["match", "the request rebuilt from the log has the recorded digest"],
+  mismatch: ["mismatch", "the request rebuilt from the log has another digest than the recorded one"],
+  unknown: ["unknown", "no digest was recorded, so it cannot be checked"],
+  redacted: ["redacted", "a part of the request was redacted since, so it cannot be checked"],
 };
 
+const COLUMNS = [
+  ["counted in", (step) => count(step.counted), "tokens of the request, counted before it was sent"],
+  ["reported in", (step) => count(step.reported), "tokens of the request, as the provider reported them, cached ones included"],
+  ["from cache", (step) => (step.input + step.cache_read ? `${Math.round((100 * step.cache_read) / (step.input + step.cache_read + step.cache_write))} %` : "–"), "share of these that the provider read from its cache"],
+  ["out", (step) => (step.reported === null ? "–" : count(step.output)), "tokens of the answer"],
+  ["cost", (step) => html`<${Cost} ...${step} />`, "US dollars"],
+];
+
 const Verdict = ({ verdict }) => (verdict ? html`<span class=${`verdict ${verdict}`} title=${VERDICTS[verdict][1]}>${{ match: "✓", mismatch: "✗", unknown: "?", redacted: "▮" }[verdict]} ${VERDICTS[verdict][0]}</span>` : html`<span class="dim">…</span>`);
+
+/** Whether the exact requests of all steps match their digests; a long session is checked piece by piece. */
+function Headline({ id }) {
+  const [found, setFound] = useState(null);
+  const [error, setError] = useState(null);
+  useEffect(() => {
+    const control = new AbortController();
+    (async () => {
+      for (let known = { checked: -1 }, checked = -2; known.checked > checked; ) {
+        checked = known.checked;
+        known = await get("audited", { session: id }, control.signal);
+        setFound(known);
+        if (known.checked >= known.all) return;
+      }
+    })().catch((failure) => failure.name !== "AbortError" && setError(failure));
+    return () => control.abort();
+  }, [id]);
+  if (error) return html`<${Failed} error=${error} />`;
+  if (!found?.all) return null;
+  const { match = 0, mismatch = 0, unknown = 0, redacted = 0 } = found.verdicts;
+  const others = [[mismatch, "differ from their digest"], [unknown, "have no recorded digest"], [redacted, "had a part that was redacted since"]];
+  const state = mismatch ? "mismatch" : match === found.all ? "match" : "unknown";
+  return html`<div role="status"><h2 class="headline"><span class=${`verdict ${state}`} aria-hidden="true">${{ match: "✓", mismatch: "✗", unknown: "?" }[state]}</span>
+    ${match + mismatch || found.checked < found.all ? `${count(match)} of ${counted(found.all, "exact request")} ${match === 1 ? "matches" : "match"}` : "No exact request can be checked"}${others.map(([number, words]) => (number ? `, ${count(number)} ${words}` : ""))}${found.checked < found.all ? ` (${count(found.all - found.checked)} to be checked …)` : ""}</h2></div>`;
+}
 
 export function Steps({ id, path }) {
   return path[0] ? html`<${Step} key=${path[0]} id=${id} number=${Number(path[0])} />` : html`<${List} id=${id} />`;
@@ -46,21 +79,18 @@ function List({ id }) {
     <main id="main" class="steps" tabindex="-1">
       <${Failed} error=${error} />
       ${!pages && !error && html`<${Loading} />`}
-      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps</span><span><b>${compact(sums.input)}</b> tokens in</span><span><b>${sums.input ? Math.round((100 * sums.cached) / sums.input) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span><b>${dollars(sums.cost) || "–"}</b> ${sums.priced < sums.all ? `for ${sums.priced} priced` : "in all"}</span></p>`}
+      ${sums && html`<${Headline} id=${id} />`}
+      ${sums && html`<p class="sums"><span><b>${count(sums.all)}</b> steps</span><span><b>${compact(sums.input)}</b> tokens in</span><span><b>${sums.input ? Math.round((100 * sums.cached) / sums.input) : 0} %</b> from a cache</span><span><b>${compact(sums.output)}</b> tokens out</span><span>cost <b><${Cost} ...${sums} /></b>${sums.unknown ? `, not known for ${counted(sums.unknown, "call")}` : ""}${sums.estimate ? `, by list prices of ${sums.prices}` : ""}</span></p>`}
       ${sums && !rows.length && html`<div class="empty"><p>No model call is recorded.</p></div>`}
-      ${rows.length > 0 && html`<div class="scroll-x" tabindex="0"><table class="steps-table">
-        <thead><tr><th>step</th><th>when</th><th>model</th><th class="n">counted</th><th class="n">reported</th><th class="n">cached</th><th class="n">out</th><th class="n">cost</th><th>request</th></tr></thead>
-        <tbody ref=${body}>${rows.map((step) => html`
-          <tr class=${step.hidden ? "unseen" : ""}>
-            <td><a href=${link("s", id, "steps", String(step.number))} aria-label=${`Step ${step.number}`}>${count(step.number)}</a>${step.purpose !== "turn" ? html` <span class="tag">${step.purpose}</span>` : null}${step.failed ? html` <span class="tag bad">failed</span>` : null}${step.hidden ? html` <span class="tag why">rolled back</span>` : null}</td>
-            <td class="dim">${moment(step.time)}</td>
-            <td class="dim">${step.model}</td>
-            <td class="n">${count(step.counted)}</td>
-            <td class="n">${count(step.reported)}</td>
-            <td class="n">${step.input + step.cache_read ? `${Math.round((100 * step.cache_read) / (step.input + step.cache_read + step.cache_write))} %` : "–"}</td>
-            <td class="n">${count(step.output)}</td>
-            <td class="n">${dollars(step.cost) || "–"}</td>
-            <td><${Verdict} verdict=${verdicts[step.number]} /></td>
+      ${rows.length > 0 && html`<div class="scroll-x" tabindex="0"><table class="steps-table" role="table">
+        <thead role="rowgroup"><tr role="row">${["step", "exact request", "when", "model"].map((name) => html`<th role="columnheader">${name}</th>`)}${COLUMNS.map(([name, , title]) => html`<th role="columnheader" class="n" title=${title}>${name}</th>`)}</tr></thead>
+        <tbody role="rowgroup" ref=${body}>${rows.map((step) => html`
+          <tr role="row" class=${step.hidden ? "unseen" : ""}>
+            <td role="cell" class="which"><a href=${link("s", id, "steps", String(step.number))} aria-label=${`Step ${step.number}`}>${count(step.number)}</a>${step.purpose !== "turn" ? html` <span class="tag">${step.purpose}</span>` : null}${step.failed ? html` <span class="tag bad">failed</span>` : null}${step.hidden ? html` <span class="tag why">rolled back</span>` : null}</td>
+            <td role="cell" class="verdict-cell"><${Verdict} verdict=${verdicts[step.number]} /></td>
+            <td role="cell" class="dim when-cell">${moment(step.time)}</td>
+            <td role="cell" class="dim model-cell">${step.model}</td>
+            ${COLUMNS.map(([name, value]) => html`<td role="cell" class="n" data-name=${name}>${value(step)}</td>`)}
           </tr>`)}</tbody>
       </table></div>`}
       ${pages?.[pages.length - 1].more ? html`<button class="wide" onClick=${() => load(rows[rows.length - 1].number)}>Earlier steps</button>` : null}
@@ -89,16 +119,16 @@ function Step({ id, number }) {
       <${Failed} error=${error} />
       ${!step && !error && html`<${Loading} what="Rebuilding the request" />`}
       ${step && html`
-        <p class="verdict-line"><${Verdict} verdict=${step.verdict} /> ${step.reason && html`<span>${step.reason}</span>`}</p>
+        <p class="verdict-line"><${Verdict} verdict=${step.verdict} /> <span>${step.reason || VERDICTS[step.verdict][1]}</span></p>
         <dl class="facts-list">
           <dt>Recorded digest</dt><dd class="mono small wrap">${step.recorded || "none"}</dd>
           <dt>Rebuilt digest</dt><dd class="mono small wrap">${step.rebuilt || "none"}</dd>
-          <dt>Tokens counted</dt><dd>${count(step.counted)}</dd>
-          <dt>Tokens reported</dt><dd>${count(step.reported)} <span class="dim">${step.reported !== null ? `(${count(step.input)} in, ${count(step.cache_read)} read from a cache, ${count(step.cache_write)} written to one, ${count(step.output)} out${step.reasoning ? `, ${count(step.reasoning)} reasoning` : ""})` : ""}</span></dd>
-          <dt>Cost</dt><dd>${dollars(step.cost) || "not known"}</dd>
+          <dt>Tokens in</dt><dd>${count(step.counted)} counted before sending${step.reported !== null ? html`, ${count(step.reported)} reported <span class="dim">(${count(step.cache_read)} from a cache, ${count(step.cache_write)} written to it, ${count(step.input)} others)</span>` : ", none reported"}</dd>
+          <dt>Tokens out</dt><dd>${step.reported === null ? "–" : count(step.output)}${step.reasoning ? html` <span class="dim">(${count(step.reasoning)} of them reasoning)</span>` : ""}</dd>
+          <dt>Cost</dt><dd><${Cost} ...${step} none="not known" />${step.estimate ? html` <span class="dim">by list prices of ${step.prices}; none was recorded</span>` : ""}</dd>
           <dt>Model</dt><dd>${step.model || "–"}</dd>
           <dt>When</dt><dd>${moment(step.time, { seconds: true })}${step.ended ? `, took ${duration(step.ended - step.time)}` : ""}</dd>
-          <dt>View</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>right after version ${count(step.view_version)}</a>, ${step.renderer}` : "not recorded"}</dd>
+          <dt>Made from</dt><dd>${step.view_version ? html`<a href=${link("s", id, "versions") + `?at=${step.view_version}`}>version ${count(step.view_version)}</a> of the session <span class="dim">(form ${step.renderer})</span>` : "not recorded"}</dd>
         </dl>
         ${!request && html`<p class="empty">The request cannot be rebuilt${step.reason ? `: ${step.reason}` : ""}.</p>`}
         ${request && html`

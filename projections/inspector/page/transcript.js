@@ -34,8 +34,10 @@ export function Transcript({ id, query }) {
     let stop = () => {};
     const control = new AbortController();
     setChunks(null);
-    get("messages", { session: id, size: SIZE, around }, control.signal).then((page) => {
+    // without a checkpoint the reasons take a replay: the messages come first
+    get("messages", { session: id, size: SIZE, around, quick: around ? null : 1 }, control.signal).then((page) => {
       setChunks([{ key: "newest", messages: page.messages }]);
+      if (!page.marked) setTimeout(() => refresh().catch(setError), 50);
       setMore(page.more);
       setNewer(page.newer);
       if (!page.newer) stop = follow(id, growing.current, refresh, setLive);

@@ -14,11 +14,18 @@ const clock = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit"
 
 export const count = (value) => (value === null || value === undefined ? "–" : number.format(value));
 export const compact = (value) => (value === null || value === undefined ? "–" : value < 10000 ? number.format(value) : short.format(value));
+export const signed = (value) => (value < 0 ? `−${number.format(-value)}` : `+${number.format(value)}`);
 export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 export const dollars = (cost) => {
   if (cost === null || cost === undefined) return "";
   const value = Number(cost);
   return `$${value.toFixed(value !== 0 && value < 0.1 ? 4 : 2)}`;
+};
+
+/** A cost as it was recorded; with ≈ where list prices stand in for all of it, or a part. */
+export const Cost = ({ cost, estimate, waiting = false, none = "–" }) => {
+  if (estimate !== null && estimate !== undefined) return html`<span title="estimated by list prices: no cost was recorded">≈ ${dollars(Number(cost || 0) + Number(estimate))}</span>`;
+  return cost !== null && cost !== undefined ? dollars(cost) : waiting ? "…" : none;
 };
 
 const DAY = 86400000;

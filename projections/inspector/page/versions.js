@@ -1,5 +1,5 @@
 // A slider over versions: everything that was said up to one, beside what the model saw then.
-import { html, useEffect, useMemo, useRef, useState, useKeys, useLoaded, Failed, Loading, REASONS, count, counted, link, moment } from "./ui.js";
+import { html, useEffect, useMemo, useRef, useState, useKeys, useLoaded, Failed, Loading, REASONS, count, counted, link, moment, signed } from "./ui.js";
 import { get } from "./api.js";
 import { Growing, Part, speaker } from "./message.js";
 
@@ -16,17 +16,50 @@ export const JUMPS = {
   removed: "message removed",
   redacted: "redaction",
   forgotten: "forgotten",
-  settled: "settled after a crash",
-  interrupt: "stop asked for",
+  settled: "closed after a crash",
+  interrupt: "stop requested",
   "broke-off": "answer broke off",
 };
 
+/** What a jump did, in words; ids say nothing to a reader and are left out. */
 export function jumpWords(jump) {
-  const freed = jump.freed ? `, ${count(jump.freed)} tokens freed` : "";
-  const after = jump.after ? `, ${jump.before ? `${count(jump.before)} → ` : ""}${count(jump.after)} tokens` : "";
-  const what = jump.kind === "compacted" ? "" : jump.what;
-  return `${JUMPS[jump.kind] || jump.kind}${what ? ` ${what}` : ""}${freed}${after}`;
+  const name = JUMPS[jump.kind] || jump.kind;
+  const what = jump.what.replace(/\bresult/, "tool result");
+  switch (jump.kind) {
+    case "pruned":
+      return `${name}: ${what.replace(/ by (.*)/, " cleared (policy $1)")}`;
+    case "restored":
+      return `${name}: ${what} shown again`;
+    case "rolled-back":
+      return `${name} ${what.replace("to ", "to version ")}`;
+    case "forked":
+      return `${name} ${what.replace(/ at (?=\d+$)/, " at version ")}`;
+    case "broke-off":
+      return `${name}${what.replace(/^[^:]*:? ?/, ": ").replace(/: $/, "")}`;
+    case "compacted":
+    case "compaction-undone":
+    case "removed":
+    case "redacted":
+      return name;
+    default:
+      return `${name}${what ? `: ${what}` : ""}`;
+  }
 }
+
+/** The kinds of jumps that have a lane of their own below the slider, and what others are called. */
+const LANES = { pruned: "prune", compacted: "compaction", "rolled-back": "rollback", fork: "fork", other: "other change" };
+const lane = (jump) => (jump.kind in LANES ? jump.kind : jump.kind === "forked" ? "fork" : "other");
+
+function Lanes({ jumps, newest }) {
+  const used = Object.keys(LANES).filter((name) => jumps.some((jump) => lane(jump) === name));
+  return html`<svg class="lanes" style=${{ height: `${used.length * 7}px` }} viewBox=${`0 0 1000 ${used.length * 7}`} preserveAspectRatio="none" aria-hidden="true">
+    ${jumps.map((jump) => html`<path class=${`tick ${lane(jump)}`} d=${`M${2 + ((jump.version - 1) / Math.max(1, newest - 1)) * 996} ${used.indexOf(lane(jump)) * 7 + 1}v5`} />`)}
+  </svg>`;
+}
+
+const Marks = ({ jumps }) => html`<ul class="marks" aria-label="Marks below the slider">
+  ${Object.entries(LANES).map(([name, words]) => [name, words, jumps.filter((jump) => lane(jump) === name).length]).map(([name, words, number]) => (number ? html`<li><span class=${`swatch tick-key ${name}`} aria-hidden="true"></span>${counted(number, words)}</li>` : null))}
+</ul>`;
 
 export function Versions({ id, info, query }) {
   const newest = info?.version || 1;
@@ -63,19 +96,19 @@ export function Versions({ id, info, query }) {
           <button onClick=${() => previous() && go(previous().version)} disabled=${!previous()} title="Previous jump ([)" aria-label="Previous jump">‹</button>
           <div class="track">
             <input type="range" min="1" max=${newest} value=${here} aria-label="Version" aria-valuetext=${`version ${here} of ${newest}`} onInput=${(event) => go(Number(event.target.value))} />
-            <svg class="ticks" viewBox="0 0 1000 12" preserveAspectRatio="none" aria-hidden="true">
-              ${jumps.map((jump) => html`<rect class=${`tick ${jump.kind}`} x=${((jump.version - 1) / Math.max(1, newest - 1)) * 998} width="2.5" height="12" />`)}
-            </svg>
+            <${Lanes} jumps=${jumps} newest=${newest} />
           </div>
           <button onClick=${() => next() && go(next().version)} disabled=${!next()} title="Next jump (])" aria-label="Next jump">›</button>
           <label class="go">version <input type="number" min="1" max=${newest} value=${here} onChange=${(event) => go(Number(event.target.value) || 1)} /></label>
           <select aria-label="Jump to" onChange=${(event) => event.target.value && go(Number(event.target.value))}>
-            <option value="">${counted(jumps.length, "jump")} …</option>
+            <option value="">${jumps.length ? `Jump to one of ${counted(jumps.length, "change")} …` : "No prune, compaction or rollback"}</option>
             ${jumps.map((jump) => html`<option value=${jump.version} selected=${jump.version === here}>v${jump.version} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
           </select>
         </div>
+        <${Marks} jumps=${jumps} />
         <${Failed} error=${historyError} />
         ${shown !== null && html`<${Moment} id=${id} at=${shown} jumps=${current} diff=${known} />`}
+        <div class="side-heads"><h2>Everything that was said</h2><h2>What the model saw</h2></div>
       </section>
       ${shown !== null && info && html`<${Sides} key=${shown} id=${id} at=${shown} fresh=${current.length ? known : null} />`}
     </main>
@@ -87,9 +120,9 @@ function Moment({ id, at, jumps, diff }) {
   return html`
     <div class="moment">
       <${Failed} error=${error} />
-      ${view && html`<p><b>Version ${count(view.at)}</b> <span class="dim">${moment(view.time, { seconds: true })} · ${view.event}</span> · the model saw ${counted(view.messages, "message")}${view.model && ` · ${view.model}`}</p>`}
+      ${view && html`<p><b>Version ${count(view.at)}</b> <span class="dim">${moment(view.time, { seconds: true })}, ${view.event}</span> · the model saw ${counted(view.messages, "message")}${view.model && ` · ${view.model}`}</p>`}
       ${jumps.map((jump) => html`<p class=${`jump ${jump.kind}`}>${jumpWords(jump)}${jump.session ? html` <a href=${link("s", jump.session)}>open it</a>` : null}</p>`)}
-      ${diff && diff.sentences.length > 0 && html`<p class="dim">Since version ${count(diff.first)}: ${diff.sentences.join("; ")}</p>`}
+      ${diff && (diff.sentences.length > 0 || diff.tokens[0] !== diff.tokens[1]) && html`<p>Since version ${count(diff.first)} the window went from ${count(diff.tokens[0])} to ${counted(diff.tokens[1], "token")}, <b>${signed(diff.tokens[1] - diff.tokens[0])}</b>${diff.sentences.length > 0 && html` <span class="dim">(${diff.sentences.join("; ")})</span>`}</p>`}
       ${view && (view.system.length > 0 || view.tools) && html`<details class="thought"><summary>System prompt and tools then</summary>${view.system.map((text) => html`<pre tabindex="0" dir="auto">${text}</pre>`)}${view.tools && html`<pre tabindex="0">${view.tools}</pre>`}</details>`}
     </div>
   `;
@@ -112,16 +145,17 @@ function Sides({ id, at, fresh }) {
   };
   useEffect(() => void load(null), [id, at]);
   useEffect(() => {
-    if (rows && fresh) box.current?.querySelector(".fresh")?.scrollIntoView({ block: "center" });
+    const slider = box.current?.parentElement.querySelector(".slider"); // on a phone it would be scrolled away
+    const change = rows && fresh && getComputedStyle(slider).position === "sticky" && box.current.querySelector(".fresh");
+    if (!change) return;
+    change.style.scrollMarginTop = `${slider.offsetHeight + 12}px`;
+    change.scrollIntoView({ block: "start" });
   }, [rows && fresh]);
   const changed = new Set((fresh?.parts || []).map((part) => part.part));
   if (error) return html`<${Failed} error=${error} />`;
   if (!rows) return html`<${Loading} />`;
-  const gone = rows.filter((message) => !message.seen).length;
   return html`
     <div class="sides" ref=${box} role="group" aria-label="Everything, and what the model saw">
-      <h2>Everything</h2>
-      <h2>What the model saw <span class="dim small">${gone ? `${counted(gone, "message")} of these it did not` : ""}</span></h2>
       ${more && html`<button class="wide both" onClick=${() => load(rows[0].version)}>Older messages</button>`}
       ${[...rows].map((message) => html`<${Row} key=${message.id} message=${message} id=${id} growing=${growing} changed=${changed} />`)}
     </div>
@@ -137,13 +171,15 @@ function Row({ message, id, growing, changed }) {
   const head = (side) => html`<header><b>${who}</b>${message.model && side === "left" && html`<span class="dim model">${message.model}</span>`}<span class="grow"></span><span class="version">v${message.version}</span></header>`;
   return html`
     <div class="pair-left">
+      <p class="side-mark" aria-hidden="true">Said</p>
       <article class=${`message ${message.role} ${message.summary ? "summary" : ""}`} aria-label=${`${who}, version ${message.version}`}>
         ${head("left")}
         <div class="parts">${message.parts.map((part) => html`<${Part} key=${part.id} part=${{ ...part, reason: "shown", seen: true }} message=${{ ...message, seen: true }} session=${id} growing=${growing} />`)}</div>
       </article>
     </div>
     <div class=${`pair-right ${same ? "all-same" : ""} ${fresh ? "fresh" : ""}`}>
-      ${same && html`<p class="as-said">✓ the model saw it as it was said</p>`}
+      <p class="side-mark" aria-hidden="true">The model saw</p>
+      ${same && html`<p class="as-said">✓ the same</p>`}
       ${message.seen
         ? html`<article class=${`message ${message.role}`} aria-label=${`${who}, version ${message.version}, as the model saw it`}>
             ${head("right")}
@@ -157,9 +193,9 @@ function Row({ message, id, growing, changed }) {
 
 function Seen({ part, seen, message, id, growing }) {
   if (!seen) return null;
-  const reason = seen.reason === "shown" ? "a preview stands for the output" : REASONS[seen.reason] || seen.reason;
+  const reason = seen.reason === "shown" ? "output cut to a preview" : REASONS[seen.reason] || seen.reason;
   if (seen.state === "gone") return part.reason === "never-sent" || part.reason === "empty" ? null : html`<p class="seen gone small"><span class="tag why">gone: ${reason}</span></p>`;
   if (seen.state === "same") return html`<div class="seen same"><${Part} part=${part} message=${message} session=${id} growing=${growing} /></div>`;
-  const words = seen.state === "added" ? "added by the view" : `changed: ${reason}`;
+  const words = seen.state === "added" ? "added when the request is made" : `changed: ${reason}`;
   return html`<div class=${`seen ${seen.state}`}><span class="tag">${words}</span>${part.kind === "tool" && html`<span class="tool-name">${part.tool}</span>`}<pre tabindex="0" dir="auto">${seen.text}</pre></div>`;
 }

@@ -1,20 +1,20 @@
 // The window over time: tokens by kind, stacked, against what a request may have.
-import { html, useEffect, useRef, useState, Failed, Loading, compact, count, counted, link } from "./ui.js";
+import { html, useEffect, useRef, useState, Failed, Loading, compact, count, counted, link, signed } from "./ui.js";
 import { get } from "./api.js";
-import { JUMPS, jumpWords } from "./versions.js";
+import { jumpWords } from "./versions.js";
 
 export const KINDS = {
   system: "system prompt",
   tools: "tool schemas",
   summary: "summary",
-  carried: "carried over",
+  carried: "carried over a compaction",
   user: "user text",
   assistant: "assistant text",
   reasoning: "reasoning",
   calls: "tool calls",
   results: "tool results",
   attachments: "attachments",
-  frames: "frames",
+  frames: "message frames",
 };
 const NAMES = Object.keys(KINDS);
 const MANY = 400000; // tokens from which a look ahead takes seconds, and is taken when it is asked for
@@ -76,7 +76,7 @@ export function WindowView({ id }) {
           <${Chart} points=${points} jumps=${changes} choose=${setChosen} />
           <${Legend} point=${point} />
         </section>
-        ${changes.length > 0 && html`<section aria-labelledby="freed"><h2 id="freed">What was freed</h2><${Freed} id=${id} changes=${changes} points=${points} /></section>`}
+        ${changes.length > 0 && html`<section aria-labelledby="freed"><h2 id="freed">What was freed, in tokens</h2><${Freed} id=${id} changes=${changes} points=${points} /></section>`}
         <details class="thought"><summary>The chart as a table</summary><${Table} points=${points} /></details>`}
       ${now ? html`<${Now} report=${now} />` : looking && !error ? html`<${Loading} what="Looking at what would go next" />` : left === 0 ? html`<button class="wide" onClick=${() => look().catch(setError)}>Look at what would go next</button>` : null}
     </main>
@@ -184,20 +184,19 @@ function Legend({ point }) {
     <div class="legend">
       <p><b>v${count(point.version)}</b> <span class="dim">${point.step ? `after step ${point.step}` : "before the first step"}</span> <b>${count(point.total)}</b> tokens${point.usable ? html` <span class="dim">of ${count(point.usable)}, ${Math.round((100 * point.total) / point.usable)} %</span>` : ""}</p>
       <ul>${NAMES.filter((name) => point.kinds[name]).map((name) => html`<li><span class=${`swatch ${name}`} aria-hidden="true"></span>${KINDS[name]} <b>${count(point.kinds[name])}</b></li>`)}</ul>
-      <ul class="dim">${[["usable", "usable"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
+      <ul class="dim">${[["usable", "most that a request may have"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
     </div>
   `;
 }
 
 function Freed({ id, changes, points }) {
-  const around = (version) => [points.findLast((point) => point.version < version), points.find((point) => point.version >= version)];
+  const at = new Map(points.map((point) => [point.version, point]));
   return html`
     <div class="scroll-x" tabindex="0"><table>
-      <thead><tr><th>version</th><th>what</th><th class="n">before</th><th class="n">after</th><th class="n">freed</th></tr></thead>
+      <thead><tr><th>version</th><th>what</th><th class="n">before</th><th class="n">after</th><th class="n">change</th></tr></thead>
       <tbody>${changes.map((jump) => {
-        const [before, after] = around(jump.version);
-        const freed = jump.freed ?? (before && after ? before.total - after.total : null);
-        return html`<tr class=${jump.hidden ? "unseen" : ""}><td><a href=${link("s", id, "versions") + `?at=${jump.version}`}>v${count(jump.version)}</a></td><td>${JUMPS[jump.kind]} <span class="dim">${jump.kind === "compacted" ? "" : jump.what}</span></td><td class="n">${count(before?.total)}</td><td class="n">${count(after?.total)}</td><td class="n"><b>${freed > 0 ? `−${count(freed)}` : count(freed)}</b></td></tr>`;
+        const [before, after] = [at.get(jump.version - 1), at.get(jump.version)];
+        return html`<tr class=${jump.hidden ? "unseen" : ""}><td><a href=${link("s", id, "versions") + `?at=${jump.version}`}>v${count(jump.version)}</a></td><td>${jumpWords(jump).replace(/ cleared \(policy .*\)$/, "")}</td><td class="n">${count(before?.total)}</td><td class="n">${count(after?.total)}</td><td class="n"><b>${before && after ? signed(after.total - before.total) : jump.freed ? html`<span title="as it was recorded; this version was not counted">≈ ${signed(-jump.freed)}</span>` : "–"}</b></td></tr>`;
       })}</tbody>
     </table></div>
   `;
@@ -218,13 +217,13 @@ function Now({ report }) {
   return html`
     <section aria-labelledby="now">
       <h2 id="now">Now</h2>
-      <p>${count(report.tokens)} tokens${report.usable ? html` of ${count(report.usable)} usable, ${Math.round((100 * report.tokens) / report.usable)} %` : " of a window whose size is not known"}. <span class="dim">${report.model || "no model"}, ${report.preset}, counted with ${report.counter}</span></p>
+      <p>${count(report.tokens)} tokens${report.usable ? html` of ${count(report.usable)} usable, ${Math.round((100 * report.tokens) / report.usable)} %` : " of a window whose size is not known"}. <span class="dim">${report.model ? `Model ${report.model}` : "No model"}, preset ${report.preset}, counted with ${report.counter}.</span></p>
       <div class="fill" role="img" aria-label=${`${Math.round((100 * report.tokens) / most)} percent full`}>
         ${NAMES.map((name) => report.kinds[name] > 0 && html`<span class=${`swatch ${name}`} style=${{ width: `${(100 * report.kinds[name]) / most}%` }} title=${`${KINDS[name]}: ${count(report.kinds[name])}`}></span>`)}
       </div>
       <dl class="facts-list">
         <dt>Next step</dt><dd>${report.next_step.step}${report.next_step.reason && ` (${report.next_step.reason})`}</dd>
-        <dt>Next prune</dt><dd>${!report.prune.enabled ? "switched off" : report.prune.parts.length ? `${counted(report.prune.parts.length, "result")}, ${count(report.prune.freed)} tokens, ${report.prune.policy}` : `nothing that is worth it (${report.prune.policy})`}</dd>
+        <dt>Next prune</dt><dd>${!report.prune.enabled ? "switched off" : report.prune.parts.length ? `${counted(report.prune.parts.length, "result")}, about ${count(report.prune.freed)} tokens (policy ${report.prune.policy})` : `nothing worth clearing (policy ${report.prune.policy})`}</dd>
         <dt>Next compaction</dt><dd>${report.compaction ? `${counted(report.compaction.messages, "message")}, ${count(report.compaction.tokens)} tokens; ${counted(report.compaction.tail_messages, "message")} stay` : "nothing to compact"}</dd>
       </dl>
       <h3>The largest parts</h3>

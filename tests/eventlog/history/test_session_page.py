@@ -22,7 +22,7 @@ from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import CallError, CursorError
 from eventlog.history import session_page
 from eventlog.history.catalog import CatalogEntry
-from eventlog.history.session_lists import lists_named, lists_of
+from eventlog.history.session_lists import forks_list, lists_named, lists_of, subsessions_list
 from eventlog.store import Store, open_store, repair, restore
 from eventlog.values import Text
 from projections.verify.verify import verify
@@ -370,13 +370,16 @@ def test_encrypted_entries_of_an_earlier_program(tmp_path: Path, monkeypatch: py
 
 
 def test_what_is_in_no_list() -> None:
-    """Foreign, erased and unreadable sessions are in no list; any other is in two."""
+    """Foreign, erased and unreadable sessions are in no list of a scope; any other is in two."""
     assert lists_of(FOREIGN + b"x") == lists_of(b"\xff") == lists_of(ENCRYPTED_MARK + b"x") == ()
-    assert lists_of(pack(CatalogEntry(erased=True))) == ()
+    assert lists_of(pack(CatalogEntry(erased=True, parent="p"))) == ()
+    assert lists_of(pack(CatalogEntry(erased=True, fork_of="p"))) == (forks_list("p"),)
     assert len(set(lists_of(pack(CatalogEntry())))) == len(set(lists_of(b""))) == 2
     for scope in ("", "a", "\udc80"):
-        entry = pack(CatalogEntry(scope=scope, archived=True, parent="p"))
-        assert set(lists_of(entry)) < {*lists_named(None, None, None), *lists_named(scope, None, None)}
+        entry = pack(CatalogEntry(scope=scope, archived=True, parent="p", fork_of="f"))
+        own = set(lists_of(entry)) - {forks_list("f"), subsessions_list("p")}
+        assert len(own) == len(lists_of(entry)) - 2 == 2
+        assert own < {*lists_named(None, None, None), *lists_named(scope, None, None)}
         assert set(lists_of(entry)).isdisjoint(lists_named(scope, False, None))
         assert set(lists_of(entry)).isdisjoint(lists_named(scope, None, False))
 

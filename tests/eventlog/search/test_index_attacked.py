@@ -1,4 +1,4 @@
-"""Searches that are interrupted, that lose their index in the middle, or read a damaged one."""
+"""Searches that are interrupted, lose their index in the middle, or read a damaged one."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def filled(store: Store, messages: int) -> None:
 
 @pytest.mark.timeout(900 if SLOW else 120)
 def test_an_interrupted_search_leaves_no_lock_and_no_transaction(tmp_path: Path) -> None:
-    """After Ctrl-C at any place of a search, threads and processes search at once, and find all."""
+    """After Ctrl-C anywhere in a search, threads and processes search at once and find all."""
     path, at, said, ended = tmp_path / "s", 1, 0, False
     with eventlog.open(path) as store:
         session = store.create_session()
@@ -157,7 +157,7 @@ def damaged(data: bytes, how: str, dice: random.Random) -> bytes:
 
 @pytest.mark.parametrize("how", HOW)
 def test_any_damage_of_the_index_ends_in_a_new_one(tmp_path: Path, how: str) -> None:
-    """Whatever is wrong in an index file, a search makes it anew, or does not need it."""
+    """A search makes a damaged index file anew, or does not need it."""
     path, dice = tmp_path / "s", random.Random(how)
     with eventlog.open(path) as store:
         filled(store, 60)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import eventlog
+import eventlog.store
 from eventlog.codec.payload import NAMED, NAMES
 from eventlog.errors import (
     AlreadyExistsError,
@@ -25,7 +26,7 @@ from eventlog.errors import (
     TooNewError,
 )
 from eventlog.history.cursor import cursor_at
-from eventlog.history.name_streams import NameState, newest_state, state_append, stream_of
+from eventlog.history.name_streams import NameState, last_owner, newest_state, state_append, stream_of
 from eventlog.log.contract import Append
 from eventlog.store import Store, open_store, repair, restore
 from projections.verify.verify import verify
@@ -581,5 +582,55 @@ def test_a_fork_begins_with_a_name(mode: str) -> None:
         assert len(list(store.sessions())) == sessions
         with pytest.raises(NotFoundError):
             store.open_session(("chat", "room 3"), create=False)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
+def test_last_owner_of_a_name(mode: str) -> None:
+    """The stream of a name says which session lost it last, and when."""
+    now = [1_000_000]
+    engine = Engine(mode)
+    store = engine.open(clock=lambda: now[0])
+    assert last_owner(store.log, NAME) is None
+    for number in range(3):
+        lost = last_owner(store.log, NAME)
+        session = store.open_session(NAME, id=f"s{number}")
+        assert last_owner(store.log, NAME) == lost
+        now[0] += 1000
+        if number == 1:
+            store.names.free(NAME)
+        else:
+            store.erase(session.id)
+        assert last_owner(store.log, NAME) == (f"s{number}", now[0])
+    store.names.give("s1", NAME)
+    assert last_owner(store.log, NAME) == ("s2", now[0])
+    assert last_owner(store.log, OTHER) is None
+    engine.close()
+
+
+@pytest.mark.parametrize("mode", [*ENGINES, ENCRYPTED])
+def test_a_named_fork_of_a_session_that_is_erased_meanwhile_is_refused(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork that its parent's erasure comes before is an error, and its name is free."""
+    engine = Engine(mode)
+    original = eventlog.store.begin_session
+    try:
+        store, other = engine.open(), engine.open()
+        parent = store.open_session(NAME)
+        parent.user("Hi")
+
+        def meanwhile(*args: Any, **options: Any) -> Any:
+            monkeypatch.setattr(eventlog.store, "begin_session", original)
+            other.erase(parent.id, forks="keep")
+            return original(*args, **options)
+
+        monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+        with pytest.raises(ErasedError):
+            parent.fork(name=OTHER)
+        assert list(store.sessions()) == []
+        begun = store.open_session(OTHER)
+        assert begun.info.fork_of is None
     finally:
         engine.close()

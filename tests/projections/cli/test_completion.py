@@ -74,22 +74,39 @@ def test_the_scripts_are_right_for_their_shells(cli: Cli, tmp_path: Path, shell:
     subprocess.run([shell, "-n", str(script)], check=True)
 
 
-def test_bash_completes_a_session(listed: Path, tmp_path: Path) -> None:
-    """In bash the script fills in the ids of the sessions."""
-    program = tmp_path / "bin" / "eventlog"
+def in_shell(shell: str, line: str, store: Path, place: Path) -> str:
+    """Return what a line prints in a shell that has the program; skip without the shell."""
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = place / "bin" / "eventlog"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m projections "$@"\n')
     program.chmod(0o755)
+    variables = {"PATH": f"{program.parent}:{os.environ['PATH']}", "EVENTLOG_STORE": str(store), "HOME": str(place)}
+    return subprocess.run(
+        [shell, "-c", line], env=variables, capture_output=True, text=True, check=True, cwd=place
+    ).stdout
+
+
+def test_bash_completes_a_session(listed: Path, tmp_path: Path) -> None:
+    """In bash the script fills in the ids of the sessions."""
     line = (
         "source <(eventlog completion bash); COMP_WORDS=(eventlog show ses_); COMP_CWORD=2; _eventlog; "
         'echo "${COMPREPLY[@]}"'
     )
-    path = f"{program.parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", line],
-        env={"PATH": path, "EVENTLOG_STORE": str(listed)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "ses_a1 ses_a2\n"
+    assert in_shell("bash", line, listed, tmp_path) == "ses_a1 ses_a2\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("show ses_", ["ses_a1\tTitle of ses_a1", "ses_a2\tTitle of ses_a2"]),
+        ("show ", ["other\tTitle of other", "ses_a1\tTitle of ses_a1", "ses_a2\tTitle of ses_a2"]),
+        ("import no", ["notes.jsonl"]),
+    ],
+)
+def test_fish_completes_sessions_or_files(listed: Path, tmp_path: Path, line: str, found: list[str]) -> None:
+    """In fish ids come with their titles, files only where nothing else may stand."""
+    (tmp_path / "notes.jsonl").touch()
+    told = in_shell("fish", f"eventlog completion fish | source; complete -C 'eventlog {line}'", listed, tmp_path)
+    assert told.splitlines() == found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 import eventlog
 from projections.cli.exits import Exit
-from tests.support.cli_runner import ROOT, Cli, on_terminal
+from tests.support.cli_runner import ROOT, Cli, on_terminal, valid
 
 
 @pytest.mark.parametrize("command", ["erase ses_b2", "expire --count 0", "redact ses_a1 PART"])
@@ -49,7 +50,8 @@ def test_obstacles_are_named_at_once(cli: Cli, store: Path) -> None:
     for words in (
         "it has 1 fork (a-fork): give --forks keep or cascade",
         "it has 1 sub-session (a-sub): give --subsessions keep or cascade",
-        "ses_a1 is being run: stop that program",
+        f"ses_a1 is run by process {os.getpid()} (",
+        ": stop that program",
     ):
         assert words in refused.err
     done = cli("erase", "ses_a1", "--yes", "--forks", "keep", "--subsessions", "cascade", "--json").json
@@ -87,6 +89,7 @@ def test_who_is_at_work_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
         run_by = cli("rollback", "ses_a1", "--to", 1)
         opened_by = cli("vacuum")
         listed = on_terminal("--store", store, "sessions")[1]
+        counted, document = cli("stats", "ses_a1"), cli("stats", "ses_a1", "--json").json
     assert (run_by.code, opened_by.code) == (Exit.BUSY, Exit.BUSY)
     assert f"session ses_a1 is run by process {other.pid} (python" in run_by.err
     assert " worker.py, since " in run_by.err
@@ -95,3 +98,7 @@ def test_who_is_at_work_is_named(cli: Cli, store: Path, tmp_path: Path) -> None:
     assert f"process {other.pid} (python" in opened_by.err
     assert "end it, then run the command again" in opened_by.err
     assert "running" in listed
+    valid("stats", document)
+    assert document["session"]["run_by"].startswith(f"process {other.pid} (python")
+    assert f"run by\t{document['session']['run_by']}\n" in counted.out
+    assert cli("stats", "ses_a1", "--json").json["session"]["run_by"] is None

@@ -72,7 +72,7 @@ def test_a_held_lease_is_busy(cli: Cli, store: Path) -> None:
         answer = cli("rollback", "ses_a1", "--to", 1)
         assert answer.code == Exit.BUSY
         assert f"run by process {other.pid} (" in answer.err
-        assert f" on host {os.uname().nodename} until " in answer.err
+        assert f" on host {os.uname().nodename}; its lease ends at " in answer.err
         assert "run the command again" in answer.err
         assert cli("view", "ses_a1", "--json").code == Exit.OK
 

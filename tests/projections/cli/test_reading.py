@@ -60,11 +60,18 @@ def test_names_and_notes_are_listed(cli: Cli, store: Path) -> None:
 
 
 def test_verify_counts_sessions_apart_from_other_streams(cli: Cli, store: Path) -> None:
-    """Names and shelves are verified, and are not counted as sessions."""
+    """Names, shelves and erased sessions are verified, and are not counted as sessions."""
     with eventlog.open(store) as opened:
         opened.open_session(("telegram", "chat 17"))
         opened.shelf("prices").values.put("hotel", "80 EUR")
-    assert cli("verify").out.startswith("3 sessions, 2 other streams, ")
+        gone = opened.create_session().id
+    assert cli("verify").out.startswith("4 sessions, 2 other streams, ")
+    with eventlog.open(store) as opened:
+        opened.erase(gone)
+        opened.drop_shelf("prices")
+    assert cli("verify").out.startswith("3 sessions, 1 erased, 2 other streams, ")
+    erased = [each["id"] for each in cli("--json", "verify").json["sessions"] if each["erased"]]
+    assert gone in erased
 
 
 def test_sessions_filtered(cli: Cli, store: Path) -> None:

@@ -94,7 +94,7 @@ def test_recall_by_search(cli: Cli, long: Path) -> None:
     assert apart[3] == "--"
     none = cli("recall", "s", "p1", "--search", "nowhere")
     assert (none.code, none.out) == (Exit.OK, "")
-    assert "no match in 3000 lines" in none.err
+    assert "no match in 3,000 lines" in none.err
 
 
 def test_pruned_and_covered_is_recalled(cli: Cli, tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ def test_search(cli: Cli) -> None:
     assert "07:15 ferry, 08:15 ferry" in found.out
     assert "4 hits" in found.err
     assert cli("search", "zeppelin").out == ""
+    assert "in quotes are a phrase" in cli("search", "ferry 07:15").err
+    assert "in quotes" not in cli("search", "zeppelin").err
     assert cli("search", "...").code == Exit.USAGE
     assert cli("search", "ferry", "--kind", "users").code == Exit.USAGE
     assert cli("search", "ferry", "--session", "none").code == Exit.MISSING

@@ -60,11 +60,25 @@ def test_the_id_that_is_shown_names_the_session(cli: Cli, listed: Path) -> None:
     assert all(len(name) < len(id) for name, id in zip(names, ids, strict=True))
 
 
-def test_a_very_narrow_terminal_cuts_no_number(listed: Path) -> None:
-    """Where the columns do not fit, each row is a paragraph."""
-    code, drawn = on_terminal("--store", listed, "sessions", columns=30)
-    assert code == Exit.OK
-    assert drawn.count("$1,234.57") == COUNT
+@pytest.mark.parametrize("columns", [20, 30, 40, 60])
+def test_a_narrow_terminal_gets_one_line_too(listed: Path, columns: int) -> None:
+    """Where few columns fit, a session is still one line, with its id and title."""
+    code, drawn = on_terminal("--store", listed, "sessions", columns=columns)
+    header, *lines = plain(drawn)
+    assert (code, len(lines)) == (Exit.OK, COUNT)
+    assert header.split()[0] == "session"
+    assert "title" in header
+    assert max(map(width_of, lines)) <= columns
+    assert drawn.count("$1,234.57") == (COUNT if columns >= 40 else 0)
+
+
+@pytest.mark.parametrize(("columns", "least"), [(80, 36), (120, 54), (200, len(TITLE))])
+def test_titles_get_the_room_there_is(listed: Path, columns: int, least: int) -> None:
+    """Other columns are left out before a title is cut to less than its share of the line."""
+    _, drawn = on_terminal("--store", listed, "sessions", columns=columns)
+    header, *lines = plain(drawn)
+    assert header.index("title") + least <= columns
+    assert all(TITLE[: least - 1].rstrip() in line for line in lines)
 
 
 def test_data_only_on_standard_output(cli: Cli, listed: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 import eventlog
 from projections.cli.exits import Exit
 from projections.cli.short_ids import ShortIds
-from tests.support.cli_runner import Cli
+from tests.support.cli_runner import Cli, on_terminal
+from tests.support.cli_sessions import talk
 
 
 @pytest.fixture
@@ -50,6 +52,7 @@ def named(tmp_path: Path) -> Path:
         "redact NAME prt_call --yes",
         "erase NAME --yes",
         "sessions --parent NAME",
+        "search failed --session NAME",
     ],
 )
 def test_every_command_takes_an_end(cli: Cli, named: Path, command: str) -> None:
@@ -74,6 +77,18 @@ def test_parts_and_messages_by_an_end(cli: Cli, named: Path) -> None:
     assert cli("explain", "_beta", "nothing-like-it").code == Exit.MISSING
 
 
+def test_compactions_by_an_end(cli: Cli, tmp_path: Path) -> None:
+    """`recall --covered` and `explain` take the short name that `window` shows."""
+    talk(tmp_path / "store")
+    done = cli("compact", "talk", "--json").json
+    drawn = on_terminal("--store", tmp_path / "store", "window", "talk")[1]
+    shown = re.search(r"compacted at version \d+: compaction (\S+), ", drawn)
+    assert shown is not None
+    assert (len(shown[1]), done["compaction"].endswith(shown[1])) == (8, True)
+    assert cli("recall", "talk", "--covered", shown[1], "--json").json["compaction"] == done["compaction"]
+    assert cli("explain", "talk", shown[1], "--json").json["id"] == done["compaction"]
+
+
 def test_rollback_to_before_a_message(cli: Cli, named: Path) -> None:
     """`rollback --before` returns to the version right before a message was added."""
     assert named
@@ -91,7 +106,8 @@ def test_rollback_to_before_a_message(cli: Cli, named: Path) -> None:
 def test_a_short_id_is_never_ambiguous() -> None:
     """Of ids alike at an end, or that are the end of others, none is shortened to that end."""
     ids = ["x" * 20 + "1", "y" * 20 + "1", "z" * 30 + "same-end", "w" * 30 + "same-end", "short", "k" * 40, "k" * 41]
-    short = ShortIds(ids)
+    short = ShortIds([*ids, *ids])  # an id that is listed twice is still one
+    assert short.of(ids[0]) == "x" * 7 + "1"
     shown = [short.of(name) for name in ids]
     assert len(set(shown)) == len(ids)
     for name, word in zip(ids, shown, strict=True):

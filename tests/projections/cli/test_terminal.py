@@ -9,6 +9,7 @@ import pytest
 
 import eventlog
 from projections.cli.exits import Exit
+from projections.cli.screen import width_of, wrapped
 from tests.support.cli_runner import Cli, on_terminal, program
 
 TEXT = "# A heading\n\nSome **bold** words, `code`, and a [link](https://example.com).\n\n- one\n- two\n"
@@ -106,14 +107,48 @@ def test_a_pipe_has_no_pager(told: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize("columns", [80, 120, 200])
+@pytest.mark.parametrize("columns", [80, 200])
 @pytest.mark.parametrize(
     "command",
-    ["sessions", "timeline talk", "window talk", "stats", "stats talk", "diff talk 1 8", "tail talk", "audit talk"],
+    [
+        "sessions",
+        "timeline talk",
+        "window talk --context 4000",
+        "stats",
+        "stats talk",
+        "diff talk 1 8",
+        "tail talk",
+        "audit talk",
+        "events talk",
+        "explain talk prt_call",
+        "explain talk msg_asked",
+        "search line",
+        "show talk --full",
+        "prune talk --dry-run --context 4000",
+        "erase talk",
+        "--help",
+        "show --help",
+    ],
 )
 def test_no_line_is_wider_than_the_terminal(told: Path, command: str, columns: int) -> None:
-    """At usual widths every line fits the terminal."""
-    code, drawn = on_terminal("--store", told, *command.split(), columns=columns)
+    """Every line fits the terminal: it is wrapped between words, or ends in "…"."""
+    with eventlog.open(told) as opened:
+        session = opened.session("talk")
+        session.user("Why does it take so long? " * 20, id="msg_asked")
+        opened.create_session(id="child" * 10, title="A title " * 20, parent="talk")
+    variables = {"EVENTLOG_STORE": str(told)}
+    code, drawn = on_terminal(*command.split(), columns=columns, typed="n\n", variables=variables)
     lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
-    assert code == Exit.OK
+    assert code == (Exit.USAGE if command.startswith("erase") else Exit.OK)
     assert [line for line in lines if len(line) > columns and str(told) not in line] == []
+
+
+def test_lines_are_broken_between_words() -> None:
+    """A wrapped line has all its words, none of them broken, and keeps its indentation."""
+    text = "  it is a line of words, 漢字漢字 漢字 among them, and averylongword" + "y" * 30
+    lines = wrapped(text, 20).split("\n")
+    assert [line.split() for line in lines] == [[*line.split()] for line in lines]
+    assert " ".join(" ".join(lines).split()) == text.strip()
+    assert all(width_of(line) <= 20 for line in lines[:-1])
+    assert (lines[0][:3], {line[:4] for line in lines[1:]}) == ("  i", {"    "})
+    assert wrapped("short", 20) == "short"

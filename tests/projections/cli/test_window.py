@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from projections.cli.bar_chart import Slice, widths
+from projections.cli.bar_chart import Slice, draw, widths
 from projections.cli.exits import Exit
+from projections.reports.wording import KIND_NAMES
 from projections.window import ContextWindow
 from projections.window.report import window_report
 from tests.support.cli_runner import Cli, on_terminal, valid
@@ -129,13 +130,34 @@ def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
     code, drawn = on_terminal("--store", talked, "window", "talk", columns=columns)
     assert code == Exit.OK
     lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
-    bar = next(line for line in lines if set(line) == {"█", "░"})
+    bar = next(line for line in lines if line and set(line) <= set("█▓▒░"))
     assert len(bar) == columns
     with eventlog.open(talked, read_only=True) as store:
         report = window_report(ContextWindow(store.session("talk")))
     legend = "\n".join(lines)
     for name, tokens in (("tool results", report.kinds.results), ("free", (report.usable or 0) - report.tokens)):
         assert re.search(rf"{name} +{tokens:,} +\d+\.\d %", legend)
+
+
+def test_kinds_differ_in_a_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind has a colour of its own in every bar, and neighbours differ without colours, too."""
+    monkeypatch.setattr("projections.cli.screen.is_terminal", lambda: True)
+    names = [*KIND_NAMES, "not in the session"]
+
+    def legend(shown: set[str]) -> dict[str, str]:
+        draw([*(Slice(name, 5 if name in shown else 0) for name in names), Slice("free", 5, free=True)])
+        _, *lines = capsys.readouterr().out.splitlines()
+        return {line.split()[0]: re.findall(r"\x1b\[([0-9;]+)m", line)[-2] for line in lines}
+
+    monkeypatch.setenv("TERM", "xterm-256color")
+    every = legend(set(names))
+    assert len(set(every.values())) == len(every) == len(names) + 1
+    few = legend({"results", "summary"})
+    assert few.items() <= every.items()
+    monkeypatch.setenv("NO_COLOR", "1")
+    draw([Slice(name, 5) for name in names])
+    bar = capsys.readouterr().out.splitlines()[0]
+    assert len(re.findall(r"(.)\1*", bar)) == len(names)
 
 
 def test_a_bar_is_as_wide_as_asked_for() -> None:

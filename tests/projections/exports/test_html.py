@@ -6,6 +6,7 @@ import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -118,6 +119,27 @@ def test_a_browser_runs_nothing_and_fits_the_width(session: Session, tmp_path: P
         assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "832px"
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.tagName") in {"A", "SUMMARY", "PRE"}
+        browser.close()
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_a_page_is_accessible(session: Session, tmp_path: Path, width: int, scheme: Any) -> None:
+    """A page with all its calls unfolded has no serious finding of axe-core, light and dark."""
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    path, axe = tmp_path / "page.html", cast("Any", Axe())
+    path.write_text("".join(html_pieces(session)), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        # the page's policy would keep axe-core out as well
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        page.goto(path.as_uri())
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        found: list[Any] = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []
         browser.close()
 
 

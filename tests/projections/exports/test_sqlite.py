@@ -112,3 +112,6 @@ def test_the_queries_of_the_page_work(store: Store, tmp_path: Path) -> None:
     questions = [part for part in page.split("```sql\n")[1].split("```")[0].split(";") if part.strip()]
     assert len(questions) == 4
     assert all(asked(path, question) for question in questions)
+    (line,) = [line for line in page.splitlines() if line.startswith('sqlite3 chats.db "')]
+    rows = [json.loads(row) for (row,) in asked(path, line.split('"')[1])]
+    assert {row["tool"]: row["size"] for row in rows} == {"cat": len(BIG), "rm": 0}

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import eventlog
 from eventlog.errors import CallError, NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.values import Tokens
 from projections import ModelView, Transcript
 from projections.inspector import answers
 from projections.inspector.catalogue import Catalogue
+from projections.inspector.estimates import Estimates
 from projections.inspector.history import History
 from projections.inspector.large_text import MOST
+from projections.inspector.markup import prose_html
 from projections.inspector.room import Room
 from projections.inspector.window_series import POINTS, sample
 from projections.reports.audit import audit
@@ -53,6 +59,26 @@ def test_pages_have_everything_once_in_order(inspected: Store) -> None:
     hidden = {message["id"] for message in found} - effective
     assert hidden
     assert {message["id"] for message in found if message["reason"] == "rolled-back"} == hidden
+
+
+def test_a_page_without_a_checkpoint_comes_before_its_reasons(
+    inspected: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quick page has the same messages, and says that its reasons are to come."""
+    monkeypatch.setattr("projections.inspector.room._NEAR", -1)
+    room, catalogue = Room(inspected, "talk"), Catalogue(inspected)
+    quick = answers.messages(room, {"quick": "1"})
+    assert not quick["marked"]
+    first = answers.session(room, {"quick": "1"}, catalogue)
+    assert (first["partial"], first["model"]) == (True, "")
+    whole = answers.messages(room, {})
+    assert whole["marked"]
+    assert [message["id"] for message in whole["messages"]] == [message["id"] for message in quick["messages"]]
+    assert {message["reason"] for message in quick["messages"]} == {"shown", "rolled-back"}
+    assert {message["reason"] for message in whole["messages"]} > {"shown", "rolled-back"}
+    assert answers.session(room, {}, catalogue)["model"] == "acme/one"
+    monkeypatch.setattr("projections.inspector.room._NEAR", 50_000)
+    assert answers.messages(Room(inspected, "talk"), {"quick": "1"}) == whole
 
 
 def test_pages_lead_on_from_a_message_in_the_middle(inspected: Store) -> None:
@@ -117,12 +143,65 @@ def test_steps_have_what_was_recorded_and_whether_it_matches(inspected: Store) -
     assert [step["number"] for step in listed["steps"]] == list(range(len(audited), 0, -1))[: len(listed["steps"])]
     earlier = answers.steps(room, {"before": "5"})["steps"]
     assert [step["number"] for step in earlier] == [4, 3, 2, 1]
-    assert sum(step["cost"] is not None for step in listed["steps"]) == listed["priced"]
-    assert listed["cost"] == str(room.session.info.cost)
+    assert sum(step["cost"] is not None for step in listed["steps"]) == listed["calls"]
+    assert (listed["cost"], listed["estimate"], listed["unknown"]) == (str(room.session.info.cost), None, 0)
+    assert listed["input"] + listed["output"] == room.session.info.tokens
+    assert sum(step["reported"] or 0 for step in listed["steps"]) == listed["input"]
     verdicts = answers.verdicts(room, {"first": "3", "last": "9"})["steps"]
     assert [step["number"] for step in verdicts] == list(range(3, 10))
     assert [step["recorded"] for step in verdicts] == [step.recorded for step in audited[2:9]]
     assert {step["verdict"] for step in verdicts} == {"match"}
+
+
+def test_the_headline_counts_every_request(inspected: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests are checked, a piece at a time, also those of steps that come meanwhile."""
+    monkeypatch.setattr("projections.inspector.room._SLICE", 0.000_001)
+    room = Room(inspected, "talk")
+    of = len(room.history.steps)
+    answer: dict[str, Any] = {}
+    checked = 0
+    while checked < of:
+        answer = answers.audited(room, {})
+        assert checked < answer["checked"] <= of == answer["all"]
+        checked = answer["checked"]
+    assert answer["verdicts"] == Counter(step.verdict for step in audit(room.session)) == {"match": of}
+
+
+def test_steps_that_come_later_are_checked_as_well(tmp_path: Path) -> None:
+    """A session that grows, or loses a text, is checked anew as far as that changes verdicts."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="s")
+        session.user("the password is xyzzy", id="m1")
+        talk(session)
+        room = Room(store, "s")
+        assert answers.audited(room, {})["verdicts"] == {"match": 1}
+        session.user("and now?")
+        talk(session)
+        with session.assistant("acme/one") as reply:
+            reply.step()
+            reply.finish()
+        assert answers.audited(room, {}) == {"checked": 3, "all": 3, "verdicts": {"match": 2, "unknown": 1}}
+        session.redact(Transcript(session).oldest_first()[0].parts[0].id)
+        room.refresh()
+        assert answers.audited(room, {})["verdicts"] == {"redacted": 2, "unknown": 1}
+
+
+def test_what_a_change_freed_is_one_number(inspected: Store) -> None:
+    """The tokens before and after a change are those that the window over time has there."""
+    room = Room(inspected, "talk")
+    points: list[dict[str, Any]] = []
+    done = False
+    while not done:
+        answer = answers.window(room, {"have": str(len(points))})
+        points += answer["points"]
+        done = answer["done"]
+    totals = {point["version"]: point["total"] for point in points}
+    versions = [version for kind in ("pruned", "compacted", "rolled-back") for version in jumps_of(room, kind)]
+    assert len(versions) > 10
+    for version in versions:
+        change = answers.changes(room, {"first": str(version - 1), "second": str(version)})
+        assert change["tokens"] == [totals[version - 1], totals[version]]
+        assert not any("token" in sentence for sentence in change["sentences"])
 
 
 def test_a_request_is_read_in_pages(inspected: Store) -> None:
@@ -203,7 +282,7 @@ def test_no_answer_has_a_control_character(inspected: Store) -> None:
         answers.view(room, {}),
         answers.request(room, {"step": "1"}),
         answers.events_to_play(room, {}),
-        answers.tree(room, {}),
+        answers.tree(room, {}, Catalogue(inspected)),
     ]
     assert "\x1b" in HOSTILE
     for answer in told:
@@ -228,6 +307,9 @@ def test_a_replay_is_what_was_said(inspected: Store) -> None:
         for part in message.parts:
             if part.kind in {"text", "reasoning"}:
                 assert texts[part.id] == part.text
+    rendered = [scene for scene in scenes if "html" in scene]
+    assert rendered
+    assert all(scene["html"] == prose_html(scene["text"]) for scene in rendered)
     assert [scene["v"] for scene in scenes] == sorted(scene["v"] for scene in scenes)
 
 
@@ -262,6 +344,64 @@ def talk(session: Session) -> None:
         reply.finish()
 
 
+def test_a_cost_that_was_not_recorded_is_estimated(tmp_path: Path) -> None:
+    """Steps, sums and the list have the price of a known model, apart from recorded costs."""
+    rates = eventlog.Rates(input=Decimal(2), output=Decimal(10), cache_read=Decimal("0.5"))
+    models = eventlog.ModelCatalogue({"acme/one": eventlog.KnownModel(eventlog.Limits(), (rates,))}, date="2026-11-01")
+    tokens = Tokens(input=1_000, output=100, cache_read=4_000)
+
+    def answer(session: Session, model: str) -> None:
+        with session.assistant(model) as reply:
+            reply.step()
+            reply.add_text("yes")
+            reply.finish(usage=eventlog.Usage(tokens))
+
+    with eventlog.open(tmp_path / "store", prices=lambda _model, _tokens: None) as store:
+        for name in ("known", "unknown", "mixed"):
+            store.create_session(id=name, title="A session").user("hello")
+        answer(store.session("known"), "acme/one")
+        answer(store.session("unknown"), "acme/two")
+    with eventlog.open(tmp_path / "store", models=models) as store:
+        answer(store.session("mixed"), "acme/one")  # recorded with its cost
+        catalogue = Catalogue(store)
+
+        def costs() -> dict[str, tuple[str | None, str | None]]:
+            page = catalogue.page(estimates=True)
+            assert not page["estimating"]
+            return {info["id"]: (info["cost"], info["estimate"]) for info in page["sessions"]}
+
+        first = catalogue.page()
+        assert first["estimating"]
+        assert not any(info["estimate"] for info in first["sessions"])
+        assert costs() == {"known": (None, "0.005"), "unknown": (None, None), "mixed": ("0.005", None)}
+        listed = answers.steps(Room(store, "known"), {})
+        assert [(step["cost"], step["estimate"]) for step in listed["steps"]] == [(None, "0.005")]
+        assert (listed["cost"], listed["estimate"], listed["unknown"]) == (None, "0.005", 0)
+        assert listed["prices"] == "2026-11-01"
+        assert answers.steps(Room(store, "unknown"), {})["unknown"] == 1
+        assert answers.session(Room(store, "known"), {}, catalogue)["estimate"] == "0.005"
+    with eventlog.open(tmp_path / "store", prices=lambda _model, _tokens: None, models=models) as store:
+        catalogue = Catalogue(store)
+        assert costs()["known"] == (None, "0.005")
+        answer(store.session("known"), "acme/one")
+        assert costs()["known"] == (None, "0.010")
+
+
+def test_a_long_list_waits_for_no_estimate(inspected: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list without time for estimates comes at once, says so, and has them when asked again."""
+    monkeypatch.setattr("projections.inspector.estimates._SLICE", -1.0)
+    session = inspected.info("talk")
+    estimates = Estimates(inspected)
+    assert estimates.of([replace(session, unpriced=3)]) == {}
+    monkeypatch.setattr("projections.inspector.estimates._SLICE", 0.000_001)
+    found: dict[str, Decimal | None] = {}
+    asked = 0
+    while not found:
+        found, asked = estimates.of([replace(session, unpriced=3)]), asked + 1
+    assert found == {"talk": None}
+    assert asked > 10
+
+
 def ids(page: dict[str, Any]) -> set[str]:
     """The ids of a page of the list."""
     return {info["id"] for info in page["sessions"]}
@@ -279,9 +419,39 @@ def test_the_catalogue_lists_by_scope_state_and_title(inspected: Store) -> None:
     assert "talk" not in ids(catalogue.page(state="unfinished"))
     assert ids(catalogue.page(text="IMPORT")) >= {"talk", "helper"}
     assert ids(catalogue.page(text="import", scope="bob")) == set()
+    assert ids(catalogue.page(text="a", state="unfinished")) == ids(catalogue.page(state="unfinished")) - {"hostile"}
     assert ids(catalogue.page(state="running")) == set()
     assert {scope["scope"]: scope["sessions"] for scope in catalogue.scopes()}["alice"] == 3
     assert [fork["id"] for fork in catalogue.forks_of("talk")] == ["talk-fork"]
+
+
+def test_sessions_of_a_state_are_looked_for_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First rows come at once, and the pages together have each unfinished session once."""
+    monkeypatch.setattr("projections.inspector.catalogue._SLICE", 0.0)
+    monkeypatch.setattr("projections.inspector.catalogue._LOOKED_AT", 50)
+    with eventlog.open(tmp_path / "store") as store:
+        for number in range(130):
+            session = store.create_session(id=f"s{number}")
+            session.user("a question")
+            if number % 10:
+                with session.assistant("acme/one") as reply:
+                    reply.add_text("an answer")
+                    reply.finish()
+        catalogue = Catalogue(store)
+        pages = [catalogue.page(state="unfinished", limit=50)]
+        while pages[-1]["next"]:
+            pages.append(catalogue.page(state="unfinished", limit=50, cursor=pages[-1]["next"]))
+        assert [page["looked"] for page in pages] == [50, 50, 30]
+        found = [info["id"] for page in pages for info in page["sessions"]]
+        assert found == [f"s{number}" for number in range(120, -1, -10)]
+        assert set(found) == {info.id for info in store.unfinished()}
+
+
+def test_a_tree_says_which_sessions_wait_for_a_loop(inspected: Store) -> None:
+    """Each session of the tree has its state, as in the list."""
+    tree = answers.tree(Room(inspected, "talk"), {}, Catalogue(inspected))
+    states = {info["id"]: info["state"] for info in tree["sessions"]}
+    assert states == {"talk": "waiting", "talk-fork": "unfinished", "helper": "waiting"}
 
 
 @pytest.mark.parametrize("text", ["-1", "x", "1.5", "", "0", "99999999999999999999999", "²"])

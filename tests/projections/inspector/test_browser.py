@@ -134,7 +134,7 @@ def test_versions_are_compared_side_by_side(page: Page, served: tuple[Path, str]
     page.locator(".sides article").first.wait_for()
     states: set[str] = set()
     jumps = page.get_by_role("combobox", name="Jump to").locator("option").all_inner_texts()
-    assert {"prune", "compaction", "rollback", "fork"} <= {text.split()[1].strip(",") for text in jumps[1:]}
+    assert {"prune", "compaction", "rollback", "fork"} <= {text.split()[1].strip(":") for text in jumps[1:]}
     page.get_by_role("slider", name="Version").fill("1")
     for _ in {text.split()[0] for text in jumps[1:]}:
         before = page.locator(".moment").inner_text()
@@ -163,16 +163,41 @@ def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> N
     assert "of 12,000" in page.locator(".legend").inner_text()
     freed = page.get_by_role("region", name="What was freed").inner_text()
     assert "compaction" in freed
-    assert "1,591" in freed
+    change, what = page.get_by_role("row", name=re.compile("prune")).last.locator("b, a").all_inner_texts()[::-1]
+    assert re.fullmatch(r"\W[\d,]+", change)
     page.get_by_text("The chart as a table").click()
     assert page.get_by_role("columnheader", name="tool results").count() == 1
     assert "Next compaction" in page.locator("main").inner_text()
+    page.get_by_role("link", name=what, exact=True).click()  # the same number stands in the other view
+    page.locator(".moment", has_text="1 tool result cleared").get_by_text(change, exact=True).wait_for()
+
+
+def test_marks_below_the_slider_are_named_and_apart(page: Page, served: tuple[Path, str]) -> None:
+    """Each kind of change has a lane and a name; a fork hides no rollback at the same version."""
+    page.goto(f"{served[1]}#/s/talk/versions")
+    page.locator(".lanes path").first.wait_for(state="attached")
+    legend = page.get_by_role("list", name="Marks below the slider").inner_text()
+    assert re.sub(r"\d+", "N", legend).split("\n") == ["N prunes", "N compactions", "N rollback", "N fork"]
+    places = page.locator(".lanes path").evaluate_all("all => all.map(one => one.getAttribute('d'))")
+    assert len(set(places)) == len(places) == sum(map(int, re.findall(r"\d+", legend)))
+
+
+def test_a_phone_says_which_side_is_which(started: Browser, served: tuple[Path, str]) -> None:
+    """Where the sides stand below each other, each says whether it was said or seen."""
+    for width, marked in ((390, True), (1440, False)):
+        with shown_at(started, width, "light") as page:
+            open_view(page, served[1], "versions")
+            assert page.locator(".side-mark", has_text="The model saw").first.is_visible() is marked
+            assert page.locator(".side-mark", has_text=re.compile("^Said$")).first.is_visible() is marked
+            assert page.get_by_role("heading", name="What the model saw").is_visible() is not marked
 
 
 def test_every_step_has_its_request(page: Page, served: tuple[Path, str]) -> None:
     """A step shows verdict, both digests, tokens, cost, and the messages that were sent."""
     page.goto(f"{served[1]}#/s/talk/steps")
-    page.locator(".verdict.match").first.wait_for()
+    page.locator(".verdict-cell .verdict.match").first.wait_for()
+    page.get_by_role("heading", name=re.compile(r"^(\d+) of \1 exact requests match$")).wait_for()
+    assert "$0.15" in page.locator(".sums").inner_text()
     page.get_by_role("link", name="Step 9", exact=True).click()
     page.locator(".sent.tool").first.wait_for()
     said = page.locator("main").text_content() or ""
@@ -195,6 +220,7 @@ def test_a_search_finds_what_was_said_and_leads_there(page: Page, served: tuple[
     hit = page.locator("a.hit", has_text="Read the importer").last
     hit.wait_for()
     assert page.locator("mark", has_text="importer").count()
+    assert not re.search(r"\*\*|`|##", page.locator("main").inner_text())
     page.get_by_role("combobox", name="What is searched").select_option("user")
     page.locator("a.hit", has_text="(round 2)").last.click()
     target = page.locator("article.message.fresh")
@@ -211,7 +237,7 @@ def test_a_tree_leads_to_forks_and_sub_sessions(page: Page, served: tuple[Path, 
     """The tree names forks with their version, and sub-sessions; both can be opened."""
     page.goto(f"{served[1]}#/s/talk/tree")
     page.get_by_role("link", name=re.compile("sub-session.*Look for other slow imports")).wait_for()
-    page.get_by_role("link", name=re.compile(r"fork at v\d+ The same with a larger batch")).click()
+    page.get_by_role("link", name=re.compile(r"fork at v\d+ The same with a larger batch unfinished")).click()
     page.get_by_role("heading", name="The same with a larger batch").wait_for()
 
 
@@ -233,6 +259,8 @@ def test_a_replay_plays_pauses_and_seeks(page: Page, served: tuple[Path, str]) -
     page.keyboard.press("Space")
     stage.get_by_text("(round 18)").wait_for()
     page.get_by_role("button", name="Play").wait_for()
+    stage.locator("strong", has_text="seconds").last.wait_for()
+    until(lambda: "**" not in stage.inner_text())
 
 
 def test_text_streams_in_and_the_list_follows(page: Page, served: tuple[Path, str]) -> None:
@@ -303,6 +331,14 @@ def test_recorded_sessions_are_shown(page: Page, tmp_path: Path, started: Browse
                 shown.goto(f"{address}#/s/{session}/{view}")
                 shown.locator(SETTLED[view]).first.wait_for()
                 assert not shown.locator(".failed[role=alert]").count()
+                if view == "steps":
+                    for width in (390, 900, 1440):  # models have long names
+                        shown.set_viewport_size({"width": width, "height": 800})
+                        assert shown.locator(".scroll-x").evaluate("one => one.scrollWidth <= one.clientWidth"), width
+                    shown.get_by_role("heading", name=re.compile("^No exact request can be checked")).wait_for()
+                    assert re.search(r"cost ≈ \$\d", shown.locator(".sums").inner_text())
+        shown.goto(address)
+        until(lambda: shown.locator("a.row", has_text="≈ $").count() == len(sessions))
         shown.close()
         assert not errors
 
@@ -367,6 +403,12 @@ def test_no_view_is_wider_than_its_screen(started: Browser, served: tuple[Path, 
             open_view(page, served[1], view)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, view
             assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.querySelector('main'))"), view
+            if view in {"steps", "steps/3"}:  # no column is cut, and all begin at one edge
+                assert page.locator(".scroll-x").evaluate_all(
+                    "all => all.every(one => one.scrollWidth <= one.clientWidth)"
+                )
+                left = "all => new Set(all.map(one => Math.round(one.getBoundingClientRect().left))).size"
+                assert page.locator("main > *").evaluate_all(left) == 1
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import eventlog
+from eventlog.errors import BusyError
 from eventlog.store import Store
 from projections.inspector import inspector
 from projections.inspector.gate import COOKIE, is_loopback
@@ -90,7 +91,7 @@ def test_a_token_is_asked_for_and_becomes_a_cookie(store: Store) -> None:
     for path in ("/", "/api/sessions", "/live/s/live", "/page/app.js"):
         for wrong in ("", f"token={TOKEN}x", "token="):
             assert answer(store, path, wrong, **options)[0] == 401
-        assert answer(store, path, headers=HERE | {"cookie": f"{COOKIE}=wrong"}, **options)[0] == 401
+        assert answer(store, path, headers=HERE | {"cookie": f"{COOKIE}-8377=wrong"}, **options)[0] == 401
         assert answer(store, path, headers=HERE | {"authorization": "Bearer wrong"}, **options)[0] == 401
     status, headers, _ = answer(store, "/", f"token={TOKEN}", **options)
     assert (status, headers["location"]) == (303, "/")
@@ -100,6 +101,26 @@ def test_a_token_is_asked_for_and_becomes_a_cookie(store: Store) -> None:
     assert answer(store, headers=HERE | {"cookie": f"other=1; {cookie}"}, **options)[0] == 200
     assert answer(store, headers=HERE | {"authorization": f"Bearer {TOKEN}"}, **options)[0] == 200
     assert answer(store, "/api/sessions", f"token={TOKEN}", **options)[0] == 401
+
+
+def test_a_cookie_counts_on_its_port_alone(store: Store) -> None:
+    """Two ports have a cookie each, of which neither is the token or opens the other."""
+    options: dict[str, Any] = {"token": TOKEN}
+    hosts = ("127.0.0.1:8377", "127.0.0.1:8378", "127.0.0.1", "[::1]:8377", "[::1]")
+    cookies = [
+        answer(store, "/", f"token={TOKEN}", headers={"host": host}, **options)[1]["set-cookie"].partition(";")[0]
+        for host in hosts
+    ]
+    assert len({cookie.partition("=")[0] for cookie in cookies}) == 3
+    assert not any(TOKEN in cookie for cookie in cookies)
+    for host in hosts:
+        for cookie in cookies:
+            own = cookies[hosts.index(host)]
+            moved = f"{own.partition('=')[0]}={cookie.partition('=')[2]}"
+            for sent in (cookie, moved):
+                assert answer(store, headers={"host": host, "cookie": sent}, **options)[0] == (
+                    200 if cookie == own else 401
+                )
 
 
 def test_a_server_for_other_machines_is_found_by_its_addresses(store: Store) -> None:
@@ -115,3 +136,16 @@ def test_loopback_is_what_only_this_machine_reaches() -> None:
     """Loopback names and addresses are told from all others."""
     assert all(map(is_loopback, ("127.0.0.1", "127.1.2.3", "::1", "localhost")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.1.5", "example.org", "localhost.evil.example")))  # noqa: S104
+
+
+def test_a_store_that_cannot_be_read_is_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that cannot be read is answered with a sentence, also where its mark fails first."""
+
+    def fails(*_: object, **__: object) -> Any:
+        raise BusyError("the server cannot be reached now")
+
+    monkeypatch.setattr(Store, "cursor", fails)
+    assert answer(store, "/api/sessions")[0] == 200
+    monkeypatch.setattr(Store, "newest_sessions", fails)
+    status, _, body = answer(store, "/api/sessions")
+    assert (status, b"cannot be reached" in body) == (500, True)

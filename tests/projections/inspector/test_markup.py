@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.inspector.markup import RENDERED, prose_html, visible
+from projections.inspector.markup import RENDERED, found_pieces, prose_html, visible
 from tests.support.inspected_store import HOSTILE
 
 ALLOWED = re.compile(
@@ -64,3 +64,37 @@ def test_a_long_text_is_shown_plain() -> None:
 def test_control_characters_are_visible() -> None:
     """Control characters, lone surrogates and overrides are shown as signs; lines stay."""
     assert visible("a\x00\x1b\x7f\r\nb\tc\ud800\u202e") == "a\u2400\u241b\u2421\nb\tc\ufffd⟨U+202E⟩"
+
+
+def found_in(text: str, *words: str, prose: bool = True) -> list[tuple[str, bool]]:
+    """The pieces of a snippet in which these words were found."""
+    return found_pieces(text, sorted(found.span() for word in words for found in re.finditer(word, text)), prose=prose)
+
+
+def test_a_snippet_has_words_without_marks() -> None:
+    """Markdown in which words were found is shown as it reads; results stay as they are."""
+    text = "It took **4.2 seconds** before.\n\n1. Each `row`\n\n| rows |\n|---|\n| 2**8 |"
+    assert found_in(text, "4", "row\\b") == [
+        ("It took ", False),
+        ("4", True),
+        (".2 seconds before. · Each ", False),
+        ("row", True),
+        (" · rows · 2**8", False),
+    ]
+    assert found_in(text, "4", prose=False) == [("It took **", False), ("4", True), (text[11:], False)]
+    assert found_in("and cut** in `two", "two") == [("and cut in ", False), ("two", True)]
+    assert found_in("see [this](http://a/word)", "word") == [
+        ("see [this](http://a/", False),
+        ("word", True),
+        (")", False),
+    ]
+
+
+@given(st.lists(PIECES | st.text(max_size=8), max_size=12), st.integers(0, 11), st.integers(1, 3))
+def test_any_snippet_keeps_what_was_found(texts: list[str], first: int, many: int) -> None:
+    """In any Markdown each found word is one piece, and no control character is left."""
+    words = [f"word{number}" for number in range(many)]
+    texts[first:first] = words
+    pieces = found_in("".join(texts), *words)
+    assert [piece for piece, is_found in pieces if is_found] == words
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", "".join(piece for piece, _ in pieces))

@@ -130,6 +130,35 @@ def test_an_app_needs_to_be_told_who_may_read(tmp_path: Path) -> None:
         asyncio.run(run(store))
 
 
+def test_a_stream_ends_when_it_may_not_be_read_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before an open stream is sent something it is asked again; what is refused is not sent."""
+    monkeypatch.setattr(live_pages, "ASK_AGAIN", 0.0)
+    still, asked = True, 0
+
+    async def authorize(_: object, __: str) -> bool:
+        nonlocal asked
+        asked += 1
+        return still
+
+    async def run() -> None:
+        nonlocal still
+        with eventlog.open(tmp_path) as store:
+            session = store.create_session(id="s")
+            page = LivePage()
+            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+                await caught_up(call, page, session)
+                session.user("for all")
+                await caught_up(call, page, session)
+                assert asked > 1
+                still = False
+                session.user("secret")
+                assert b"secret" not in await call.body()  # it ends
+            async with Call(live_app(store, authorize=authorize), "/s/live") as call:
+                assert call.status == 403
+
+    asyncio.run(run())
+
+
 def test_a_slow_client_is_reset_and_costs_little(tmp_path: Path) -> None:
     """A client that takes nothing is kept no patches; when it does, it gets the newest page."""
 
@@ -262,7 +291,7 @@ def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> No
 
 
 def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
-    """A page that comes back and lacks nothing is answered before anything happens, and may leave."""
+    """A page that comes back and lacks nothing is answered at once, and may leave."""
 
     async def run() -> None:
         with eventlog.open(tmp_path) as store:
@@ -272,7 +301,10 @@ def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
             async with Call(app, "/s/live") as call:
                 await caught_up(call, page, session)
             for hears in (True, False):
-                async with asyncio.timeout(20), Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call:
+                async with (
+                    asyncio.timeout(20),
+                    Call(app, "/s/live", headers={"Last-Event-ID": page.cursor or ""}) as call,
+                ):
                     assert call.status == 200
                     if hears:
                         await asyncio.to_thread(session.user, "at last")
@@ -283,7 +315,7 @@ def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
 
 
 def test_maintenance_ends_a_page_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the store is rewritten an open page ends, to come back, and new ones are told when."""
+    """While the store is rewritten an open page ends, and a new one is told to wait."""
 
     async def run() -> None:
         with eventlog.open(tmp_path) as store:
@@ -291,6 +323,7 @@ def test_maintenance_ends_a_page_that_comes_back(tmp_path: Path, monkeypatch: py
             app, page = live_app(store, authorize=allowed), LivePage()
             async with asyncio.timeout(20), Call(app, "/s/live") as call:
                 await caught_up(call, page, session)
+
                 def busy(*_: object) -> Update | None:
                     raise BusyError("the store is being rewritten")
 

@@ -29,6 +29,8 @@ CLIENTS, QUESTIONS, TOKENS, PACE, FAULTS = (200, 5, 40, 0.25, 12) if SLOW else (
 """Clients, questions of each, tokens of an answer, seconds between them, faults."""
 REPEATED = 0.05
 """Share of the requests that are sent twice at once."""
+STOPPED = 0.1
+"""Share of the questions that a user of the server with a model stops."""
 PATIENCE = 600.0 if SLOW else 90.0
 
 PACED = """
@@ -40,6 +42,41 @@ async def ask(messages):
         await asyncio.sleep({pace})
         yield f"{{question}} {{number}} 😀 "
 """
+
+
+FILLED = """
+                await afill_retrying(reply, lambda: ask(chat_messages(view.messages, view.system)), first_wait=0.01)
+"""
+"""The lines of the page that fill a reply from words, written for a model."""
+MODEL = """
+import random
+from projections.window import afill_retrying
+
+async def model(messages):
+    async for words in words_of(messages):
+        yield {"choices": [{"delta": {"content": words}}]}
+        if random.random() < 0.01:
+            raise ConnectionError
+    yield {"choices": [{"delta": {}, "finish_reason": "stop"}]}
+
+words_of, ask = ask, model
+
+async def stop(request):
+    session = await asyncio.to_thread(app.state.store.open_session, ("chat", request.path_params["name"]))
+    await asyncio.to_thread(session.interrupt)
+    return JSONResponse({})
+
+app.router.routes.insert(0, Route("/chats/{name}/stop", stop, methods=["POST"]))
+"""
+
+
+def with_model(code: str) -> str:
+    """Return the documented server with a model that breaks off, and a button that stops it."""
+    begin, end = (
+        code.index("                text = reply.stream_text()"),
+        code.index("                await reply.finish()"),
+    )
+    return code[:begin] + FILLED.lstrip("\n") + code[end:].partition("\n")[2] + MODEL
 
 
 def answer_to(question: str) -> str:
@@ -80,12 +117,14 @@ class Server:
 class Person:
     """A client: it asks one question after the other, and watches the page."""
 
-    def __init__(self, name: str, servers: list[Server], random: Random) -> None:
+    def __init__(self, name: str, servers: list[Server], random: Random, *, stops: float = 0.0) -> None:
         self.name = name
         self.page = LivePage()
         self.session = ""
         self.questions = [f"{name} asks {number}" for number in range(QUESTIONS)]
         self.connections = 0
+        self.stopped: set[str] = set()
+        self._stops = stops
         self._servers = servers
         self._random = random
         self._watching: asyncio.Task[None] | None = None
@@ -99,14 +138,24 @@ class Person:
             asking = [self._until_answered("POST", request)]
             if self._random.random() < REPEATED:
                 asking.append(self._until_answered("POST", request))
+            if self._random.random() < self._stops:
+                asking.append(self._stop())
             for answer in await asyncio.gather(*asking):
-                assert answer["state"] == "done"
+                assert answer["state"] in {"done", "stopped"}
+                if answer["state"] == "stopped":
+                    self.stopped.add(question)
 
-    async def _until_answered(self, method: str, value: object) -> Any:
+    async def _stop(self) -> Any:
+        """Press the button "stop" while an answer streams; it may come too late."""
+        await asyncio.sleep(self._random.uniform(0, TOKENS * PACE))
+        await self._until_answered("POST", None, "/stop")
+        return {"state": "done"}
+
+    async def _until_answered(self, method: str, value: object, of: str = "") -> Any:
         """Send a request to either server, again and again, until the answer is there."""
         while True:
             try:
-                status, answer = await ask(self._port(), method, f"/chats/{self.name}", value)
+                status, answer = await ask(self._port(), method, f"/chats/{self.name}{of}", value)
             except ConnectionError:
                 status, answer = 0, None
             if status == 200:
@@ -155,16 +204,16 @@ def answered_once(store: Store, person: Person) -> None:
     asked = ["".join(part.text for part in each.parts) for each in transcript if each.role == "user"]
     assert asked == person.questions
     told = [
-        "".join(part.text for part in each.parts if part.kind == "text")
+        "".join(part.text for part in each.parts if part.kind == "text" and not part.removed)
         for each in transcript
         if each.role == "assistant" and each.reason == "stop"
     ]
-    assert told == [answer_to(question) for question in person.questions]
+    assert told == [answer_to(question) for question in person.questions if question not in person.stopped]
 
 
-async def everyone(servers: list[Server], store: Store, random: Random) -> None:
+async def everyone(servers: list[Server], store: Store, random: Random, stops: float) -> None:
     """Let people chat while the servers fail, and compare what they see at the end."""
-    people = [Person(f"p{number}", servers, random) for number in range(CLIENTS)]
+    people = [Person(f"p{number}", servers, random, stops=stops) for number in range(CLIENTS)]
     disturbing = asyncio.create_task(disturb(servers, random))
     await asyncio.wait_for(asyncio.gather(*(person.chat() for person in people)), PATIENCE)
     await disturbing
@@ -179,18 +228,21 @@ async def everyone(servers: list[Server], store: Store, random: Random) -> None:
 
 @pytest.mark.promise(5)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
-def test_each_question_is_answered_once_and_each_page_is_right(tmp_path: Path, encrypted: bool) -> None:
+@pytest.mark.parametrize("kind", ["plain", "encrypted", "model"])
+def test_each_question_is_answered_once_and_each_page_is_right(tmp_path: Path, kind: str) -> None:
     """Promise 5: servers that die answer each question once, and pages equal the transcript."""
+    encrypted = kind == "encrypted"
     path = str(tmp_path / "store")
     code = example("live_app(app.state.store").code + PACED.format(path=path, tokens=TOKENS, pace=PACE)
     if encrypted:
         code = code.replace("eventlog.open, PATH", "eventlog.open, PATH, keys=True")
+    if kind == "model":
+        code = with_model(code)
     (tmp_path / "chat.py").write_text(code)
     with eventlog.open(path, keys=True if encrypted else None) as store:
         servers = [Server(tmp_path) for _ in range(2)]
         try:
-            asyncio.run(everyone(servers, store, Random(7)))
+            asyncio.run(everyone(servers, store, Random(7), STOPPED if kind == "model" else 0.0))
         finally:
             for server in servers:
                 server.stop()

@@ -240,6 +240,42 @@ def test_a_page_that_is_far_behind_is_reset(store: Store, bound: str, monkeypatc
     assert right(page, session)
 
 
+def test_a_page_is_bounded_in_bytes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page has as many messages as fit, one at least; older ones follow."""
+    monkeypatch.setattr(live_session, "MOST_BYTES", 10_000)
+    session = store.create_session()
+    for number in range(9):
+        session.user(f"{number}" * 3_000)
+    session.user("x" * 50_000)
+    page, live = LivePage(), LiveSession(store, session.id, limit=8)
+    assert step(live, page) == ["reset"]
+    assert [len(message["parts"][0]["text"]) for message in page.messages.values()] == [50_000]
+    session.user("small")
+    assert step(live, page) == ["message"]
+    form, sizes = Form(live_session.LONGEST), list[int]()
+    while page.next is not None:
+        answer = live_session.page_of(session, Transcript(session), form, 8, page.next)
+        sizes.append(len(answer["messages"]))
+        page.add_older(answer)
+    assert sizes == [2, 2, 2, 2, 1]
+    assert [message["version"] for message in page.messages.values()] == [
+        message.version for message in Transcript(session).oldest_first()
+    ]
+
+
+def test_a_drop_leaves_no_gap(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that has fewer messages than the limit goes on behind its own oldest one."""
+    monkeypatch.setattr(live_session, "MOST_BYTES", 10_000)
+    session = store.create_session()
+    for number in range(9):
+        session.user(f"{number}" * 3_000)
+    page, live = LivePage(), LiveSession(store, session.id, limit=8)
+    step(live, page)
+    began = page.next
+    page.apply({"drop": 2})
+    assert page.next == began
+
+
 def test_a_long_text_is_cut(store: Store) -> None:
     """A text beyond the longest is cut while it grows, and says so."""
     session = store.create_session()

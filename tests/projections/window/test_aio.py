@@ -269,7 +269,12 @@ def test_the_calls_of_a_step_run_side_by_side(store: Store) -> None:
     assert given == {"a": "the content of a", "b": "the content of b"}
 
 
-@pytest.mark.parametrize("filling", [afill, lambda reply, chunks: afill_retrying(reply, lambda: chunks)])
+async def afill_asking(reply: AsyncReply, chunks: AsyncIterator[dict[str, Any]]) -> str:
+    """Fill a reply as `afill` does, from a function that is asked for the chunks."""
+    return await afill_retrying(reply, lambda: chunks)
+
+
+@pytest.mark.parametrize("filling", [afill, afill_asking])
 def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[AsyncReply, Any], Any]) -> None:
     """A chat without tools needs no window: `AsyncSession.assistant` gives what is filled."""
 

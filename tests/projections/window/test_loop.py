@@ -319,6 +319,7 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
     assert stopped(step) == "compaction-fails"
     assert isinstance(step, Blocked)
     assert "empty" in step.sentence
+    assert "a larger window" in step.sentence
     assert bad.count(Compact) == 3
     assert bad.requests == []
     assert ModelView.of(session).digest == before
@@ -347,6 +348,26 @@ def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answ
     assert not result.completed
     assert result.reason.startswith(reason)
     assert ModelView.of(session).digest == before
+
+
+def test_a_loop_that_is_blocked_for_want_of_sections_says_what_helps(session: Session) -> None:
+    """A model whose summaries have no sections is replaced, or its summaries are accepted."""
+    talk(session, 14)
+    session.user("newest")
+
+    def talked(request: SummaryRequest) -> str:
+        del request
+        return "They talked."
+
+    options: dict[str, Any] = {"summarizer": talked}
+    step = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS, options).run()
+    assert isinstance(step, Blocked)
+    assert "require_sections=False" in step.sentence
+    compaction = msgspec.structs.replace(SMALL.compaction, require_sections=False)
+    policy = msgspec.structs.replace(SMALL, compaction=compaction)
+    by_hand = ContextWindow(session, policy, limits=LIMITS, environment={}, **options)
+    assert by_hand.compact().completed
+    assert Loop(session, lambda _request: Reply("at last"), {}, policy, LIMITS, options).run() == Stop("finished")
 
 
 def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> None:

@@ -163,6 +163,7 @@ STEPS = {
     "done": {"finished", "interrupted", "nothing-asked"},
     "failed": {"failed"},
     "stopped": {"interrupted", "aborted"},
+    "withdrawn": {"nothing-asked"},
 }
 """Reasons to stop, by outcome: an interrupt may come too late."""
 
@@ -228,6 +229,7 @@ def test_a_wait_says_who_is_at_work(store: Store) -> None:
         assert step.sentence.endswith(f"is open: {reply.id}")
 
 
+@pytest.mark.timeout(900)
 @settings(max_examples=3_000 if SLOW else 150)
 @given(works=st.lists(st.integers(0, len(WORKS) - 1), min_size=1, max_size=12))
 def test_the_loop_stops_where_a_turn_is_over(works: list[int]) -> None:

@@ -169,15 +169,52 @@ def test_a_commit_that_no_standby_has_is_of_unknown_outcome(own: Server) -> None
     log.close()
 
 
+@pytest.mark.promise(1, 4)
+def test_a_lease_that_no_standby_has_is_of_unknown_outcome(own: Server) -> None:
+    """Promises 1, 4: a lease that a lost try set is held once a standby may know of it."""
+    log = open_log(own.new_schema(), busy_timeout=20.0)
+    put(log, creates_at=0)
+    own.ask("ALTER SYSTEM SET synchronous_standby_names = 'away'")
+    own.ask("SELECT pg_reload_conf()")
+    held = LeaseState(1, b"me", 10)
+
+    def meanwhile() -> None:
+        _end_the_wait(own, "pg_terminate_backend")  # it is committed, and the answer is lost
+        _end_the_wait(own, "pg_cancel_backend")  # and so it is found, and confirmed no more than that
+
+    try:
+        time.sleep(0.2)
+        other = Thread(target=meanwhile)
+        other.start()
+        with pytest.raises(UnknownOutcomeError):
+            log.set_lease("s", held, replaces=LeaseState())
+        other.join(30)
+        assert not other.is_alive()
+    finally:
+        own.ask("ALTER SYSTEM RESET synchronous_standby_names")
+        own.ask("SELECT pg_reload_conf()")
+    head = log.head("s")
+    assert head is not None
+    assert head.lease == held
+    log.close()
+
+
 def _cancel_the_wait(server: Server) -> None:
     """Cancel the statement that waits for a standby."""
+    _end_the_wait(server, "pg_cancel_backend")
+
+
+def _end_the_wait(server: Server, how: str) -> None:
     waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
     deadline = time.monotonic() + 20
     while not (found := server.ask(waiting)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
     for (pid,) in found:
-        server.ask(f"SELECT pg_cancel_backend({pid})")
+        server.ask(f"SELECT {how}({pid})")
+    while how == "pg_terminate_backend" and {pid for (pid,) in found} & {pid for (pid,) in server.ask(waiting)}:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.promise(4)

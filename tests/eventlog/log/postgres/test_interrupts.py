@@ -35,8 +35,9 @@ def test_an_interrupted_commit_leaves_no_waiter(place: str, monkeypatch: pytest.
     monkeypatch.setattr(lane._worker, "call", lambda: False)  # the waiting thread commits, as where none is to be had
     for session in ("s", "t"):
         log.submit(Append(session=session, payload=b"first", count=1, time=1, creates_at=0)).wait()
-    unknown = 0
-    for tried, at in enumerate(count(1, STEP)):
+    unknown = tried = 0
+    for at in count(1, STEP):
+        tried += 1
         tickets = {
             b"%s %d" % (session.encode(), at): log.submit(
                 Append(session=session, payload=b"%s %d" % (session.encode(), at), count=1, time=1)

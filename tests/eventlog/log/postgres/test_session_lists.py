@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +14,11 @@ from eventlog.log.postgres.engine import open_log
 from tests.support.postgres_server import give_back, new_place
 
 SESSIONS = 100
+
+
+def _all(_: bytes) -> list[bytes]:
+    """Every session is in one list."""
+    return [b"all"]
 
 
 @pytest.fixture
@@ -28,13 +34,18 @@ def test_a_list_needs_no_row_that_another_holds(place: str, held: bool, monkeypa
     """A reader that can update no row of the index has the whole list after two tries."""
     monkeypatch.setattr(session_lists, "MANY", 4)
     monkeypatch.setattr(session_lists, "_AT_ONCE", 10)
-    log = open_log(place, lists_of=lambda _: [b"all"])
+    log = open_log(place, lists_of=_all)
     for number in range(SESSIONS):
         log.submit(Append(session=f"s{number}", payload=b"p", count=1, time=number, creates_at=0))
     log.sync()
     asked: list[object] = []
     rows = log._connections.rows
-    monkeypatch.setattr(log._connections, "rows", lambda *given: asked.append(given) or rows(*given))
+
+    def counted(statement: Any, parameters: Any = ()) -> list[tuple[Any, ...]]:
+        asked.append(statement)
+        return rows(statement, parameters)
+
+    monkeypatch.setattr(log._connections, "rows", counted)
     with psycopg.connect(place) as other:
         if held:
             other.execute("SELECT 1 FROM eventlog_heads FOR UPDATE")

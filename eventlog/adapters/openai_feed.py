@@ -1,0 +1,71 @@
+"""Feed of an OpenAI Agents session: its items, and the newest that its reader knows."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from eventlog.errors import ConflictError, NotFoundError
+from eventlog.importers.openai.responses import OpenAIResponsesMapping
+from eventlog.records.feed import Feed
+from eventlog.records.read import Forgotten, Redacted
+from eventlog.session.session import Session
+
+__all__ = ["ItemFeed", "shown"]
+
+
+class ItemFeed(Feed):
+    """The items of a session."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session, OpenAIResponsesMapping())
+        self._seen = 0
+        """The newest item when items were last read, or of own ones told right behind it."""
+        self._own: dict[int, int] = {}
+        """The last item of each own append that is not seen yet, by the item before it."""
+
+    def items(self, limit: int | None) -> list[Any]:
+        """Return the newest items, all without a limit, oldest first."""
+        numbers = self.path(newest=limit)
+        if limit != 0:
+            self._see(numbers[-1] if numbers else 0)
+        return [item for _, item in shown(self, numbers)]
+
+    def tell(self, items: list[Any], *, wait: float) -> None:
+        """Add items in one append."""
+        numbers = self.add(items, wait=wait)
+        with suppress(NotFoundError), self._lock:  # cleared elsewhere, once they were stored
+            before = self.path(numbers[0], newest=2)[:-1]
+            self._own[before[0] if before else 0] = numbers[-1]
+            while self._seen in self._own:  # no other worker wrote between them
+                self._seen = self._own.pop(self._seen)
+
+    def take_back(self, *, wait: float) -> Any | None:
+        """Take away the newest item by a rollback, and return it; None if there is none."""
+        while newest := self.path(newest=2):
+            (item,) = self.read(newest[-1:])
+            before = newest[0] if len(newest) > 1 else 0
+            with suppress(ConflictError):  # another writer's item is the newest by now
+                self.add([], after=before, expected=newest[-1], wait=wait)
+                with self._lock:
+                    if self._seen == newest[-1]:
+                        self._see(before)
+                if not isinstance(item, (Redacted, Forgotten)):
+                    return item
+        return None
+
+    def make(self, items: list[Any], *, wait: float) -> None:
+        """Make the items these; `ConflictError` if there are others than were read or told here."""
+        numbers = self.replace(items, expected=self._seen, wait=wait)
+        self._see(numbers[-1] if numbers else 0)
+
+    def _see(self, number: int) -> None:
+        with self._lock:
+            self._seen = number
+            self._own.clear()
+
+
+def shown(feed: Feed, numbers: list[int]) -> list[tuple[int, Any]]:
+    """Return records with their numbers, without those that were redacted or forgotten."""
+    found = zip(numbers, feed.read(numbers), strict=True)
+    return [(number, item) for number, item in found if not isinstance(item, (Redacted, Forgotten))]

@@ -1,0 +1,52 @@
+"""Forks and sub-sessions of a session, read from their lists: they cost what they are.
+
+A list is read at once, not in pages, so that a session whose activity moves it to the front is not
+passed over.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eventlog.history.catalog import entry_of
+from eventlog.history.session_lists import UNNAMED, forks_list, subsessions_list
+from eventlog.history.streams import ancestry
+
+if TYPE_CHECKING:
+    from eventlog.log.contract import Head, Log
+
+__all__ = ["forks_of", "heirs_of", "subsessions_of"]
+
+_ALL = (1 << 31) - 1
+"""A limit that no list reaches."""
+
+
+def forks_of(log: Log, session: str) -> list[Head]:
+    """Return the heads of the forks of a session, erased ones included, in the order of ids."""
+    return [head for head in _listed(log, forks_list(session)) if entry_of(head).fork_of == session]
+
+
+def subsessions_of(log: Log, session: str) -> list[Head]:
+    """Return the heads of the sub-sessions of a session, in the order of ids."""
+    return [head for head in _listed(log, subsessions_list(session)) if entry_of(head).parent == session]
+
+
+def heirs_of(log: Log, session: str) -> list[str]:
+    """Return the sessions that continue a part of a session's own stream, in the order of ids."""
+    found: list[str] = []
+    waiting = [session]
+    while waiting:
+        for head in forks_of(log, waiting.pop()):
+            waiting.append(head.session)
+            if not entry_of(head).erased and any(one.session == session for one in ancestry(log, head.session)):
+                found.append(head.session)
+    return sorted(found)
+
+
+def _listed(log: Log, name: bytes) -> list[Head]:
+    """Return the heads in a list, and those of which it is not known in which they are."""
+    return sorted(log.newest([name, UNNAMED], limit=_ALL), key=_id)
+
+
+def _id(head: Head) -> str:
+    return head.session

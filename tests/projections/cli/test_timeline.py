@@ -1,0 +1,102 @@
+"""`eventlog timeline`: what a step had and cost, and what freed room."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from projections.cli.exits import Exit
+from tests.support.cli_runner import Cli, on_terminal, valid
+
+COSTS = ("0.02", "0.03", None, "0.0004")
+PLAIN = re.compile(r"\x1b\[[0-9;]*m|\r")
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """A store with a session of four steps: the third overflows its window, then a prune."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session(id="talk")
+        session.set_settings(limits=eventlog.Limits(context=12_000, output=2_000))
+        parts: list[str] = []
+        for number, cost in enumerate(COSTS):
+            session.user(f"Question {number} of a person who writes more than a narrow line has room for")
+            with session.assistant(model="acme/one") as reply:
+                call = reply.tool("bash", call_id=f"c{number}", input={"command": "ls"}, id=f"prt_{number}")
+                call.succeed("a line of a result\n" * 200)
+                parts.append(f"prt_{number}")
+                tokens = eventlog.Tokens(4_000 + number * 3_000, 50)
+                reply.finish("stop", usage=eventlog.Usage(tokens, None if cost is None else Decimal(cost)))
+        session.context.prune(parts[:2], policy="by hand", freed=777)
+        asked = session.user("Delete everything")
+        session.rollback(before=asked)
+        session.fork(id="ses_other", title="Another way")
+    return tmp_path / "store"
+
+
+def drawn(store: Path, columns: int) -> tuple[list[str], list[list[str]]]:
+    """The header, and the lines of a timeline on a terminal of this width."""
+    code, shown = on_terminal("--store", store, "timeline", "talk", columns=columns)
+    assert code == Exit.OK
+    header, *lines = PLAIN.sub("", shown).splitlines()
+    return header.split(), [line.split() for line in lines]
+
+
+def test_the_cost_of_a_step_beside_its_tokens(cli: Cli, told: Path) -> None:
+    """`cost` is that of the step, as its tokens are; `spent` is the sum until then."""
+    assert told
+    document = cli("timeline", "talk", "--json").json
+    valid("timeline", document)
+    steps = [entry for entry in document["entries"] if entry["kind"] == "step"]
+    assert [entry["tokens"] for entry in steps] == [4_050, 7_050, 10_050, 13_050]
+    assert [entry.get("cost") for entry in steps] == list(COSTS)
+    assert [entry["spent"] for entry in steps] == ["0.02", "0.05", "0.05", "0.0504"]
+    assert [entry.get("what") for entry in steps] == [None, None, "overflow", "overflow"]
+
+
+@pytest.mark.parametrize("columns", [80, 120, 200])
+def test_every_width_tells_how_full_the_window_was(told: Path, columns: int) -> None:
+    """Window, cost and an overflow are shown at each width, and the sum is in the last line."""
+    header, lines = drawn(told, columns)
+    assert {"version", "kind", "words", "tokens", "window", "cost"} <= set(header)
+    steps = [line for line in lines if "step" in line]
+    assert [next(word for word in line if word.endswith("%")) for line in steps] == ["40%", "70%", "100%", "130%"]
+    assert ["overflow" in line for line in steps] == [False, False, True, True]
+    assert " ".join(lines[-1]) == "4 model calls, 34,200 tokens, $0.05 spent"
+
+
+def test_an_overflow_is_red(told: Path) -> None:
+    """How full the window was is red where it overflowed."""
+    shown = on_terminal("--store", told, "timeline", "talk", columns=80)[1]
+    assert re.findall(r"\x1b\[31m([^\x1b]*%)", shown) == ["100%", "130%"]
+
+
+def test_prunes_rollbacks_and_forks_in_words(told: Path) -> None:
+    """A prune says what it freed, and by which policy; a fork has its title."""
+    lines = [" ".join(line) for line in drawn(told, 200)[1]]
+    (prune,) = [line for line in lines if "pruned 1" in line]
+    assert prune.endswith("777 tokens freed: 2 results, policy 'by hand'")
+    assert any("(hidden) Delete everything" in line for line in lines)
+    assert any(re.search(r"rolled-back 1 to \d+$", line) for line in lines)
+    assert any(re.fullmatch(r"forked at version \d+ as ses_other: Another way", line) for line in lines)
+
+
+def test_other_commands_name_the_policy_alike(cli: Cli, told: Path) -> None:
+    """`explain` and `window` say a policy's name as such, and `diff` what its prune recorded."""
+    assert told
+    (pruned,) = [entry for entry in cli("timeline", "talk", "--json").json["entries"] if entry["kind"] == "pruned"]
+    version = pruned["version"]
+    assert cli("explain", "talk", "prt_0").out.endswith(", policy 'by hand'\n")
+    assert f"pruned at version {version}: 2 results, 777 tokens freed, policy 'by hand'\n" in cli("window", "talk").out
+    document = cli("diff", "talk", version - 1, version, "--json").json
+    valid("diff", document)
+    assert document["prunes"] == [{"version": version, "policy": "by hand", "freed": 777}]
+    cleared = sum(change["before"] - change["after"] for change in document["changes"])
+    assert cleared == document["tokens_first"] - document["tokens_second"] != 777
+    said = cli("diff", "talk", version - 1, version).out
+    assert f"results cleared: 2 parts in 2 messages, -{cleared:,} tokens\n" in said
+    assert f"the prune at version {version} recorded 777 tokens freed: its policy's estimate of what" in said

@@ -34,7 +34,7 @@ EventlogError
 │   └── TooOldError             written by an earlier program, in a format that is not read any more
 └── StopError               this handle cannot go on: close it and open again
     ├── FencedError             the lease epoch is over; another owner runs the session
-    ├── PoisonedError           a write to disk failed; what is on disk is unknown until reopened
+    ├── PoisonedError           a write failed, or a server lost one: what is stored is unknown
     ├── ClosedError             the store or the session handle is closed
     ├── ForkedProcessError      the handle was opened before `os.fork()`
     ├── StorageError            the system refuses the store: permission, room or I/O error
@@ -440,7 +440,7 @@ class FencedError(StopError):
 
 
 class PoisonedError(StopError):
-    """A write to disk failed, so nothing more is written until the store is opened again."""
+    """A write failed, or a server lost one: open the store again before anything is written."""
 
 
 class ClosedError(StopError):

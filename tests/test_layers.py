@@ -70,9 +70,9 @@ LAYERS: dict[str, str] = {
     """,
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
-        | confirm part_file holders summarizers window_options saved_head import_report view_text stats_tables part_table
+        | confirm part_file holders summarizers window_options saved_head import_report view_text part_table
           copy_report message_text live_text next_page
-        | store_option registry | options completion | commands app | __init__
+        | store_option registry stats_tables | options completion | commands app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""

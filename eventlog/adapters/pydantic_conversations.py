@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -58,7 +59,7 @@ class Conversations:
     def find(self, entry: str) -> EntryFeed:
         """Return a feed that has an entry: as it was seen, or else of all conversations."""
         known = [self.seen[entry]] if entry in self.seen else []
-        for session in [*known, *(info.id for info in self._store.sessions(format=FORMAT))]:
+        for session in chain(known, (info.id for info in self._store.sessions(format=FORMAT))):
             with suppress(NotFoundError):
                 feed = self.feed(self._store.session(session))
                 feed.place(entry)

@@ -81,7 +81,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
         return int(text)
 
     async def found(reading: Awaitable[T]) -> T:
-        """Await a reading of the store, which may lack what is asked for, or be busy."""
+        """Await a reading of the store; its refusals are HTTP errors."""
         try:
             return await reading
         except NotFoundError as error:
@@ -132,7 +132,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
 async def _stream(
     first: Update, updates: AsyncGenerator[Update], may: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    """Yield updates as server-sent events; ends when the store may not be read any more."""
+    """Yield updates as server-sent events until the store closes, or refuses the reader."""
     asked = monotonic()
     with suppress(ClosedError, BusyError):
         async with aclosing(updates):

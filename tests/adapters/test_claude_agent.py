@@ -408,12 +408,12 @@ def test_a_sub_path_that_begins_while_its_session_is_deleted_goes(
     late, other = (EverdeltaSessionStore(engine.open()) for _ in range(2))
     asyncio.run(other.append(KEY, prompts("asked")))
     asyncio.run(late.append(KEY, prompts("asked")))
-    module, name = (erase, "relations_of") if begins == "before" else (eventlog.store, "begin_session")
+    module, name = (erase, "refuse_all_running") if begins == "before" else (eventlog.store, "begin_session")
     original = getattr(module, name)
 
     def meanwhile(*args: Any, **options: Any) -> Any:
         monkeypatch.setattr(module, name, original)
-        if begins == "before":  # the deletion's last look, and its tombstone
+        if begins == "before":  # between the deletion's look at what goes, and its tombstone
             found = original(*args, **options)
             asyncio.run(late.append(SUB, prompts("late")))
             return found

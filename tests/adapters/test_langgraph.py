@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -42,6 +44,7 @@ from tests.adapters.langchain_lists import listed, viewed
 from tests.adapters.langgraph_programs import PROGRAMS, Program, Tee
 
 MODES = [*ENGINES, ENCRYPTED]
+SLOW = os.environ.get("EVERDELTA_SLOW") == "1"
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 
 
@@ -319,9 +322,9 @@ def test_asyncio_and_threads_see_one_thread(engine: Engine) -> None:
         assert viewed(ModelView.of(saver.session(f"t{n}"))) == listed(messages)
 
 
-def put_inner(saver: EverdeltaSaver, space: str, **parents: str) -> Any:
+def put_inner(saver: EverdeltaSaver, space: str, durability: str = "exit", **parents: str) -> Any:
     """Put the first checkpoint of a subgraph in a namespace, with those around it."""
-    where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": space}}
+    where: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": space, "__pregel_durability": durability}}
     described: Any = {"source": "input"}
     if parents:
         described["parents"] = {name.removeprefix("root"): id for name, id in parents.items()}
@@ -342,11 +345,11 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
         if is_used_again:
             graph_of(other).invoke(said("anew"), CONFIG)
         for saver in (late, other, EverdeltaSaver(engine.open())):
+            time.sleep(0.002)  # ids have the time, deletions have it in milliseconds
             refused = empty_checkpoint()
+            put_inner(saver, "inner:2", root=refused["id"])
             with pytest.raises(ErasedError):
                 saver.put(config, refused, {"source": "loop"}, {})
-            with pytest.raises(ErasedError):
-                put_inner(saver, "inner:2", root=refused["id"])
             for origin in (config, inner):
                 with pytest.raises(ErasedError):
                     saver.put_writes(origin, [("messages", AIMessage("late"))], "task")
@@ -366,15 +369,80 @@ def test_late_writes_bring_no_thread_back(engine: Engine, is_used_again: bool) -
 
 
 def test_subgraph_of_a_run_may_come_first(engine: Engine) -> None:
-    """A run that stores its checkpoints at its end may begin a thread with those of subgraphs."""
+    """Only a run that stores at its end begins a thread with checkpoints of subgraphs."""
     saver, root = EverdeltaSaver(engine.open()), empty_checkpoint()["id"]
     for _ in range(2):
         put_inner(saver, "inner:1", root=root)
         put_inner(EverdeltaSaver(engine.open()), "inner:2", root=root)
+        with pytest.raises(NotFoundError):
+            put_inner(saver, "inner:3", "async", root=root)
         assert len(list(saver.list(CONFIG))) == 2
         saver.delete_thread("t")
         time.sleep(0.002)
         root = empty_checkpoint()["id"]
+    config: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+    async def both() -> None:
+        late = asyncio.to_thread(put_inner, saver, "inner:1", "async", root=root)
+        waiting = asyncio.create_task(late)
+        await asyncio.sleep(0.05)
+        await saver.aput(config, {**empty_checkpoint(), "id": root}, {"source": "loop"}, {})
+        await waiting
+
+    asyncio.run(both())
+    assert len(list(saver.list(CONFIG))) == 2
+
+
+def nested_graph(saver: EverdeltaSaver) -> Any:
+    """Return a graph with a subgraph that keeps its state, and one that does not."""
+    inner: Any = StateGraph(MessagesState)
+    outer: Any = StateGraph(MessagesState)
+    inner.add_sequence([("first", slowly), ("second", slowly)])
+    inner.add_edge(START, "first")
+    outer.add_sequence(
+        [("model", slowly), ("kept", inner.compile(checkpointer=True)), ("again", slowly), ("inner", inner.compile())]
+    )
+    outer.add_edge(START, "model")
+    return outer.compile(checkpointer=saver)
+
+
+def slowly(state: Any) -> Any:
+    """Answer after a moment."""
+    time.sleep(0.002)
+    return answered(state)
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_run_that_is_deleted_meanwhile_leaves_nothing(engine: Engine, durability: Any) -> None:
+    """A run whose thread another worker deletes at any time ends with an error, or is whole."""
+    saver, deleting = EverdeltaSaver(engine.open()), EverdeltaSaver(engine.open())
+    graph, chance = nested_graph(saver), random.Random(5)
+    refused = 0
+    for number in range(40 if SLOW else 6):
+        errors: list[Any] = []
+
+        def run(errors: list[Any] = errors) -> None:
+            try:
+                graph.invoke(said("hi"), CONFIG, durability=durability)
+            except NotFoundError as error:
+                errors.append(error)
+
+        if number % 2:
+            run()
+        worker = Thread(target=run)
+        worker.start()
+        time.sleep(chance.uniform(0, 0.1))
+        deleting.delete_thread("t")
+        worker.join()
+        refused += len(errors)
+        found: list[Any] = list(deleting.list(CONFIG))
+        spaces = {one.config["configurable"]["checkpoint_ns"] for one in found}
+        assert "" in spaces or not spaces
+        assert not (errors and spaces)
+        deleting.delete_thread("t")
+    assert refused or not SLOW
+    assert list(deleting.store.sessions()) == []
 
 
 def test_writes_without_their_checkpoint_are_refused(engine: Engine) -> None:

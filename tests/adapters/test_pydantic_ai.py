@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import eventlog.store
 from projections import ModelView
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 from tests.support.file_search import files_with
@@ -25,6 +24,7 @@ from pydantic_ai.conversation_store import ConversationConflict, ConversationSto
 from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.test import TestModel
 
+from eventlog.adapters import pydantic_ai as adapter
 from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from tests.adapters.pydantic_messages import KINDS, Talk, listed, viewed
@@ -275,21 +275,21 @@ def test_late_save_brings_no_conversation_back(engine: Engine) -> None:
 def test_a_fork_that_meets_a_deletion_is_whole_or_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork of a conversation that is deleted meanwhile is a conflict, and leaves nothing."""
     one, other = (EverdeltaConversationStore(engine.open()) for _ in range(2))
-    original = eventlog.store.begin_session
+    original = adapter.fork
 
     def meanwhile(*args: Any, **options: Any) -> Any:
-        monkeypatch.setattr(eventlog.store, "begin_session", original)
+        monkeypatch.setattr(adapter, "fork", original)
         deletion = asyncio.new_event_loop()
         with pytest.MonkeyPatch.context() as patch:
             if breaks_off:
-                patch.setattr(other, "_erase", id)
+                patch.setattr(adapter, "erase_unshared", lambda *_, **__: None)
             deletion.run_until_complete(other.delete("chat"))
         deletion.close()
         return original(*args, **options)
 
     for breaks_off in (False, True):
         asyncio.run(one.save(Conversation(conversation_id="chat", messages=said("a", "b"))))
-        monkeypatch.setattr(eventlog.store, "begin_session", meanwhile)
+        monkeypatch.setattr(adapter, "fork", meanwhile)
         with pytest.raises(ConversationConflict):
             asyncio.run(one.fork("chat", at=1, new_conversation_id="fork"))
         assert asyncio.run(other.load("fork")) is None

@@ -12,7 +12,7 @@ from eventlog.adapters.langgraph.stored import Stored
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import CallError, DamagedError
 
-__all__ = ["Place", "config_of", "delta_history", "matching", "place_of", "tuple_of"]
+__all__ = ["Place", "config_of", "delta_history", "matching", "place_of", "root_of", "tuple_of"]
 
 
 class Place(NamedTuple):
@@ -34,6 +34,12 @@ def place_of(config: RunnableConfig) -> Place:
     if found.get("thread_id") is None:
         raise CallError("a config names its thread: {'configurable': {'thread_id': ...}}")
     return Place(found["thread_id"], found.get("checkpoint_ns") or "", found.get("checkpoint_id") or None)
+
+
+def root_of(metadata: Mapping[str, Any]) -> str:
+    """Return the checkpoint of the root graph in which a subgraph's one was made, "" for none."""
+    parents: dict[str, str] = metadata.get("parents") or {}
+    return parents.get("", "")
 
 
 def config_of(thread_id: Any, ns: str, id: str) -> RunnableConfig:

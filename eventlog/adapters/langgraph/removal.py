@@ -12,6 +12,7 @@ from functools import partial
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
+from eventlog.adapters.langgraph.reading import root_of
 from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.errors import NotFoundError
@@ -22,7 +23,7 @@ from eventlog.records.feed import Feed
 from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 
-__all__ = ["erase", "keep_latest", "remove_run"]
+__all__ = ["erase", "keep_latest", "remove_inner", "remove_run"]
 
 Place = tuple[str, str]
 """Namespace and id of a checkpoint."""
@@ -42,6 +43,16 @@ def remove_run(thread: Thread, run: str, *, wait: float) -> None:
 
     if thread.session.values.revision(key_of("r", run)):
         _remove_others(thread, others, wait)
+
+
+def remove_inner(thread: Thread, root: str, *, wait: float) -> None:
+    """Remove what subgraphs stored before their root graph's checkpoint was refused."""
+
+    def others(places: dict[Place, Stored]) -> set[Place]:
+        loads = thread.serde.loads_typed
+        return {place for place, stored in places.items() if not place[0] or root_of(loads(stored.metadata)) != root}
+
+    _remove_others(thread, others, wait)
 
 
 def _latest(places: dict[Place, Stored], serde: SerializerProtocol) -> set[Place]:
@@ -115,10 +126,10 @@ def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], re
         feed.forget(forgotten)
         for key in dropped:
             values.drop(key)
-        for ns, value in before.items():
+        for ns, id in before.items():
             if ns not in newest:
                 values.drop(key_of("h", ns))
-            elif value != newest[ns]:
+            elif newest[ns] != id:
                 values.put(key_of("h", ns), newest[ns])
 
 

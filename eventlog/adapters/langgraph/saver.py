@@ -28,7 +28,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph import removal
-from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, tuple_of
+from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, root_of, tuple_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import settled
@@ -38,6 +38,9 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 
 __all__ = ["FORMAT", "EverdeltaSaver"]
+
+DURABILITY = "__pregel_durability"
+"""Where a run's config says when it stores checkpoints; of others it is not known."""
 
 
 class EverdeltaSaver(BaseCheckpointSaver[Any]):
@@ -121,20 +124,12 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
     ) -> RunnableConfig:
         """Store a checkpoint in one append; durable when this returns."""
         place = place_of(config)
-        root = (metadata.get("parents") or {}).get("") if place.ns and place.id is None else None
-        id = place.thread
-        with self._threads.putting(id), self._threads.refusing(id, checkpoint["id"], place.id):
-            thread = self._threads.find(id, self.serde)
-            if thread is None and place.id is not None:
-                raise NotFoundError("checkpoint", place.id)
-            if place.ns and (thread is None or (root and not thread.revision("", root))):
-                error = self._threads.missing(id, root or "")
-                if isinstance(error, ErasedError):
-                    raise error
-            thread = thread or self._threads.begin(id, self.serde)
-            described = get_checkpoint_metadata(config, metadata)
-            thread.put(place.ns, place.id, checkpoint, described, new=new_versions, wait=self.wait)
-        return config_of(place.thread_id, place.ns, checkpoint["id"])
+        for pause in self._threads.patience(place.thread):
+            if self._may_come(config, metadata):
+                with self._threads.putting(place.thread):
+                    return self._put(config, checkpoint, metadata, new_versions)
+            time.sleep(pause)
+        raise NotFoundError("checkpoint", root_of(metadata))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -178,6 +173,41 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         if isinstance(current, str):
             return f"{int(current.partition('.')[0]) + 1:032}.{random.random():016}"
         return 1 if current is None else current + 1
+
+    def _may_come(self, config: RunnableConfig, metadata: CheckpointMetadata) -> bool:
+        """Whether the root graph's checkpoint is there, which the first one of a subgraph needs.
+
+        A run that stores its checkpoints at its end stores that one last.
+        """
+        place, root = place_of(config), root_of(metadata)
+        if not place.ns or place.id is not None:
+            return True
+        thread = self._threads.find(place.thread, self.serde)
+        if thread is not None and (not root or thread.has("", root)):
+            return True
+        if isinstance(error := self._threads.missing(place.thread, root), ErasedError):
+            raise error
+        return bool(config.get("configurable", {}).get(DURABILITY, "exit") == "exit")
+
+    def _put(
+        self, config: RunnableConfig, checkpoint: Checkpoint, metadata: CheckpointMetadata, new: ChannelVersions
+    ) -> RunnableConfig:
+        id, place = checkpoint["id"], place_of(config)
+        thread = self._threads.find(place.thread, self.serde)
+        if thread is None and place.id is not None:
+            raise self._threads.missing(place.thread, place.id)
+        thread = thread or self._threads.begin(place.thread, self.serde)
+        described = get_checkpoint_metadata(config, metadata)
+        try:
+            thread.put(place.ns, place.id, checkpoint, described, new=new, wait=self.wait)
+        except NotFoundError as error:
+            now = None if place.ns else self._threads.find(place.thread, self.serde)
+            if now is not None:
+                removal.remove_inner(now, id, wait=self.wait)
+            if place.id is None or isinstance(error, ErasedError):
+                raise
+            raise self._threads.missing(place.thread, place.id) from None
+        return config_of(place.thread_id, place.ns, id)
 
     def _put_writes(self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task: str, path: str) -> bool:
         place = place_of(config)
@@ -223,8 +253,13 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """See `put`; a cancelled caller hears of it once it is known whether it is stored."""
-        with self._threads.putting(place_of(config).thread):
-            return await settled(self.put, config, checkpoint, metadata, new_versions)
+        place = place_of(config)
+        for pause in self._threads.patience(place.thread):
+            if await settled(self._may_come, config, metadata):
+                with self._threads.putting(place.thread):
+                    return await settled(self._put, config, checkpoint, metadata, new_versions)
+            await asyncio.sleep(pause)
+        raise NotFoundError("checkpoint", root_of(metadata))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""

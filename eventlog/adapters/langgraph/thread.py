@@ -62,6 +62,11 @@ class Thread:
         """Return the version that put a checkpoint, 0 if there is none."""
         return self._values.revision(key_of("c", ns, id))
 
+    def has(self, ns: str, id: str) -> bool:
+        """Whether a checkpoint is there, once what is being put is there or refused."""
+        with self.lock:
+            return self.revision(ns, id) > 0
+
     def stored(self, ns: str, id: str | None) -> Stored | None:
         """Return a checkpoint, by default the newest of its namespace; None if there is none."""
         while id is None:

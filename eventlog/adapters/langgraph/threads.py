@@ -1,8 +1,9 @@
 """Threads of a checkpointer, found by name; no late write brings a deleted one back.
 
-What comes of a checkpoint needs that one in the thread. Only the first checkpoint of a subgraph may
-come before that of its root graph, which a run stores at its end: it is refused if its root was
-made before the thread was deleted. An id of a checkpoint says when it was made.
+What comes of a checkpoint needs that one in the thread, the first one of a subgraph that of its
+root graph. Only a run that stores its checkpoints at its end stores that one last: what comes
+before it is refused if it was made before the thread was deleted, and removed once it is refused
+itself. The id of a checkpoint says when it was made.
 """
 
 from __future__ import annotations
@@ -28,8 +29,6 @@ FORMAT = "langgraph"
 """Format of the names of these sessions; their keys are LangGraph's thread ids."""
 THREADS = 64
 """Threads of which is kept where their messages are."""
-REFUSED = 1024
-"""Checkpoints of which is kept that they were refused."""
 EPOCH = 0x01B21DD213814000
 """Beginning of the year 1970 as an id of a checkpoint has it, in steps of 100 ns."""
 PATIENCE = 1.0
@@ -43,7 +42,6 @@ class Threads:
         self.store = store
         self._scope = scope
         self._threads: OrderedDict[tuple[str, int], Thread] = OrderedDict()
-        self._refused: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._putting: Counter[str] = Counter()
         self._lock = Lock()
 
@@ -67,26 +65,12 @@ class Threads:
     def missing(self, id: str, checkpoint: str) -> NotFoundError:
         """Return the error for a checkpoint that is not there.
 
-        `ErasedError` if it was refused, or made before a thread of this id was deleted last.
+        `ErasedError` if it was made before a thread of this id was deleted last.
         """
         last = last_owner(self.store.log, (FORMAT, id))
-        if last is not None and ((id, checkpoint) in self._refused or made_at(checkpoint) <= last[1]):
+        if last is not None and made_at(checkpoint) <= last[1]:
             return ErasedError(last[0])
         return NotFoundError("checkpoint", checkpoint)
-
-    @contextmanager
-    def refusing(self, id: str, checkpoint: str, parent: str | None) -> Generator[None]:
-        """Remember that a checkpoint was refused: those of its subgraphs may come later."""
-        try:
-            yield
-        except NotFoundError as error:
-            with self._lock:
-                self._refused[id, checkpoint] = None
-                if len(self._refused) > REFUSED:
-                    self._refused.popitem(last=False)
-            if parent is None or isinstance(error, ErasedError):
-                raise
-            raise self.missing(id, parent) from None
 
     def _thread(self, session: Session, serde: SerializerProtocol) -> Thread:
         with self._lock:

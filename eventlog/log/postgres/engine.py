@@ -183,7 +183,7 @@ class PostgresLog(Log):
             return once[session]
         known = self._reader.known_heads([session]).get(session)
         if known is not None and not self.options.read_only:
-            self._lanes[self.partition_of(session) % len(self._lanes)].learn(known)
+            self._lane_of(self.partition_of(session)).learn(known)
         head = None if known is None else known.head
         if once is not None:
             once[session] = head

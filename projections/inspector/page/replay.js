@@ -6,6 +6,7 @@ import { jumpWords } from "./versions.js";
 const SPEEDS = [0.5, 1, 2, 4, 8, 16, 64];
 const PAUSE = 1500;
 const KEPT = 60;
+const OFTEN = 300; // a text that streams is rendered as far as it came, this often
 
 export function Replay({ id, info, query }) {
   const newest = info?.version || 1;
@@ -138,7 +139,7 @@ class Player {
     this.stage.append(box);
     while (this.stage.childElementCount > KEPT) this.stage.firstElementChild.remove();
   }
-  /** A text that came as a whole is Markdown at once; one that streams is so when it ends, or the replay stands. */
+  /** A text that came as a whole is Markdown at once; one that streams is rendered now and then, and when it ends. */
   part(scene) {
     if (!this.messages.has(scene.message)) this.begin(scene.message, "assistant", "Assistant");
     const text = element("span", "stream", scene.text || "");
@@ -157,7 +158,12 @@ class Player {
     const found = this.parts.get(scene.part);
     if (!found) return;
     found.text.append(scene.text);
-    found.grown = scene.field === "text" ? scene.v : 0;
+    if (scene.field !== "text") return;
+    found.grown = scene.v;
+    found.timer ??= setTimeout(() => {
+      found.timer = null;
+      if (found.grown) this.render(found, found.grown);
+    }, OFTEN);
   }
   end(scene) {
     const found = this.parts.get(scene.part);
@@ -167,13 +173,20 @@ class Player {
   render(found, version) {
     const { part, box, text } = found;
     found.grown = 0;
+    if (found.asking) return void (found.next = version); // one at a time, so that none comes too late
+    found.asking = true;
     const before = text.textContent.length;
+    const done = () => {
+      const { next } = found;
+      Object.assign(found, { asking: false, next: 0 });
+      if (next) this.render(found, next);
+    };
     get("part", { session: this.session, part, at: version }).then((answer) => {
       if (!answer.html || !box.isConnected) return;
       const more = text.textContent.slice(before);
       rendered(found, answer.html);
       text.append(more);
-    }, () => {});
+    }).then(done, done);
   }
   running(scene) {
     const found = this.parts.get(scene.part);

@@ -291,7 +291,7 @@ def test_a_store_that_is_closed_is_no_fault_of_the_request(tmp_path: Path) -> No
 
 
 def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
-    """A page that comes back and lacks nothing is answered at once, and may leave."""
+    """A page that comes back up to date is answered at once, and may leave."""
 
     async def run() -> None:
         with eventlog.open(tmp_path) as store:
@@ -315,7 +315,7 @@ def test_an_up_to_date_page_is_answered_at_once(tmp_path: Path) -> None:
 
 
 def test_maintenance_ends_a_page_that_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the store is rewritten an open page ends, and a new one is told to wait."""
+    """A rewrite of the store ends open pages, which come back; new ones are told when."""
 
     async def run() -> None:
         with eventlog.open(tmp_path) as store:

@@ -1,4 +1,4 @@
-"""Statements of a command: one, and no outdated answer is believed."""
+"""Round trips of a command; no answer that is out of date is believed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object]) -> int:
 
 
 def test_a_user_message_is_one_round_trip(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message in an open session is written without a read, also behind others."""
+    """A message in an open session asks nothing first, and goes in behind others."""
     with eventlog.open(place) as store, eventlog.open(place) as other:
         session = store.create_session(id="s")
         assert [counted(monkeypatch, lambda: session.user("hello")) for _ in range(3)] == [1, 1, 1]
@@ -65,7 +65,7 @@ def test_a_user_message_is_one_round_trip(place: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_cold_view_is_three_round_trips(place: str, kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A view in a fresh handle asks for head, checkpoint and the events behind it only."""
+    """A view in a fresh handle asks for head, checkpoint and the events behind it."""
     with eventlog.open(place) as store:
         session = store.create_session(id="s")
         for number in range(20):
@@ -86,7 +86,7 @@ def test_a_cold_view_is_three_round_trips(place: str, kept: bool, monkeypatch: p
 
 
 def test_a_refusal_is_read_for(stores: tuple[Store, Store]) -> None:
-    """A command that only an outdated state refuses goes in."""
+    """A command that only a state out of date refuses goes in."""
     here, there = (stores[0].create_session(id="s"), stores[1].session("s"))
     here.user("first")
     message = there.user("second")
@@ -95,7 +95,7 @@ def test_a_refusal_is_read_for(stores: tuple[Store, Store]) -> None:
 
 
 def test_an_acceptance_is_taken_back(stores: tuple[Store, Store]) -> None:
-    """A command that another process made impossible is refused to the waiting caller."""
+    """A command that another process has made impossible is refused to the caller who waits."""
     here, there = (stores[0].create_session(id="s"), stores[1].session("s"))
     message = here.user("first")
     there.remove_message(message)

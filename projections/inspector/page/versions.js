@@ -26,8 +26,10 @@ export function jumpWords(jump) {
   const name = JUMPS[jump.kind] || jump.kind;
   const what = jump.what.replace(/\bresult/, "tool result");
   switch (jump.kind) {
-    case "pruned":
-      return `${name}: ${what.replace(/ by (.*)/, " cleared (policy $1)")}`;
+    case "pruned": {
+      const [results, policy] = what.split(", policy ");
+      return `${name}: ${results} cleared${policy ? ` (policy ${policy})` : ""}`;
+    }
     case "restored":
       return `${name}: ${what} shown again`;
     case "rolled-back":

@@ -88,9 +88,20 @@ class KnownHeads(dict[str, Known]):
         if known is None:
             self.pop(session, None)
             return
-        if len(self) >= _MOST and session not in self:
-            self.clear()
         self[session] = known
+
+    @property
+    def full(self) -> bool:
+        """Whether no more are to be learnt before the next batch begins."""
+        return len(self) >= _MOST
+
+    def trim(self) -> None:
+        """Forget all heads if there are too many.
+
+        Not while a batch is decided: it relies on those that it has read.
+        """
+        if self.full:
+            self.clear()
 
 
 def settle(outcomes: Iterable[tuple[AnyTicket, Any]]) -> None:
@@ -142,6 +153,7 @@ class Attempt:
         `MapChangedError` if those that are `left` have to be sent to another cluster.
         """
         target = self._target
+        self._heads.trim()
         while self._tickets:
             batch = Batch(
                 self._tickets,

@@ -152,7 +152,7 @@ class GroupCommit:
 
     def learn(self, known: Known) -> None:
         """Take in a head that was read, for the next append that is decided on it."""
-        if known.head.session not in self._heads:
+        if known.head.session not in self._heads and not self._heads.full:
             self._heads.learn(known.head.session, known)
 
     def forget(self) -> None:

@@ -8,7 +8,10 @@ import pytest
 
 import eventlog
 from eventlog.errors import ErasedError, NotFoundError
+from eventlog.log.contract import Append
+from eventlog.log.postgres import attempt
 from eventlog.log.postgres.connections import Connections
+from eventlog.log.postgres.engine import open_log
 from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.replay.checkpoints import Checkpoints
@@ -132,3 +135,22 @@ def test_two_processes_take_turns(stores: tuple[Store, Store]) -> None:
     assert texts == [text for number in range(12) for text in (f"{number}", "Hello")]
     assert len(ModelView.of(sessions[1]).messages) == 24
     assert stores[0].log.check() == []
+
+
+def test_a_batch_keeps_the_heads_that_it_has_read(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that fills the memory of heads is decided on all that it has read for it."""
+    names = [f"s{number}" for number in range(12)]
+    with eventlog.open(place) as other:
+        for name in names:
+            other.create_session(id=name)
+    monkeypatch.setattr(attempt, "_MOST", 4)
+    log = open_log(place)
+    heads = log._lanes[0]._heads
+    for begin in range(0, 12, 3):
+        batch = names[begin : begin + 3]
+        tickets = [log.submit(Append(session=name, payload=b"x", count=1, time=1)) for name in batch]
+        assert [ticket.wait().session for ticket in tickets] == batch
+    for name in names:
+        log.head(name)
+    assert len(heads) <= 7  # a batch beyond the limit, and nothing of reads
+    log.close()

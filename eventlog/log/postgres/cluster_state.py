@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from eventlog.errors import BusyError
+from eventlog.errors import BusyError, UnknownOutcomeError
 from eventlog.log.postgres import schema
 
 if TYPE_CHECKING:
@@ -27,12 +27,15 @@ if TYPE_CHECKING:
 
     from psycopg import Connection
 
+    from eventlog.log.postgres.connections import LogConnection
+
 __all__ = [
     "MARK_BYTES",
     "Left",
     "State",
     "activate",
     "arriving",
+    "confirm",
     "hold",
     "left",
     "put",
@@ -60,6 +63,10 @@ class Left(NamedTuple):
     position: int
     to: int
     """The number of the cluster that it was handed over to."""
+
+    def note(self) -> bytes:
+        """Return the value of the setting that notes it."""
+        return self.mark + b"%d %d" % (self.position, self.to)
 
 
 class State(NamedTuple):
@@ -153,30 +160,49 @@ def serve(connection: Connection, partition: int, position: int | None) -> None:
     )
 
 
+def confirm(connection: LogConnection, partition: int, gone: Left) -> bool:
+    """Write once more at the source of a handing over, so that it survives what the server can.
+
+    Return whether its note is there still. `UnknownOutcomeError` if the server warns: it may be on
+    no standby, and a promoted one would serve the partition again.
+    """
+    connection.warned = ""
+    with connection.transaction():
+        survive(connection, local=True)
+        found = connection.execute(
+            "UPDATE eventlog_settings SET value = value WHERE partition = 0 AND name = %s AND value = %s",
+            (left(partition), gone.note()),
+        ).rowcount
+    if connection.warned:
+        raise UnknownOutcomeError(
+            f"the handing over may not be replicated: {connection.warned}; move it again to complete it"
+        )
+    return found > 0
+
+
 def activate(connection: Connection, partition: int, gone: Left) -> bool:
     """Have a cluster serve a partition that was copied to it, and handed over to it.
 
-    The handing over is committed. Any process may do this, several at once; one of them does it.
+    The handing over is confirmed. Any process may do this, several at once; one of them does it.
     """
     with connection.transaction():
-        connection.execute(
-            "SELECT set_config('synchronous_commit', 'on', true)"
-            " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
-        )
+        survive(connection, local=True)
         found = connection.execute(
             "SELECT value FROM eventlog_settings WHERE partition = 0 AND name = %s FOR UPDATE", (arriving(partition),)
         ).fetchone()
         if found is None or bytes(found[0]) != gone.mark:
             return False
         remove(connection, arriving(partition))
+        connection.execute("SET LOCAL statement_timeout = 0")  # it touches each head
         connection.execute("UPDATE eventlog_heads SET moved = true WHERE partition = %s", (partition,))
         serve(connection, partition, gone.position)
     return True
 
 
-def survive(connection: Connection) -> None:
-    """Have commits of a connection survive what the server can have them survive."""
+def survive(connection: Connection, *, local: bool = False) -> None:
+    """Have commits survive what the server can have them survive: of a connection, or one."""
     connection.execute(
-        "SELECT set_config('synchronous_commit', 'on', false)"
-        " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')"
+        "SELECT set_config('synchronous_commit', 'on', %s)"
+        " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')",
+        (local,),
     )

@@ -25,6 +25,7 @@ from eventlog.log.postgres.cluster_state import hold, read_state, require_settle
 from eventlog.log.postgres.cluster_tables import ClusterTables
 from eventlog.log.postgres.cluster_target import ClusterTarget
 from eventlog.log.postgres.clusters import Cluster, Clusters, Served
+from eventlog.log.postgres.connections import unhurried
 from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.engine import PostgresLog, asked
 from eventlog.log.postgres.faults import typed
@@ -133,9 +134,7 @@ class ClusteredLog(PostgresLog):
                 for member in self._clusters.map.members:
                     connection = stack.enter_context(member.cluster.connections.pinned())
                     stack.enter_context(connection.transaction())
-                    connection.execute(
-                        "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
-                    )
+                    unhurried(connection)
                     hold(connection)
                     held.append(connection)
                     states.append(read_state(connection))
@@ -181,12 +180,7 @@ def open_clusters(addresses: Sequence[str], **options: Any) -> ClusteredLog:
 
 def _learned(cluster: Cluster) -> Acknowledged:
     """Ask what a commit survives in a cluster, and learn its time."""
-
-    def of(connection: LogConnection) -> Acknowledged:
-        survives, cluster.clock = asked(connection)
-        return survives
-
-    return cluster.connections.run(of)
+    return cluster.connections.run(lambda connection: asked(connection, cluster.clock))
 
 
 def _weakest(all: Sequence[Acknowledged]) -> Acknowledged:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from psycopg import Error
 
-from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, StorageError
+from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, StorageError, UnknownOutcomeError
 from eventlog.log.contract import partition_of, place_of
 from eventlog.log.postgres.attempt import Target
 from eventlog.log.postgres.bodies import Bodies
 from eventlog.log.postgres.clock import ServerClock
-from eventlog.log.postgres.cluster_state import State, activate, read_state
+from eventlog.log.postgres.cluster_state import State, activate, confirm, read_state
 from eventlog.log.postgres.connections import Connections
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.guard import Guarded, MapChangedError
@@ -196,14 +196,25 @@ class Clusters:
         return known
 
     def _activates(self, states: Sequence[State]) -> bool:
-        """Have a partition served that was handed over, if there is one; return whether."""
-        for source in states:
-            for partition, gone in source.left.items():
-                for cluster, state in zip(self._opened, states, strict=True):
-                    if state.arriving.get(partition) == gone.mark and not self.options.read_only:
+        """Have a partition served that was handed over, if there is one; return whether.
+
+        One whose handing over may be on no standby stays on its way.
+        """
+        if self.options.read_only:
+            return False
+        members = list(zip(self._opened, states, strict=True))
+        for source, said in members:
+            for partition, gone in said.left.items():
+                for cluster, state in members:
+                    if state.arriving.get(partition) == gone.mark:
                         try:
-                            with cluster.connections.one() as connection:
-                                activate(connection, partition, gone)
+                            with source.connections.one() as connection:
+                                left = confirm(connection, partition, gone)
+                            if left:
+                                with cluster.connections.one() as connection:
+                                    activate(connection, partition, gone)
+                        except UnknownOutcomeError:
+                            continue
                         except Error as error:
                             raise typed(error) from error
                         return True

@@ -28,7 +28,7 @@ from eventlog.log.postgres.faults import is_lost, is_passing, typed
 if TYPE_CHECKING:
     from eventlog.log.postgres.options import Options
 
-__all__ = ["Connections", "LogConnection", "connect"]
+__all__ = ["Connections", "LogConnection", "connect", "unhurried"]
 
 R = TypeVar("R")
 _DEFAULTS = {
@@ -47,6 +47,15 @@ _SETTINGS = (
     " SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
 )
 """Settings that the statements of this package rely on."""
+_UNHURRIED = {
+    "statement_timeout": 0,
+    "idle_in_transaction_session_timeout": 0,
+    "tcp_keepalives_idle": 10,
+    "tcp_keepalives_interval": 5,
+    "tcp_keepalives_count": 3,
+    "tcp_user_timeout": 20000,
+}
+"""The server waits for its client, and notices in seconds that the host of it is gone."""
 _IDLE = 60.0
 """Seconds after which a connection that is not needed is closed."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
@@ -72,6 +81,15 @@ def connect(address: str, *, busy_timeout: float, read_only: bool) -> LogConnect
     except Error as error:
         raise typed(error) from error
     return made
+
+
+def unhurried(connection: LogConnection, scope: str = "LOCAL") -> None:
+    """Have a transaction last as long as its client needs, or all with the scope `SESSION`.
+
+    Where the host of the client is gone, the server ends it and what it holds.
+    """
+    statement = "; ".join(f"SET {scope} {name} = {value}" for name, value in _UNHURRIED.items())
+    connection.execute(statement.encode())
 
 
 class Connections:

@@ -37,7 +37,7 @@ from eventlog.log.postgres.attempt import Target
 from eventlog.log.postgres.bodies import Bodies
 from eventlog.log.postgres.check import check
 from eventlog.log.postgres.clock import ServerClock
-from eventlog.log.postgres.connections import Connections, connect
+from eventlog.log.postgres.connections import Connections, connect, unhurried
 from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.follower import Follower
@@ -325,9 +325,7 @@ class PostgresLog(Log):
         with self._connections.pinned() as connection:
             try:
                 with connection.transaction():
-                    connection.execute(
-                        "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
-                    )
+                    unhurried(connection)
                     tables = Tables(connection, self._count, self.partition_of)
                     _require_alone(connection)
                     yield tables
@@ -388,6 +386,7 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
         chosen = structs.replace(_DEFAULTS, **options)
     except TypeError as error:
         raise CallError(str(error)) from None
+    clock = ServerClock()
     with connect(address, busy_timeout=chosen.busy_timeout, read_only=chosen.read_only) as connection:
         try:
             settings = schema.read_settings(connection)
@@ -396,22 +395,24 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
             if settings is None:
                 settings = _made(connection, partitions, encryption)
             _require_alone(connection)
-            survives, clock = asked(connection)
+            survives = asked(connection, clock)
         except Error as error:
             raise typed(error) from error
     return PostgresLog(address, settings, survives, clock, chosen)
 
 
-def asked(connection: LogConnection) -> tuple[Acknowledged, ServerClock]:
-    """Return what a commit on a server survives, which goes to the log as well, and its clock."""
+def asked(connection: LogConnection, clock: ServerClock) -> Acknowledged:
+    """Return what a commit on a server survives, which goes to the log as well.
+
+    The clock learns the time of the server.
+    """
     survives = acknowledged(connection)
-    clock = ServerClock()
     sent = clock.local()
     for (now,) in connection.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8"):
         clock.learn(now, sent)
     log = logger().info if survives.survives_crash else logger().warning
     log("postgresql: %s", survives.sentence())
-    return survives, clock
+    return survives
 
 
 def _require_alone(connection: LogConnection) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from os import urandom
 from typing import TYPE_CHECKING
 
 from psycopg import Error
+from psycopg.errors import DuplicateTable, UniqueViolation
 
 from eventlog.errors import AlreadyExistsError, CallError, NotFoundError
 from eventlog.log.postgres import schema
@@ -97,11 +98,22 @@ def _numbered(first: LogConnection, second: LogConnection, state: State) -> int 
 
 
 def _make(second: LogConnection, first: State, number: int) -> None:
-    """Make the tables of a cluster that serves no partition yet."""
+    """Make the tables of a cluster that serves no partition yet.
+
+    Of several that do so at once one does it; the others find it joined.
+    """
     settings = first.settings
-    with second.transaction():
-        if schema.stored(second) is None:
+    if schema.stored(second) is None:
+        with suppress(DuplicateTable, UniqueViolation):
             schema.create(second, partitions=settings.partitions, encryption=settings.encryption)
+    with second.transaction():
+        second.execute("SELECT value FROM eventlog_settings WHERE partition = 0 AND name = 'made' FOR UPDATE")
+        second.execute("SELECT position FROM eventlog_counters ORDER BY partition FOR UPDATE")
+        there = read_state(second)
+        if there is not None and there.log == first.log:
+            return
+        if there is not None and (there.log or schema.has_commits(second)):
+            raise AlreadyExistsError("store", "in the schema of the address that is to join")
         second.execute("DELETE FROM eventlog_counters")
         put(
             second,

@@ -26,7 +26,14 @@ from psycopg import Error
 from psycopg.errors import LockNotAvailable
 
 from eventlog import compression
-from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, UnknownOutcomeError
+from eventlog.errors import (
+    BusyError,
+    CallError,
+    DamagedError,
+    NotFoundError,
+    StorageError,
+    UnknownOutcomeError,
+)
 from eventlog.log.digests import digests_in
 from eventlog.log.postgres.batch import CHUNK, body_partition
 from eventlog.log.postgres.cluster_state import (
@@ -35,6 +42,7 @@ from eventlog.log.postgres.cluster_state import (
     State,
     activate,
     arriving,
+    confirm,
     hold,
     left,
     put,
@@ -43,7 +51,7 @@ from eventlog.log.postgres.cluster_state import (
     serve,
     survive,
 )
-from eventlog.log.postgres.connections import connect
+from eventlog.log.postgres.connections import connect, unhurried
 from eventlog.log.postgres.faults import typed
 
 if TYPE_CHECKING:
@@ -120,7 +128,8 @@ def move_partition(partition: int, source: str, to: str, *, on_progress: Progres
     """Move a partition of a log from the cluster at one address to that at another.
 
     Writers to it wait for the last part of the copy. A move that broke off is continued; one that
-    is complete is left as it is. `BusyError` if another move or a rewrite is at work in one of the
+    is complete is left as it is. What is left of an earlier one is cleared if the other cluster
+    serves the partition. `BusyError` if another move or a rewrite is at work in one of the
     clusters, `CallError` if they are not two clusters of one log, or the source has no such
     partition. `on_progress` is called with the position reached and the last one.
     """
@@ -133,11 +142,11 @@ def move_partition(partition: int, source: str, to: str, *, on_progress: Progres
         elif partition not in state.left and partition not in other.serves:
             raise CallError(f"neither of these clusters has partition {partition}")
         gone = state.left.get(partition)
-        if gone is not None and gone.to != other.number:
-            raise CallError(f"partition {partition} was handed over to cluster {gone.to}, not to {other.number}")
         if gone is not None:
-            activate(there, partition, gone)
-            _clear_source(here, partition)
+            if gone.to == other.number and confirm(here, partition, gone):
+                activate(there, partition, gone)
+            _require_served(there, partition, gone, other.number)
+            _clear_source(here, partition, gone)
         return result
 
 
@@ -155,7 +164,8 @@ def abandon_move(partition: int, source: str, to: str) -> bool:
                 raise CallError(
                     f"the first cluster does not have partition {partition}: it was handed over, or never there"
                 )
-            return _clear(there, partition, arriving(partition))
+            mark = _state(there).arriving.get(partition)
+            return mark is not None and _clear(there, partition, arriving(partition), mark)
 
 
 def _handed_over(
@@ -165,8 +175,11 @@ def _handed_over(
     mark = urandom(MARK_BYTES)
     with here.transaction():
         hold(here)
+        _position(here, partition)  # it is served here still
         after = _begin(there, partition, mark)
         copy = _Copy(here, there, partition, mark, after)
+        if after:
+            copy.require_beginning()
         for _ in range(_ROUNDS):
             last = _position(here, partition)
             if copy.commits_upto(last, on_progress) < _PAGE:
@@ -180,11 +193,6 @@ def _handed_over(
         if there.warned:
             raise BusyError(f"the copy may not be replicated: {there.warned}")
         _hand_over(here, partition, Left(mark, last, number))
-        here.warned = ""
-    if here.warned:
-        raise UnknownOutcomeError(
-            f"the handing over may not be replicated: {here.warned}; move it again to complete it"
-        )
     return MoveResult(partition, copy.commits, copy.sessions, copy.commits - before)
 
 
@@ -192,9 +200,11 @@ def _begin(there: LogConnection, partition: int, mark: bytes) -> int:
     """Note that a partition arrives; return the position up to which it was copied before."""
     with there.transaction():
         hold(there)
-        if partition in _state(there).serves:
+        state = _state(there)
+        if partition in state.serves:
             raise DamagedError(f"partition {partition} is served by two clusters")
-        _clear(there, partition, left(partition))  # of an earlier move in another direction
+        if partition in state.left:  # of an earlier move in another direction
+            _clear(there, partition, left(partition), state.left[partition].mark)
         put(there, [(arriving(partition), mark)])
         found = there.execute(
             "SELECT coalesce(max(last_position), 0) FROM eventlog_commits WHERE partition = %s", (partition,)
@@ -218,25 +228,51 @@ def _freeze(here: LogConnection, partition: int) -> int:
 
 def _hand_over(here: LogConnection, partition: int, gone: Left) -> None:
     """Stop serving a partition, once the transaction is committed."""
-    put(here, [(left(partition), gone.mark + b"%d %d" % (gone.position, gone.to))])
+    put(here, [(left(partition), gone.note())])
     here.execute("UPDATE eventlog_heads SET moved = false WHERE partition = %s AND moved", (partition,))
     serve(here, partition, None)
 
 
-def _clear_source(here: LogConnection, partition: int) -> None:
+def _require_served(there: LogConnection, partition: int, gone: Left, number: int) -> None:
+    """Raise unless a cluster serves a partition for certain: then its source may delete the rows.
+
+    `StorageError` if it does not have it, `DamagedError` if not all of it, `UnknownOutcomeError` if
+    that may be on no standby.
+    """
+    there.warned = ""
+    found = there.execute(
+        "UPDATE eventlog_counters SET position = position WHERE partition = %s RETURNING position", (partition,)
+    ).fetchone()
+    if there.warned:
+        raise UnknownOutcomeError(f"the activation may not be replicated: {there.warned}; move it again to complete it")
+    if found is None and gone.to != number:
+        raise CallError(f"partition {partition} was handed over to cluster {gone.to}, not to {number}")
+    if found is None:
+        raise StorageError(
+            f"partition {partition} was handed over to cluster {number}, and is not served there: nothing is deleted;"
+            " if it was moved on, give the address of the cluster that serves it"
+        )
+    if found[0] < gone.position:
+        raise DamagedError(
+            f"partition {partition} was handed over at a later position than cluster {number} has: nothing is deleted",
+            position=gone.position,
+        )
+
+
+def _clear_source(here: LogConnection, partition: int, gone: Left) -> None:
     with here.transaction():
-        _clear(here, partition, left(partition))
+        _clear(here, partition, left(partition), gone.mark)
 
 
-def _clear(connection: LogConnection, partition: int, note: str) -> bool:
+def _clear(connection: LogConnection, partition: int, note: str, mark: bytes) -> bool:
     """Delete the rows of a partition that is not served here, and the note that says so.
 
-    Return whether there was such a note.
+    Only if the note has the mark of that copy; return whether it has.
     """
     found = connection.execute(
-        "SELECT 1 FROM eventlog_settings WHERE partition = 0 AND name = %s FOR UPDATE", (note,)
+        "SELECT value FROM eventlog_settings WHERE partition = 0 AND name = %s FOR UPDATE", (note,)
     ).fetchone()
-    if found is None:
+    if found is None or bytes(found[0])[:MARK_BYTES] != mark:
         return False
     for table in ("commits", "lists", "heads"):
         connection.execute(f"DELETE FROM eventlog_{table} WHERE partition = %s".encode(), (partition,))
@@ -309,6 +345,10 @@ class _Copy:
             self._known.update((row[1], row[2]) for row in rows)
         self.sessions = len(self._known)
 
+    def require_beginning(self) -> None:
+        """Raise `DamagedError` if commits that were copied before are not those of the source."""
+        self._require_same(_SAME_COMMITS, (self._partition, 0, self._after))
+
     def require_equal(self, last: int) -> None:
         """Raise `DamagedError` if the heads of the two clusters differ, or commits are missing."""
         self._require_same(_SAME_HEADS, (self._partition,))
@@ -376,9 +416,7 @@ def _two(partition: int, source: str, to: str) -> Generator[tuple[LogConnection,
         try:
             for one in (here, there):
                 survive(one)
-                one.execute(
-                    "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0; SET enable_seqscan = off"
-                )
+                unhurried(one, "SESSION")
             yield here, there
         except LockNotAvailable as error:
             raise BusyError(

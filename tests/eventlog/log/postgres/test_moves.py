@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import cache
 from itertools import cycle
 from threading import Event, Thread
@@ -17,14 +18,23 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from eventlog.errors import BusyError, CallError, DamagedError, EventlogError, RetryError, StorageError
+from eventlog.errors import (
+    AlreadyExistsError,
+    BusyError,
+    CallError,
+    DamagedError,
+    EventlogError,
+    RetryError,
+    StorageError,
+    UnknownOutcomeError,
+)
 from eventlog.log.contract import Append, Committed, LeaseState, partition_of
-from eventlog.log.postgres import move
+from eventlog.log.postgres import joining, move
 from eventlog.log.postgres.attempt import Attempt, KnownHeads
-from eventlog.log.postgres.cluster_state import State, read_state
+from eventlog.log.postgres.cluster_state import State, hold, read_state
 from eventlog.log.postgres.clustered import ClusteredLog, open_clusters
 from eventlog.log.postgres.connections import connect
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.engine import create, open_log
 from eventlog.log.postgres.guard import MapChangedError
 from eventlog.log.postgres.joining import create_clusters, join
 from eventlog.log.postgres.move import abandon_move, move_partition
@@ -259,23 +269,26 @@ STEPS = ("_begin", "_put", "heads", "_freeze", "require_equal", "_hand_over", "a
 def test_a_mover_that_is_killed(pair: tuple[str, str], step: str, when: str) -> None:
     """A move that was killed at any step is continued, and at most one cluster serves."""
     log = open_clusters(pair, busy_timeout=5.0)
-    session = name_in(1)
+    session, later = name_in(1), name_in(1, 1)
     for number in range(30):
         put(log, session, number)
     killed(pair, 1, step, when)
     served = [1 in state(address).serves for address in pair]
     assert sum(served) <= 1
-    put(log, session, 30)  # where nothing serves it, this process has it served
+    for number in range(30, 35):  # where nothing serves it, this process has it served
+        put(log, session, number)
+    put(log, later, 0)
     assert sum(1 in state(address).serves for address in pair) == 1
-    assert payloads(log, session) == list(range(31))
+    assert payloads(log, session) == list(range(35))
     move_partition(1, *pair)
-    put(log, session, 31)
+    put(log, session, 35)
     assert [1 in state(address).serves for address in pair] == [False, True]
-    assert [rows(address, "commits", 1) for address in pair] == [0, 32]
+    assert [rows(address, "commits", 1) for address in pair] == [0, 37]
     for address in pair:
         assert not state(address).left
         assert not state(address).arriving
-    assert payloads(log, session) == list(range(32))
+    assert payloads(log, session) == list(range(36))
+    assert payloads(log, later) == [0]
     assert log.check() == []
     log.close()
 
@@ -417,7 +430,11 @@ def test_only_the_copy_that_was_handed_over_is_activated(pair: tuple[str, str]) 
     for again in (log, open_clusters([*pair, third])):
         assert payloads(again, session) == [0, 1]
         assert [0 in state(address).serves for address in (*pair, third)] == [False, False, True]
-    assert move_partition(0, *pair).commits == 0  # clears what is left of the first move
+    with pytest.raises(StorageError, match="not served there: nothing is deleted"):
+        move_partition(0, *pair)
+    assert rows(pair[0], "commits", 0) == 1
+    assert move_partition(0, pair[0], third).commits == 0  # clears what is left of the first move
+    assert rows(pair[0], "commits", 0) == 0
     assert [0 in state(address).serves for address in (*pair, third)] == [False, False, True]
     assert not state(pair[0]).left
     move_partition(0, third, pair[1])
@@ -630,3 +647,163 @@ def test_programs_go_on_while_a_log_in_one_schema_becomes_two() -> None:
     both.close()
     for server, address in ((running(), alone), (second(), added)):
         drop(server, address)
+
+
+def ask(address: str, statement: str) -> None:
+    """Run a statement in the schema of a cluster."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(statement.encode())
+
+
+@contextmanager
+def warns(address: str, table: str, condition: str) -> Iterator[None]:
+    """Have commits that write some rows come with a warning, as those that no standby has."""
+    ask(
+        address,
+        "CREATE FUNCTION warn() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE WARNING 'no standby'; RETURN NULL; END $$;"
+        f" CREATE CONSTRAINT TRIGGER warning AFTER INSERT OR UPDATE ON {table} DEFERRABLE INITIALLY DEFERRED"
+        f" FOR EACH ROW WHEN ({condition}) EXECUTE FUNCTION warn()",
+    )
+    try:
+        yield
+    finally:
+        ask(address, "DROP FUNCTION warn CASCADE")
+
+
+@pytest.mark.promise(3)
+def test_a_continued_copy_is_compared_from_its_beginning(pair: tuple[str, str]) -> None:
+    """A copy whose commits the source has lost, erased or changed meanwhile is not handed over."""
+    log = open_clusters(pair)
+    session = name_in(0)
+    for number in range(5):
+        put(log, session, number)
+    killed(pair, 0, "heads", "after")
+    for change in (
+        "UPDATE eventlog_commits SET payload = 'other' WHERE partition = 0 AND last_position = 2",
+        "DELETE FROM eventlog_commits WHERE partition = 0 AND last_position = 2",
+    ):
+        ask(pair[0], change)
+        with pytest.raises(DamagedError, match="--abandon"):
+            move_partition(0, *pair)
+    assert 0 in state(pair[0]).serves
+    assert abandon_move(0, *pair)
+    assert move_partition(0, *pair).commits == 4
+    log.close()
+
+
+@pytest.mark.promise(1)
+def test_a_source_keeps_what_its_destination_has_lost(pair: tuple[str, str]) -> None:
+    """A partition is deleted at its source only if the destination serves all of it."""
+    log = open_clusters(pair)
+    for number in range(5):
+        put(log, name_in(0), number)
+    killed(pair, 0, "_clear_source", "before")
+    ask(pair[1], "UPDATE eventlog_counters SET position = 4 WHERE partition = 0")
+    with pytest.raises(DamagedError, match="later position"):
+        move_partition(0, *pair)
+    ask(pair[1], "DELETE FROM eventlog_counters WHERE partition = 0")
+    with pytest.raises(StorageError, match="not served there: nothing is deleted"):
+        move_partition(0, *pair)
+    assert rows(pair[0], "commits", 0) == 5
+    ask(pair[1], "INSERT INTO eventlog_counters VALUES (0, 5)")
+    move_partition(0, *pair)
+    assert [rows(address, "commits", 0) for address in pair] == [0, 5]
+    log.close()
+
+
+@pytest.mark.promise(1)
+def test_a_handing_over_that_no_standby_may_have(pair: tuple[str, str]) -> None:
+    """A partition is not activated before its handing over survives what the server can."""
+    log = open_clusters(pair)
+    put(log, name_in(0), 0)
+    with warns(pair[0], "eventlog_settings", "NEW.name = 'left 0'"):
+        with pytest.raises(UnknownOutcomeError, match="handing over may not be replicated: no standby"):
+            move_partition(0, *pair)
+        with closing(open_clusters(pair, busy_timeout=1.0)) as other:
+            with pytest.raises(BusyError):
+                put(other, name_in(0), 1)
+            put(other, name_in(1), 0)  # the others go on
+        assert [0 in state(address).serves for address in pair] == [False, False]
+    assert put(log, name_in(0), 1).last == 2
+    move_partition(0, *pair)
+    assert [rows(address, "commits", 0) for address in pair] == [0, 2]
+    log.close()
+
+
+@pytest.mark.promise(1)
+def test_an_activation_that_no_standby_may_have(pair: tuple[str, str]) -> None:
+    """The source keeps its rows until the activation survives what the server can."""
+    log = open_clusters(pair)
+    put(log, name_in(0), 0)
+    with warns(pair[1], "eventlog_counters", "NEW.partition = 0"):
+        for _ in range(2):
+            with pytest.raises(UnknownOutcomeError, match="activation may not be replicated: no standby"):
+                move_partition(0, *pair)
+            assert [rows(address, "commits", 0) for address in pair] == [1, 1]
+    move_partition(0, *pair)
+    assert [rows(address, "commits", 0) for address in pair] == [0, 1]
+    log.close()
+
+
+@pytest.mark.promise(1)
+def test_a_mover_that_comes_late(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mover that others have overtaken neither begins nor clears what is theirs by then."""
+    third = running().new_schema()
+    join(pair[0], third)
+    log = open_clusters([*pair, third])
+    put(log, name_in(0), 0)
+    require_served, begun = move._require_served, list[str]()
+
+    def overtaken(*arguments: Any) -> None:
+        require_served(*arguments)
+        monkeypatch.setattr(move, "_require_served", require_served)
+        move_partition(0, pair[1], pair[0])
+        killed((pair[0], third), 0, "_hand_over", "after")
+        killed((pair[0], third), 0, "activate", "before")
+
+    monkeypatch.setattr(move, "_require_served", overtaken)
+    move_partition(0, *pair)
+    assert [rows(address, "commits", 0) for address in (pair[0], third)] == [1, 1]
+    assert state(pair[0]).left[0].mark == state(third).arriving[0]
+    assert payloads(log, name_in(0)) == [0]  # this process has it served
+    move_partition(0, pair[0], third)
+
+    def late(connection: Any) -> None:
+        if not begun:
+            begun.append("")
+            killed((third, pair[1]), 0, "activate", "before")
+        hold(connection)
+
+    monkeypatch.setattr(move, "hold", late)
+    with pytest.raises(BusyError, match="moved meanwhile"):
+        move_partition(0, third, pair[1])
+    assert payloads(log, name_in(0)) == [0]
+    log.close()
+    drop(running(), third)
+
+
+@pytest.mark.promise(1)
+def test_two_that_have_one_schema_join(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two joins of one schema the later one leaves it as the earlier one made it."""
+    first, other, shared = (running().new_schema() for _ in range(3))
+    create(first, partitions=PARTITIONS)
+    create(other, partitions=PARTITIONS)
+    make = joining._make
+
+    def overtaken(*arguments: Any) -> None:
+        monkeypatch.setattr(joining, "_make", make)
+        join(first, shared)
+        move_partition(0, first, shared)
+        with closing(open_clusters([first, shared])) as log:
+            put(log, name_in(0), 0)
+        with pytest.raises(AlreadyExistsError):
+            make(arguments[0], state(other), 1)
+        make(*arguments)
+
+    monkeypatch.setattr(joining, "_make", overtaken)
+    join(first, shared)
+    with closing(open_clusters([first, shared])) as log:
+        assert payloads(log, name_in(0)) == [0]
+    for address in (first, other, shared):
+        drop(running(), address)

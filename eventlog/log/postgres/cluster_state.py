@@ -44,6 +44,7 @@ __all__ = [
     "require_settled",
     "serve",
     "survive",
+    "unsure",
 ]
 
 MARK_BYTES = 16
@@ -174,10 +175,15 @@ def confirm(connection: LogConnection, partition: int, gone: Left) -> bool:
             (left(partition), gone.note()),
         ).rowcount
     if connection.warned:
-        raise UnknownOutcomeError(
-            f"the handing over may not be replicated: {connection.warned}; move it again to complete it"
-        )
+        raise unsure("handing over", connection)
     return found > 0
+
+
+def unsure(step: str, connection: LogConnection) -> UnknownOutcomeError:
+    """Return the error for a step of a move whose commit came with a warning."""
+    return UnknownOutcomeError(
+        f"the {step} may not be replicated: {connection.warned}; move the partition again to complete it"
+    )
 
 
 def activate(connection: Connection, partition: int, gone: Left) -> bool:

@@ -26,14 +26,7 @@ from psycopg import Error
 from psycopg.errors import LockNotAvailable
 
 from eventlog import compression
-from eventlog.errors import (
-    BusyError,
-    CallError,
-    DamagedError,
-    NotFoundError,
-    StorageError,
-    UnknownOutcomeError,
-)
+from eventlog.errors import BusyError, CallError, DamagedError, NotFoundError, StorageError
 from eventlog.log.digests import digests_in
 from eventlog.log.postgres.batch import CHUNK, body_partition
 from eventlog.log.postgres.cluster_state import (
@@ -50,6 +43,7 @@ from eventlog.log.postgres.cluster_state import (
     remove,
     serve,
     survive,
+    unsure,
 )
 from eventlog.log.postgres.connections import connect, unhurried
 from eventlog.log.postgres.faults import typed
@@ -193,6 +187,9 @@ def _handed_over(
         if there.warned:
             raise BusyError(f"the copy may not be replicated: {there.warned}")
         _hand_over(here, partition, Left(mark, last, number))
+        here.warned = ""
+    if here.warned:
+        raise unsure("handing over", here)
     return MoveResult(partition, copy.commits, copy.sessions, copy.commits - before)
 
 
@@ -244,7 +241,7 @@ def _require_served(there: LogConnection, partition: int, gone: Left, number: in
         "UPDATE eventlog_counters SET position = position WHERE partition = %s RETURNING position", (partition,)
     ).fetchone()
     if there.warned:
-        raise UnknownOutcomeError(f"the activation may not be replicated: {there.warned}; move it again to complete it")
+        raise unsure("activation", there)
     if found is None and gone.to != number:
         raise CallError(f"partition {partition} was handed over to cluster {gone.to}, not to {number}")
     if found is None:

@@ -11,7 +11,8 @@ import pytest
 
 import eventlog
 from eventlog import events as ev
-from eventlog.errors import BusyError, CallError, CursorError
+from eventlog.errors import BusyError, CallError, CursorError, EventlogError
+from eventlog.log.postgres.cluster_tables import ClusterTables
 from eventlog.log.postgres.joining import create_clusters, join
 from eventlog.log.postgres.move import move_partition
 from eventlog.store import Store
@@ -95,14 +96,18 @@ def test_a_vacuum_frees_the_bodies_of_what_has_moved_away() -> None:
     create_clusters(pair, partitions=2)
     with eventlog.open(pair) as store:
         ids = [name for name in map(str, range(20)) if zlib.crc32(name.encode()) % 2 == 0]
-        session = store.create_session(id=ids[0])
-        session.user(LARGE)
+        store.create_session(id=ids[0]).user(LARGE)
         move_partition(0, *pair)
         assert [bodies(address) for address in pair] == [1, 1]
         store.vacuum()
         assert [bodies(address) for address in pair] == [0, 1]
-        assert shown_texts(store, ids[0]) == [LARGE]
-        assert store.session(ids[0]).id == ids[0]
+        with eventlog.open(pair) as other:  # which has read nothing yet
+            assert shown_texts(other, ids[0]) == [LARGE]
+            assert other.log.check() == []
+        move_partition(0, *pair[::-1])
+        assert [bodies(address) for address in pair] == [1, 1]
+        store.vacuum()
+        assert [bodies(address) for address in pair] == [1, 0]
     drop(pair)
 
 
@@ -154,13 +159,31 @@ def test_a_store_grows_and_is_backed_up(tmp_path: Path, *, encrypted: bool) -> N
     drop(pair)
 
 
-def test_a_rewrite_that_broke_off_between_clusters(pair: tuple[str, str]) -> None:
+def test_a_rewrite_that_broke_off_between_clusters(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A vacuum that reached one cluster only is done again; until then the edition is another."""
     with eventlog.open(pair) as store:
         filled(store)
+        names = [f"secret {number}" for number in range(6)]
+        for name in names:
+            store.create_session(id=name).user(SECRET)
+        assert {cluster_of(store, name) for name in names} == {0, 1}
+        for name in names:
+            store.erase(name)
         before, cursor = shown(store), store.cursor()
-        with psycopg.connect(pair[0], autocommit=True) as connection:  # as if the second commit had failed
-            connection.execute("UPDATE eventlog_settings SET value = %s WHERE name = 'identity'", (b"x" * 16,))
+
+        def broken(self: ClusterTables, name: str, value: bytes) -> None:
+            written(self, name, value)
+            process = self._all[0]._connection.info.backend_pid  # the other one is committed first
+            running().ask(f"SELECT pg_terminate_backend({process}, 5000)")
+
+        written = ClusterTables.set
+        with monkeypatch.context() as patch:
+            patch.setattr(ClusterTables, "set", broken)
+            with pytest.raises(EventlogError):
+                store.vacuum()
+        left = [rows_with(address, SECRET.encode()) for address in pair]
+        assert left[0] > 0
+        assert left[1] == 0
         store.log.last_positions()
         with pytest.raises(CursorError):
             list(store.subscribe(cursor, timeout=0))
@@ -169,5 +192,6 @@ def test_a_rewrite_that_broke_off_between_clusters(pair: tuple[str, str]) -> Non
             with pytest.raises(BusyError):
                 store.vacuum()
         store.vacuum()
+        assert [rows_with(address, SECRET.encode()) for address in pair] == [0, 0]
         assert shown(store) == before
         assert list(store.subscribe(store.cursor(), timeout=0)) == []

@@ -514,22 +514,30 @@ def test_a_copy_that_differs(pair: tuple[str, str]) -> None:
     log.close()
 
 
+SETTINGS = (
+    "SELECT current_setting('synchronous_commit'), current_setting('tcp_keepalives_idle'),"
+    " current_setting('tcp_user_timeout')"
+)
+
+
 @pytest.mark.promise(1)
 def test_a_move_survives_what_its_servers_can(pair: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commits of a mover wait for the disk, also where a role has them not wait."""
+    """The commits of a mover wait for the disk, and servers notice if its host is gone."""
     log = open_clusters(pair)
     put(log, name_in(0), 0)
     found: list[list[tuple[Any, ...]]] = []
     original = move._Copy.require_equal
 
     def asked(self: Any, last: int) -> None:
-        found.extend(one.execute("SHOW synchronous_commit").fetchall() for one in (self._here, self._there))
+        found.extend(one.execute(SETTINGS).fetchall() for one in (self._here, self._there))
         original(self, last)
 
     monkeypatch.setattr(move._Copy, "require_equal", asked)
     source, to = (f"{address}%20-csynchronous_commit%3Doff" for address in pair)
     move_partition(0, source, to)
-    assert found == [[("on",)], [("on",)]]
+    assert found == [[("on", "10", "20000")], [("on", "10", "20000")]]
+    with log._all_held() as held:
+        assert [one.execute(SETTINGS).fetchall()[0][1:] for one in held] == [("10", "20000")] * 2
     log.close()
 
 

@@ -1,6 +1,7 @@
 // Follows a session: text that streams in goes to `growing`, any other change asks for a refresh.
 
 const SOON = 120;
+const AGAIN = 3000;
 
 /** Follow a session until the function that is returned is called. */
 export function follow(session, growing, refresh, tell) {
@@ -49,11 +50,16 @@ export function follow(session, growing, refresh, tell) {
   const open = () => {
     source = new EventSource(`/live/${encodeURIComponent(session)}/live?limit=2`);
     source.onopen = () => tell("");
-    source.onerror = () => tell(stopped ? "" : "The connection is lost; trying again …");
+    source.onerror = () => {
+      tell(stopped ? "" : "The connection is lost; trying again …");
+      // an answer but 200, such as 503 of a store that is rewritten, ends it
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => stopped || open(), AGAIN);
+    };
     source.onmessage = (event) => {
       try {
         const patches = JSON.parse(event.data);
         if (patches.some((patch) => patch.gone)) {
+          stopped = true;
           source.close();
           tell("The session was erased.");
         }

@@ -52,10 +52,11 @@ export class Message extends Component {
           ${message.agent && html`<span>${message.agent}</span>`}
           ${message.model && html`<span class="dim model">${message.model}</span>`}
           ${reason && html`<span class="tag why">${reason}</span>`}
-          <span class="grow"></span>
-          <time class="dim">${moment(message.created)}</time>
-          ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
-          <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+          <span class="when-said">
+            <time class="dim">${moment(message.created)}</time>
+            ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
+            <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+          </span>
         </header>
         <div class="parts">
           ${message.parts.map((part) => html`<${Part} key=${part.id} part=${part} message=${message} session=${session} growing=${growing} />`)}
@@ -154,7 +155,7 @@ function Call({ part, message, session, growing }) {
         ${why && html`<span class="tag why">${why}</span>`}
         ${bad && html`<span class="tag bad">failed</span>`}
         ${part.open && html`<span class="tag running">${part.status}</span>`}
-        <span class="dim size">${part.size ? compact(part.size) : ""}</span>
+        <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>
       </summary>
       ${open && html`<div class="call-body">
         ${part.open ? html`<${Stream} part=${part.id} text="" growing=${growing} />` : html`<${Whole} part=${part} message=${message} session=${session} call=${true} />`}

@@ -79,6 +79,12 @@ export function Versions({ id, info, query }) {
   }, [here, info]);
   const jumps = history?.jumps || [];
   const go = (version) => setAt(Math.max(1, Math.min(newest, version)));
+  const [chosen, setChosen] = useState(-1); // a version may have several jumps
+  const listed = jumps[chosen]?.version === here ? chosen : jumps.findIndex((jump) => jump.version === here);
+  const choose = (index) => {
+    setChosen(index);
+    go(jumps[index].version);
+  };
   const next = () => jumps.find((jump) => jump.version > here);
   const previous = () => jumps.findLast((jump) => jump.version < here);
   useKeys({
@@ -102,9 +108,9 @@ export function Versions({ id, info, query }) {
           </div>
           <button onClick=${() => next() && go(next().version)} disabled=${!next()} title="Next jump (])" aria-label="Next jump">›</button>
           <label class="go">version <input type="number" min="1" max=${newest} value=${here} onChange=${(event) => go(Number(event.target.value) || 1)} /></label>
-          <select aria-label="Jump to" onChange=${(event) => event.target.value && go(Number(event.target.value))}>
-            <option value="">${jumps.length ? `Jump to one of ${counted(jumps.length, "change")} …` : "No prune, compaction or rollback"}</option>
-            ${jumps.map((jump) => html`<option value=${jump.version} selected=${jump.version === here}>v${jump.version} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
+          <select aria-label="Jump to" onChange=${(event) => event.target.value && choose(Number(event.target.value))}>
+            <option value="" selected=${listed < 0}>${jumps.length ? `Jump to one of ${counted(jumps.length, "change")} …` : "No prune, compaction or rollback"}</option>
+            ${jumps.map((jump, index) => html`<option value=${index} selected=${index === listed}>v${jump.version} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
           </select>
         </div>
         <${Marks} jumps=${jumps} />

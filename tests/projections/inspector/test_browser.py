@@ -153,6 +153,22 @@ def test_versions_are_compared_side_by_side(page: Page, served: tuple[Path, str]
         assert page.get_by_role("combobox", name="Jump to").locator("option:checked").inner_text() == named
 
 
+def test_a_jump_shows_first_what_it_changed(page: Page, served: tuple[Path, str]) -> None:
+    """A rollback shows what it hid, not the prune that it undid; a prune shows both."""
+    with eventlog.open(served[0], read_only=True) as store:
+        jumps = Room(store, "talk").history.jumps
+    back, prune = (next(jump.version for jump in jumps if jump.kind == kind) for kind in ("rolled-back", "pruned"))
+    in_sight = "one => one.getBoundingClientRect().top < innerHeight && one.getBoundingClientRect().top > 0"
+    page.goto(f"{served[1]}#/s/talk/versions?at={back}")
+    hidden = page.locator(".pair-right.chief", has_text="gone: rolled back").first
+    hidden.wait_for()
+    until(lambda: bool(hidden.evaluate(in_sight)))
+    page.get_by_role("spinbutton", name="version").fill(str(prune))
+    page.keyboard.press("Enter")
+    page.locator(".chief", has_text="[Old tool result content cleared]").wait_for()
+    page.locator(".pair-left .output", has_text="line 159 of round").wait_for()
+
+
 def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> None:
     """The chart has a picture, a sentence, a legend with numbers, and a table."""
     page.goto(f"{served[1]}#/s/talk/window")

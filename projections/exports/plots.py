@@ -82,11 +82,13 @@ class _Step(NamedTuple):
 def timeline_svg(history: Timeline) -> bytes:
     """Draw the tokens of each step, the usable ones, what changed them, and the spending."""
     steps = _steps(history.entries)
-    others = len({entry.step for entry in history.entries if entry.step is not None and entry.kind != "step"})
+    every = max(history.kinds.get("StepStarted", 0), len(steps))
     costs = [entry for entry in history.entries if entry.spent is not None]
     changes = [entry for entry in history.entries if entry.kind in SIGNS]
-    beside = f" ({counted(others, 'other')} not drawn: summaries, titles)" if others else ""
-    what = f"{history.session}: {counted(len(steps), 'step')} with reported tokens{beside}, version {history.version}"
+    drawn = f"{counted(every, 'step')} with reported tokens"
+    if len(steps) < every:
+        drawn = f"{len(steps):,} of {counted(every, 'step')} (turns with reported tokens)"
+    what = f"{history.session}: {drawn}, version {history.version}"
     with _picture(what, 5.2 if costs else 4.0, [3, 1] if costs else [1]) as (axes, result):
         _draw_steps(axes[0], steps, changes)
         if costs:

@@ -7,14 +7,14 @@ export const KINDS = {
   system: "system prompt",
   tools: "tool schemas",
   summary: "summary",
-  carried: "carried over a compaction",
+  carried: "carried over",
   user: "user text",
   assistant: "assistant text",
   reasoning: "reasoning",
   calls: "tool calls",
   results: "tool results",
   attachments: "attachments",
-  frames: "message frames",
+  frames: "frames",
 };
 const NAMES = Object.keys(KINDS);
 const MANY = 400000; // tokens from which a look ahead takes seconds, and is taken when it is asked for

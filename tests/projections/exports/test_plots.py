@@ -93,6 +93,10 @@ def test_a_step_whose_usage_came_in_pieces_is_one_step(tmp_path: Path) -> None:
     assert steps[1].fill is not None
     assert steps[1].fill > steps[0].fill
     assert "2 steps with reported tokens" in texts(plots.timeline_svg(timeline(session)))
+    with session.assistant("p/m", summary=True) as reply:
+        reply.step(purpose="summary")
+        reply.finish("stop", usage=Usage(Tokens(9, 9)))
+    assert "2 of 3 steps (turns with reported tokens)" in texts(plots.timeline_svg(timeline(session)))
 
 
 def test_pictures_have_the_colours_of_the_page() -> None:

@@ -47,7 +47,7 @@ from eventlog.session.session import Session
 from eventlog.session.shelf import Shelf, open_shelf, shelf_names
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.subscription import Subscription, subscribe
-from eventlog.validation import require, require_call, require_or_none, require_version
+from eventlog.validation import each, require, require_call, require_or_none, require_version
 from eventlog.values import Body, Content, Model, Origin, Price, Tokens
 
 if TYPE_CHECKING:
@@ -243,6 +243,8 @@ class Store:
         """
         require(Session, parent, "a parent is a session's handle")
         require_version(at)
+        then = each(then, "events are a list of events")
+        require_or_none(Mapping, bodies, "bodies are a mapping of digests to bytes")
         info = parent.info
         forked = ev.SessionForked(parent.id, at, b"", info.title if title is None else title, info.scope, origin)
         if name is not None:
@@ -559,8 +561,8 @@ class Store:
         """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
 
         They are kept ("keep"; a fork has what it inherited), erased, too ("cascade"), or make it
-        `RefusedError`, which names them. `LeaseHeldError` if another task still runs one of them
-        after `wait` seconds.
+        `RefusedError`, which names them. `LeaseHeldError` if a task still runs one of them after
+        `wait` seconds.
         """
         from eventlog.maintenance.erase import erase
 

@@ -40,7 +40,7 @@ def _asked(address: str, *names: str) -> float:
     start = perf_counter()
     for name in names:
         with urlopen(f"{address}{name}") as answer:  # noqa: S310 - our own server
-            assert len(answer.read()) > 100
+            assert answer.read()
     return (perf_counter() - start) * 1_000
 
 

@@ -38,7 +38,7 @@ def erase_unshared(feed: Feed, *, wait: float) -> None:
         shared = max((one.last for one in streams if one.session == session.id), default=0)
         if shared:
             feed.forget([number for number in feed.path(hidden=True) if number > shared])
-        erase(session.store, session.id, forks="keep", subsessions="cascade", wait=wait)
+        erase(session.store, session.id, forks="keep", subsessions="cascade", wait=wait, held=session.id)
 
     with suppress(NotFoundError):  # another task was first
         session.executor.alone(unshared, wait=wait)

@@ -92,12 +92,13 @@ def erase(
     subsessions: Choice = "refuse",
     reason: str = "",
     wait: float = 0.0,
+    held: str | None = None,
 ) -> tuple[str, ...]:
     """Erase a session; return the ids of all sessions that were erased.
 
     Its forks, and its sub-sessions, are kept (a fork with the history it inherited), erased with
-    it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if
-    another task still runs one of them after `wait` seconds.
+    it, or make it `RefusedError`, which names them; nothing is erased then. `LeaseHeldError` if a
+    task still runs one of them after `wait` seconds, but for `held`, whose lease the caller has.
     """
     require(str, session, "an id is a str")
     require(str, reason, "a reason is a str")
@@ -107,7 +108,7 @@ def erase(
     if is_shelf(head_of(store.log, session)):
         raise NotFoundError("session", session)
     going = erased_with(session, *_related(store), forks=forks, subsessions=subsessions)
-    others = [name for name in going if not store.registry.holds(name)]
+    others = [name for name in going if name != held]
     since = time.monotonic()
     unless_held(partial(refuse_all_running, store, others), wait)
     try:

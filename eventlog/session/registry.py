@@ -118,11 +118,6 @@ class SessionRegistry:
         executor = self._executors.get(session)
         return executor is not None and executor.holds_lease
 
-    def holds(self, session: str) -> bool:
-        """Whether the running task or thread holds the session's lease."""
-        executor = self._executors.get(session)
-        return executor is not None and executor.leases.held is not None
-
     def writers(self) -> list[SessionWriter]:
         """The writers of all handles, and those with accepted events whose handle is collected."""
         writers = (executor.writer for executor in list(self._executors.values()))

@@ -82,6 +82,7 @@ RECORDS: Table = {
         lambda at, feed: feed.add([_record(at.name("r"))]), "reads the index of the list, once", _cold
     ),
     "Feed.at": constant(lambda _, feed: feed.at(feed.path(at=500)[-1]), _cold),
+    "Feed.fork": constant(lambda at, feed: feed.fork([_record(at.name("r"))], after=feed.path(newest=1)[-1]), _fed),
     "Feed.forget": constant(lambda _, told: told[0].forget(told[1]), _told),
     "Feed.path": output(lambda _, feed: len(feed.path()), _fed),
     "Feed.path, cold": output(lambda _, feed: len(feed.path()), _cold),

@@ -162,7 +162,7 @@ def serve(connection: Connection, partition: int, position: int | None) -> None:
 
 
 def confirm(connection: LogConnection, partition: int, gone: Left) -> bool:
-    """Write once more at the source of a handing over, so that it survives what the server can.
+    """Write once more at the source of a handing over, so that a failover keeps it.
 
     Return whether its note is there still. `UnknownOutcomeError` if the server warns: it may be on
     no standby, and a promoted one would serve the partition again.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode
 from eventlog.codec.decoded import spans_of
 from eventlog.errors import DamagedError
+from eventlog.history.session_lists import lists_of
 from eventlog.history.tree_heads import tree_head_before
 from eventlog.integrity.fork_anchor import portable, prefix_head, read_prefix
 from eventlog.log.contract import Commit
@@ -29,7 +31,7 @@ from tests.support.sample_sessions import exchange, started
 
 pytestmark = pytest.mark.promise(11)
 
-SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
+SMALL: dict[str, Any] = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10, "lists_of": lists_of}
 
 
 def head_of(session: Session) -> ev.SessionForked:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +19,7 @@ from eventlog.codec.payload import LEDGER
 from eventlog.errors import DamagedError
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import cursor_at
+from eventlog.history.session_lists import lists_of
 from eventlog.integrity.heads import StoreHead
 from eventlog.integrity.scrub_ledger import read_ledger
 from eventlog.log.contract import Commit
@@ -32,7 +34,7 @@ from tests.support.sample_sessions import exchange, started
 
 pytestmark = pytest.mark.promise(11)
 
-SMALL = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10}
+SMALL: dict[str, Any] = {"map_bytes": 1 << 24, "journal_bytes": 64 << 10, "lists_of": lists_of}
 SECRET = "the name of the king is Midas"
 DIFFERS = "what was left of the append is not what was recorded"
 _encode = msgspec.msgpack.Encoder().encode

@@ -17,6 +17,7 @@ from eventlog import events as ev
 from eventlog.codec.batch import encode, pack
 from eventlog.errors import EventlogError
 from eventlog.history.catalog import entry_of
+from eventlog.history.session_lists import lists_of
 from eventlog.log.contract import Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
@@ -29,7 +30,7 @@ from tests.support.forger import begun, forgeries
 
 pytestmark = pytest.mark.promise(11)
 
-SMALL = {"map_bytes": 1 << 20, "journal_bytes": 256 << 10}
+SMALL: dict[str, Any] = {"map_bytes": 1 << 20, "journal_bytes": 256 << 10, "lists_of": lists_of}
 
 
 def fill(store: Store) -> None:

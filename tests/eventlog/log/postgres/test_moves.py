@@ -681,7 +681,7 @@ def warns(address: str, table: str, condition: str) -> Iterator[None]:
 
 @pytest.mark.promise(3)
 def test_a_continued_copy_is_compared_from_its_beginning(pair: tuple[str, str]) -> None:
-    """A copy whose commits the source has lost, erased or changed meanwhile is not handed over."""
+    """A copy of commits that the source lost, erased or changed is not handed over."""
     log = open_clusters(pair)
     session = name_in(0)
     for number in range(5):

@@ -138,7 +138,10 @@ def move_partition(partition: int, source: str, to: str, *, on_progress: Progres
         gone = state.left.get(partition)
         if gone is not None:
             if gone.to == other.number and confirm(here, partition, gone):
+                there.warned = ""
                 activate(there, partition, gone)
+                if there.warned:
+                    raise unsure("activation", there)
             _require_served(there, partition, gone, other.number)
             _clear_source(here, partition, gone)
         return result

@@ -12,11 +12,12 @@ from hashlib import sha256
 from html import escape
 from importlib.resources import files
 
-from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
+from eventlog.session.unfinished import state_of
 from projections.exports.html_text import Shown, import_html, markdown_html, plain_html, shown, visible
 from projections.exports.in_order import backwards, own_messages
 from projections.exports.markdown import SILENT
+from projections.reports.usage import total, usage_by_model
 from projections.reports.wording import counted, moment
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
@@ -29,9 +30,8 @@ _HINT = 100
 def html_pieces(session: Session) -> Iterator[str]:
     """Yield the page of a session piece by piece."""
     import_html()
-    info = session.info
     style = files("projections.exports").joinpath("html.css").read_text(encoding="utf-8")
-    yield from _begin(info, style)
+    yield from _begin(session, style)
     empty = True
     for text in backwards(_message(message) for message in own_messages(session, 0)):
         empty = False
@@ -41,7 +41,8 @@ def html_pieces(session: Session) -> Iterator[str]:
     yield "</main>\n</body>\n</html>\n"
 
 
-def _begin(info: SessionInfo, style: str) -> Iterator[str]:
+def _begin(session: Session, style: str) -> Iterator[str]:
+    info = session.info
     digest = b64encode(sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     title = plain_html(" ".join((info.title or info.id).split()))
@@ -52,13 +53,14 @@ def _begin(info: SessionInfo, style: str) -> Iterator[str]:
         f'<meta name=color-scheme content="light dark">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n'
         f"<body>\n<main>\n<header>\n<h1 dir=auto>{title}</h1>\n<dl>\n"
     )
-    for name, value in _facts(info):
+    for name, value in _facts(session):
         if value:
             yield f"<div><dt>{name}</dt><dd dir=auto>{plain_html(' '.join(value.split()))}</dd></div>\n"
     yield "</dl>\n</header>\n"
 
 
-def _facts(info: SessionInfo) -> Iterator[tuple[str, str]]:
+def _facts(session: Session) -> Iterator[tuple[str, str]]:
+    info = session.info
     yield "session", info.id
     yield "scope", info.scope
     yield "directory", info.directory
@@ -70,7 +72,26 @@ def _facts(info: SessionInfo) -> Iterator[tuple[str, str]]:
     yield "last activity", _moment(info.updated)
     yield "size", f"{counted(info.messages, 'message')}, {counted(info.events, 'event')}"
     yield "tokens", f"{info.tokens:,}" if info.tokens else ""
-    yield "cost", f"${info.spent}" if info.spent is not None else ""
+    yield "cost", _cost(session)
+    head = session.store.log.head(session.id)
+    state = "" if head is None else state_of(session.store, head, info)
+    yield "state", state if state in {"running", "unfinished"} else ""
+
+
+def _cost(session: Session) -> str:
+    """Return what was spent; list prices stand in for what was not recorded, which ≈ says."""
+    info = session.info
+    if info.unpriced:
+        spans = session.reader.spans(session.version - info.events)
+        sums = total(usage_by_model(spans, session.store.host.models))
+        if sums.estimated:
+            known = (
+                ""
+                if sums.estimated == sums.unpriced
+                else f", not known for {counted(sums.unpriced - sums.estimated, 'call')}"
+            )
+            return f"≈ ${sums.cost + sums.estimate:.4f}, by list prices of {session.store.host.models.date}{known}"
+    return f"${info.spent}" if info.spent is not None else ""
 
 
 def _message(message: TranscriptMessage) -> str:
@@ -93,7 +114,7 @@ def _message(message: TranscriptMessage) -> str:
 
 
 def _part(part: TranscriptPart) -> str:
-    badges = _badges(part.marks)
+    badges = _badges(["result cleared" if mark == "pruned" else mark for mark in part.marks])
     if part.kind == "text":
         if not part.text and not badges:
             return ""

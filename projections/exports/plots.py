@@ -6,7 +6,7 @@ content of a conversation.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
@@ -45,26 +45,50 @@ class _Sign(NamedTuple):
     colour: str
 
 
-_SIGNS = {
-    "pruned": _Sign("prune", "v", "#2a7f3f"),
-    "compacted": _Sign("compaction", "D", "#7b3fa0"),
-    "compaction-failed": _Sign("compaction failed", "X", "#b3261e"),
-    "rolled-back": _Sign("rollback", "<", "#b3261e"),
-    "forked": _Sign("fork", "^", "#1a56b0"),
-    "tool-failed": _Sign("tool failed", "x", "#c77700"),
-    "broke-off": _Sign("answer broke off", "P", "#b3261e"),
+SIGNS = {
+    "pruned": _Sign("prune", "v", "#9a5b00"),
+    "compacted": _Sign("compaction", "D", "#7a3fd0"),
+    "compaction-failed": _Sign("compaction failed", "X", "#a61b2b"),
+    "rolled-back": _Sign("rollback", "<", "#a8138f"),
+    "forked": _Sign("fork", "^", "#3b5bdb"),
+    "tool-failed": _Sign("tool failed", "x", "#a61b2b"),
+    "broke-off": _Sign("answer broke off", "P", "#a61b2b"),
 }
-_COLOURS = (
-    "#4c6a92", "#88a5c8", "#2a7f3f", "#8fc08f", "#7b3fa0", "#c9a5dd", "#c77700", "#f0c48a", "#b3261e", "#d98a85", "#8a8a8a",
-)  # fmt: skip
+COLOURS = {
+    "system": "#8a93a6",
+    "tools": "#b4bac8",
+    "user": "#3b5bdb",
+    "assistant": "#15a085",
+    "reasoning": "#7fd1c0",
+    "calls": "#f2a541",
+    "results": "#f6d186",
+    "attachments": "#e8708a",
+    "summary": "#9c6ade",
+    "carried": "#c9a7f0",
+    "frames": "#4b5361",
+    "usable": "#c62839",
+}
+"""The colours of the inspector's page when it is light, so that a reader learns them once."""
+
+
+class _Step(NamedTuple):
+    """A step in a picture: the version at which its usage was complete, and its tokens."""
+
+    version: int
+    tokens: int
+    fill: float | None
 
 
 def timeline_svg(history: Timeline) -> bytes:
     """Draw the tokens of each step, the usable ones, what changed them, and the spending."""
-    steps = [entry for entry in history.entries if entry.kind == "step" and entry.tokens]  # none if none was reported
+    steps = _steps(history.entries)
+    every = max(history.kinds.get("StepStarted", 0), len(steps))
     costs = [entry for entry in history.entries if entry.spent is not None]
-    changes = [entry for entry in history.entries if entry.kind in _SIGNS]
-    what = f"{history.session}: {counted(len(steps), 'step')} with reported tokens, version {history.version}"
+    changes = [entry for entry in history.entries if entry.kind in SIGNS]
+    drawn = f"{counted(every, 'step')} with reported tokens"
+    if len(steps) < every:
+        drawn = f"{len(steps):,} of {counted(every, 'step')} (turns with reported tokens)"
+    what = f"{history.session}: {drawn}, version {history.version}"
     with _picture(what, 5.2 if costs else 4.0, [3, 1] if costs else [1]) as (axes, result):
         _draw_steps(axes[0], steps, changes)
         if costs:
@@ -76,26 +100,38 @@ def timeline_svg(history: Timeline) -> bytes:
         for one in axes:
             one.set_xlim(0, max(history.version, 1) * 1.02)
         axes[-1].set_xlabel("version")
-    return result.getvalue()
+    return _scaling(result.getvalue())
 
 
-def _draw_steps(axes: Any, steps: Sequence[TimelineEntry], changes: Sequence[TimelineEntry]) -> None:
+def _steps(entries: Iterable[TimelineEntry]) -> list[_Step]:
+    """Return the steps whose tokens were reported; a usage that came in pieces is one step."""
+    found: dict[int, _Step] = {}
+    for entry in entries:
+        if entry.kind != "step" or not entry.tokens:
+            continue
+        key = -entry.version if entry.step is None else entry.step
+        before = found[key].tokens if key in found and entry.what != "failed" else 0
+        found[key] = _Step(entry.version, before + entry.tokens, entry.fill)
+    return sorted(found.values())
+
+
+def _draw_steps(axes: Any, steps: Sequence[_Step], changes: Sequence[TimelineEntry]) -> None:
     axes.plot(
         [e.version for e in steps],
         [e.tokens for e in steps],
         "-o",
         markersize=3,
-        color="#1a56b0",
+        color=COLOURS["user"],
         label="tokens of a step",
     )
-    limits = [(entry.version, entry.tokens / entry.fill) for entry in steps if entry.tokens and entry.fill]
+    limits = [(step.version, step.tokens / step.fill) for step in steps if step.fill]
     if limits:
         versions, usable = zip(*limits, strict=True)
-        axes.step(versions, usable, where="mid", color="#b3261e", linewidth=1, linestyle="--", label="usable")
+        axes.step(versions, usable, where="mid", color=COLOURS["usable"], linewidth=1, linestyle="--", label="usable")
     axes.margins(y=0.2)  # for the legend
     axes.set_ylim(bottom=0)
     axes.set_ylabel("tokens")
-    for kind, sign in _SIGNS.items():
+    for kind, sign in SIGNS.items():
         places = [entry.version for entry in changes if entry.kind == kind]
         if places:
             axes.plot(
@@ -110,18 +146,18 @@ def _draw_steps(axes: Any, steps: Sequence[TimelineEntry], changes: Sequence[Tim
 
 def window_svg(report: WindowReport) -> bytes:
     """Draw the tokens of the next request by kind, beside the usable ones, and those of tools."""
-    sizes = [(word, getattr(report.kinds, name)) for name, word in KIND_NAMES.items()]
+    sizes = [(word, getattr(report.kinds, name), COLOURS[name]) for name, word in KIND_NAMES.items()]
     tools = [(visible(tool.tool), tool.tokens) for tool in report.tools[:_ROWS] if tool.tokens]
     of = "" if report.usable is None else f" of {report.usable:,} usable"
     what = f"{report.session}: {report.tokens:,} tokens{of}, version {report.version}"
     with _picture(what, 2.6 + 0.3 * len(tools), [1.4, max(len(tools) * 0.3, 0.6)] if tools else [1]) as (axes, result):
         left = 0
-        for (word, tokens), colour in zip(sizes, _COLOURS, strict=True):
+        for word, tokens, colour in sizes:
             if tokens:
                 axes[0].barh(0, tokens, left=left, color=colour, label=f"{word} {tokens:,}")
                 left += tokens
         if report.usable is not None:
-            axes[0].axvline(report.usable, color="#b3261e", linestyle="--", linewidth=1, label="usable")
+            axes[0].axvline(report.usable, color=COLOURS["usable"], linestyle="--", linewidth=1, label="usable")
         axes[0].set_xlim(0, max(left, report.usable or 0, 1) * 1.03)
         axes[0].set_yticks([])
         axes[0].set_ylim(-0.6, 0.6)
@@ -129,10 +165,15 @@ def window_svg(report: WindowReport) -> bytes:
             axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), fontsize=8, frameon=False, ncols=4)
         if tools:
             names, tokens = zip(*reversed(tools), strict=True)
-            axes[1].barh(range(len(names)), tokens, color="#88a5c8")
+            axes[1].barh(range(len(names)), tokens, color=COLOURS["results"])
             axes[1].set_yticks(range(len(names)), names)
         axes[-1].set_xlabel("tokens by tool" if tools else "tokens")
-    return result.getvalue()
+    return _scaling(result.getvalue())
+
+
+def _scaling(picture: bytes) -> bytes:
+    """Let a picture shrink with the page that it is in; its view box keeps the proportions."""
+    return picture.replace(b"<svg ", b'<svg style="max-width: 100%; height: auto" ', 1)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: int | None = None
     """Tokens in the window at a step, freed by a prune, or left after a compaction."""
     fill: float | None = None
-    """Tokens of a step as a share of the usable ones, where the limits are known."""
+    """Tokens of a step so far as a share of the usable ones, where the limits are known."""
     cost: Decimal | None = None
     """US dollars that this call of a model cost, where that is known."""
     spent: Decimal | None = None
@@ -46,6 +46,8 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first words of a message, or of the error of a failed call."""
     number: int | None = None
     """The number of a prune, compaction or rollback among those of its kind, from 1."""
+    step: int | None = None
+    """The number of the step that a call belongs to, from 1; usage told in pieces shares it."""
 
 
 class Timeline(msgspec.Struct, frozen=True):
@@ -94,6 +96,8 @@ class TimelineBuilder:
         self._spent: Decimal | None = None
         self._tools: dict[str, str] = {}
         self._numbers: Counter[str] = Counter()
+        self._steps: dict[str, tuple[int, int]] = {}
+        """By message the number of its newest step, and the tokens that are told of it so far."""
         self.words = FirstWords()
 
     def entries(self, event: ev.Event, version: int, time: int) -> Iterator[TimelineEntry]:
@@ -104,6 +108,8 @@ class TimelineBuilder:
                 self._limits = event.limits or self._limits
                 self._policy = event.policy or self._policy
                 yield TimelineEntry(version, time, "settings", "" if event.model is None else str(event.model))
+            case ev.StepStarted():
+                self._steps[event.message] = self._next("step"), 0
             case ev.UsageRecorded():
                 yield self._usage(event, version, time)
             case ev.PartStarted():
@@ -135,11 +141,14 @@ class TimelineBuilder:
         if cost is not None:
             self._spent = (self._spent or Decimal(0)) + cost
         tokens = step_total(event.usage.tokens)
+        step, before = self._steps.get(event.message or "", (None, 0))
+        if step is not None and not event.failed:  # some programs record the usage of a step in pieces
+            self._steps[event.message or ""] = step, before + tokens
         room = usable(self._limits, decode_policy(self._policy).overflow)
-        fill = round(tokens / room, 4) if room and event.purpose == "turn" else None
+        fill = round((before + tokens) / room, 4) if room and event.purpose == "turn" else None
         kind = "step" if event.purpose == "turn" else event.purpose
         what = "failed" if event.failed else "overflow" if fill is not None and fill >= 1 else ""
-        return TimelineEntry(version, time, kind, what, tokens, fill, cost, self._spent)
+        return TimelineEntry(version, time, kind, what, tokens, fill, cost, self._spent, step=step)
 
 
 def _describe(event: ev.Event) -> tuple[str, str] | None:

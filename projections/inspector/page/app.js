@@ -126,7 +126,7 @@ function Session({ id, path, query }) {
               ${info.scope && html`<span><bdi>${info.scope}</bdi></span>`}
               ${info.model && html`<span>${info.model}</span>`}
               <span>${counted(info.messages, "message")}</span>
-              <span>${counted(info.version, "version")}</span>
+              <span>${counted(info.events, "event")}</span>
               ${info.tokens > 0 && html`<span>${compact(info.tokens)} tokens</span>`}
               ${(info.cost || info.estimate) && html`<span><${Cost} ...${info} /></span>`}
               <span>${ago(info.updated)}</span>

@@ -52,10 +52,11 @@ export class Message extends Component {
           ${message.agent && html`<span>${message.agent}</span>`}
           ${message.model && html`<span class="dim model">${message.model}</span>`}
           ${reason && html`<span class="tag why">${reason}</span>`}
-          <span class="grow"></span>
-          <time class="dim">${moment(message.created)}</time>
-          ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
-          <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+          <span class="when-said">
+            <time class="dim">${moment(message.created)}</time>
+            ${message.finished && message.finished > message.created ? html`<span class="dim">${duration(message.finished - message.created)}</span>` : null}
+            <a class="version" href=${link("s", session, "versions") + `?at=${message.version}`} title="What the model saw then">v${message.version}</a>
+          </span>
         </header>
         <div class="parts">
           ${message.parts.map((part) => html`<${Part} key=${part.id} part=${part} message=${message} session=${session} growing=${growing} />`)}
@@ -67,18 +68,18 @@ export class Message extends Component {
   }
 }
 
-export function Part({ part, message, session, growing }) {
+export function Part({ part, message, session, growing, unfolded = false }) {
   const own = message.seen && !part.seen ? REASONS[part.reason] ?? part.reason : message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
-  const body = partBody(part, message, session, growing);
+  const body = partBody(part, message, session, growing, unfolded);
   if (!body) return null;
   const quiet = part.reason === "never-sent" || part.reason === "empty";
   return html`<div class=${`part ${part.kind} ${own && !part.seen && !quiet ? "unseen" : ""}`}>${own && !quiet && part.kind !== "tool" ? html`<span class="tag why">${own}</span>` : null}${body}</div>`;
 }
 
-function partBody(part, message, session, growing) {
+function partBody(part, message, session, growing, unfolded) {
   switch (part.kind) {
     case "tool":
-      return html`<${Call} part=${part} message=${message} session=${session} growing=${growing} />`;
+      return html`<${Call} part=${part} message=${message} session=${session} growing=${growing} unfolded=${unfolded} />`;
     case "text":
       return html`<${Text} part=${part} message=${message} session=${session} growing=${growing} />`;
     case "reasoning":
@@ -142,19 +143,20 @@ export function Given({ text }) {
   </dl>`;
 }
 
-function Call({ part, message, session, growing }) {
-  const [open, setOpen] = useState(false);
+function Call({ part, message, session, growing, unfolded }) {
+  const [open, setOpen] = useState(unfolded);
+  useEffect(() => void (unfolded && setOpen(true)), [unfolded]);
   const why = message.seen && part.reason !== "shown" ? REASONS[part.reason] : "";
   const bad = part.status === "failed";
   return html`
-    <details class=${`call ${part.status}`} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+    <details class=${`call ${part.status}`} open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
       <summary>
         <span class="tool-name">${part.tool}</span>
         <span class="gist" dir="auto">${part.title && part.title !== part.gist ? part.title : part.gist}</span>
         ${why && html`<span class="tag why">${why}</span>`}
         ${bad && html`<span class="tag bad">failed</span>`}
         ${part.open && html`<span class="tag running">${part.status}</span>`}
-        <span class="dim size">${part.size ? compact(part.size) : ""}</span>
+        <span class="dim size">${part.size ? `${compact(part.size)} chars` : ""}</span>
       </summary>
       ${open && html`<div class="call-body">
         ${part.open ? html`<${Stream} part=${part.id} text="" growing=${growing} />` : html`<${Whole} part=${part} message=${message} session=${session} call=${true} />`}

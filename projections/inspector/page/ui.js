@@ -63,7 +63,7 @@ export const REASONS = {
   cleared: "result cleared",
   interrupted: "shown as interrupted",
   redacted: "redacted",
-  covered: "covered by a summary",
+  covered: "covered by a compaction",
   "rolled-back": "rolled back",
   removed: "removed",
   later: "later than this version",

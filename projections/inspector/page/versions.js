@@ -4,6 +4,7 @@ import { get } from "./api.js";
 import { Growing, Part, speaker } from "./message.js";
 
 const SIZE = 20;
+const FEW = 4; // changed parts whose calls are unfolded, so that both sides are seen
 export const JUMPS = {
   pruned: "prune",
   restored: "prune undone",
@@ -79,6 +80,12 @@ export function Versions({ id, info, query }) {
   }, [here, info]);
   const jumps = history?.jumps || [];
   const go = (version) => setAt(Math.max(1, Math.min(newest, version)));
+  const [chosen, setChosen] = useState(-1); // a version may have several jumps
+  const listed = jumps[chosen]?.version === here ? chosen : jumps.findIndex((jump) => jump.version === here);
+  const choose = (index) => {
+    setChosen(index);
+    go(jumps[index].version);
+  };
   const next = () => jumps.find((jump) => jump.version > here);
   const previous = () => jumps.findLast((jump) => jump.version < here);
   useKeys({
@@ -102,9 +109,9 @@ export function Versions({ id, info, query }) {
           </div>
           <button onClick=${() => next() && go(next().version)} disabled=${!next()} title="Next jump (])" aria-label="Next jump">›</button>
           <label class="go">version <input type="number" min="1" max=${newest} value=${here} onChange=${(event) => go(Number(event.target.value) || 1)} /></label>
-          <select aria-label="Jump to" onChange=${(event) => event.target.value && go(Number(event.target.value))}>
-            <option value="">${jumps.length ? `Jump to one of ${counted(jumps.length, "change")} …` : "No prune, compaction or rollback"}</option>
-            ${jumps.map((jump) => html`<option value=${jump.version} selected=${jump.version === here}>v${jump.version} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
+          <select aria-label="Jump to" onChange=${(event) => event.target.value && choose(Number(event.target.value))}>
+            <option value="" selected=${listed < 0}>${jumps.length ? `Jump to one of ${counted(jumps.length, "change")} …` : "No prune, compaction or rollback"}</option>
+            ${jumps.map((jump, index) => html`<option value=${index} selected=${index === listed}>v${jump.version} ${jumpWords(jump)}${jump.hidden ? " (rolled back)" : ""}</option>`)}
           </select>
         </div>
         <${Marks} jumps=${jumps} />
@@ -112,7 +119,7 @@ export function Versions({ id, info, query }) {
         ${shown !== null && html`<${Moment} id=${id} at=${shown} jumps=${current} diff=${known} />`}
         <div class="side-heads"><h2>Everything that was said</h2><h2>What the model saw</h2></div>
       </section>
-      ${shown !== null && info && html`<${Sides} key=${shown} id=${id} at=${shown} fresh=${current.length ? known : null} />`}
+      ${shown !== null && info && html`<${Sides} key=${shown} id=${id} at=${shown} fresh=${current.length ? known : null} kinds=${current.map((jump) => jump.kind)} />`}
     </main>
   `;
 }
@@ -130,7 +137,7 @@ function Moment({ id, at, jumps, diff }) {
   `;
 }
 
-function Sides({ id, at, fresh }) {
+function Sides({ id, at, fresh, kinds }) {
   const box = useRef(null);
   const [rows, setRows] = useState(null);
   const [more, setMore] = useState(false);
@@ -148,12 +155,12 @@ function Sides({ id, at, fresh }) {
   useEffect(() => void load(null), [id, at]);
   useEffect(() => {
     const slider = box.current?.parentElement.querySelector(".slider"); // on a phone it would be scrolled away
-    const change = rows && fresh && getComputedStyle(slider).position === "sticky" && box.current.querySelector(".fresh");
+    const change = rows && fresh && getComputedStyle(slider).position === "sticky" && (box.current.querySelector(".fresh.chief") || box.current.querySelector(".fresh"));
     if (!change) return;
     change.style.scrollMarginTop = `${slider.offsetHeight + 12}px`;
     change.scrollIntoView({ block: "start" });
   }, [rows && fresh]);
-  const changed = new Set((fresh?.parts || []).map((part) => part.part));
+  const changed = new Map((fresh?.parts || []).map((part) => [part.part, kinds.includes(part.kind)])); // whether the jump did it, not a jump that it undid
   if (error) return html`<${Failed} error=${error} />`;
   if (!rows) return html`<${Loading} />`;
   return html`
@@ -169,17 +176,17 @@ function Row({ message, id, growing, changed }) {
   const view = message.view || {};
   const added = view["+"];
   const same = message.seen && !added && message.parts.every((part) => !view[part.id] || view[part.id].state === "same");
-  const fresh = message.parts.some((part) => changed.has(part.id));
+  const fresh = message.parts.some((part) => changed.has(part.id)) && (message.parts.some((part) => changed.get(part.id)) ? "fresh chief" : "fresh");
   const head = (side) => html`<header><b>${who}</b>${message.model && side === "left" && html`<span class="dim model">${message.model}</span>`}<span class="grow"></span><span class="version">v${message.version}</span></header>`;
   return html`
     <div class="pair-left">
       <p class="side-mark" aria-hidden="true">Said</p>
       <article class=${`message ${message.role} ${message.summary ? "summary" : ""}`} aria-label=${`${who}, version ${message.version}`}>
         ${head("left")}
-        <div class="parts">${message.parts.map((part) => html`<${Part} key=${part.id} part=${{ ...part, reason: "shown", seen: true }} message=${{ ...message, seen: true }} session=${id} growing=${growing} />`)}</div>
+        <div class="parts">${message.parts.map((part) => html`<${Part} key=${part.id} part=${{ ...part, reason: "shown", seen: true }} message=${{ ...message, seen: true }} session=${id} growing=${growing} unfolded=${changed.size <= FEW && changed.has(part.id)} />`)}</div>
       </article>
     </div>
-    <div class=${`pair-right ${same ? "all-same" : ""} ${fresh ? "fresh" : ""}`}>
+    <div class=${`pair-right ${same ? "all-same" : ""} ${fresh || ""}`}>
       <p class="side-mark" aria-hidden="true">The model saw</p>
       ${same && html`<p class="as-said">✓ the same</p>`}
       ${message.seen

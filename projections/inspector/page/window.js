@@ -7,14 +7,14 @@ export const KINDS = {
   system: "system prompt",
   tools: "tool schemas",
   summary: "summary",
-  carried: "carried over a compaction",
+  carried: "carried over",
   user: "user text",
   assistant: "assistant text",
   reasoning: "reasoning",
   calls: "tool calls",
   results: "tool results",
   attachments: "attachments",
-  frames: "message frames",
+  frames: "frames",
 };
 const NAMES = Object.keys(KINDS);
 const MANY = 400000; // tokens from which a look ahead takes seconds, and is taken when it is asked for
@@ -72,7 +72,7 @@ export function WindowView({ id }) {
       ${points.length > 0 && html`
         <section aria-labelledby="over-time">
           <h2 id="over-time">Tokens in the window, version by version</h2>
-          <p class="dim" role="status">${left ? `Counting: ${left} of ${points.length + left} versions are left.` : `${counted(points.length, "version")} counted. ${point.usable ? `A request may have ${count(point.usable)} tokens.` : "No limits are recorded."}`}</p>
+          <p class="dim" role="status">${left ? `Counting: ${left} of ${points.length + left} versions are left.` : `${counted(points.length, "version")} counted. ${point.usable ? `${count(point.usable)} tokens are usable, the most that a request may have.` : "No limits are recorded."}`}</p>
           <${Chart} points=${points} jumps=${changes} choose=${setChosen} />
           <${Legend} point=${point} />
         </section>
@@ -184,7 +184,7 @@ function Legend({ point }) {
     <div class="legend">
       <p><b>v${count(point.version)}</b> <span class="dim">${point.step ? `after step ${point.step}` : "before the first step"}</span> <b>${count(point.total)}</b> tokens${point.usable ? html` <span class="dim">of ${count(point.usable)}, ${Math.round((100 * point.total) / point.usable)} %</span>` : ""}</p>
       <ul>${NAMES.filter((name) => point.kinds[name]).map((name) => html`<li><span class=${`swatch ${name}`} aria-hidden="true"></span>${KINDS[name]} <b>${count(point.kinds[name])}</b></li>`)}</ul>
-      <ul class="dim">${[["usable", "most that a request may have"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
+      <ul class="dim">${[["usable", "usable"], ["pruned", "prune"], ["compacted", "compaction"], ["rolled-back", "rollback"]].map(([name, words]) => html`<li><span class=${`line-key ${name}`} aria-hidden="true"></span>${words}</li>`)}</ul>
     </div>
   `;
 }
@@ -227,9 +227,9 @@ function Now({ report }) {
         <dt>Next compaction</dt><dd>${report.compaction ? `${counted(report.compaction.messages, "message")}, ${count(report.compaction.tokens)} tokens; ${counted(report.compaction.tail_messages, "message")} stay` : "nothing to compact"}</dd>
       </dl>
       <h3>The largest parts</h3>
-      <div class="scroll-x" tabindex="0"><table>
-        <thead><tr><th>part</th><th>kind</th><th>tool</th><th class="n">tokens</th></tr></thead>
-        <tbody>${report.largest_parts.map((part) => html`<tr><td class="mono small">${part.id}</td><td>${part.kind}${part.pruned ? ", cleared" : ""}${part.truncated ? ", preview" : ""}</td><td>${part.tool} <span class="dim"><bdi>${part.title}</bdi></span></td><td class="n">${count(part.tokens)}</td></tr>`)}</tbody>
+      <div class="scroll-x" tabindex="0"><table class="largest">
+        <thead><tr><th class="n">tokens</th><th>kind</th><th>tool</th><th>part</th></tr></thead>
+        <tbody>${report.largest_parts.map((part) => html`<tr><td class="n"><b>${count(part.tokens)}</b></td><td>${part.kind}${part.pruned ? ", cleared" : ""}${part.truncated ? ", preview" : ""}</td><td>${part.tool} <span class="dim"><bdi>${part.title}</bdi></span></td><td class="mono small">${part.id}</td></tr>`)}</tbody>
       </table></div>
     </section>
   `;

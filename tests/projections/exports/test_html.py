@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, cast
@@ -183,3 +184,23 @@ def test_what_turns_text_around_is_seen() -> None:
     assert shown("x" * 10, 4) == ("xxxx", 6)
     assert markdown_html("# a") == "<h3>a</h3>\n"
     assert 'rel="noopener' in markdown_html("[a](https://example.org)")
+
+
+def test_a_page_says_what_was_spent_and_whether_it_is_unfinished(tmp_path: Path) -> None:
+    """A page has the cost, with ≈ if list prices stand in for it, and says unfinished."""
+    rates = eventlog.Rates(input=Decimal(2), output=Decimal(10))
+    models = eventlog.ModelCatalogue({"acme/one": eventlog.KnownModel(eventlog.Limits(), (rates,))}, date="2026-11-01")
+    with eventlog.open(tmp_path / "store", prices=lambda _model, _tokens: None, models=models) as store:
+        session = store.create_session()
+        for model in ("acme/one", "acme/two"):
+            before = "".join(html_pieces(session))
+            session.user("a question")
+            with session.assistant(model) as reply:
+                reply.add_text("an answer")
+                reply.finish(usage=eventlog.Usage(eventlog.Tokens(1_000, 100)))
+        after = "".join(html_pieces(session))
+        assert "<dt>cost</dt><dd dir=auto>≈ $0.0030, by list prices of 2026-11-01</dd>" in before
+        assert "≈ $0.0030, by list prices of 2026-11-01, not known for 1 call" in after
+        assert "<dt>state</dt>" not in after
+        session.user("another question")
+        assert "<dt>state</dt><dd dir=auto>unfinished</dd>" in "".join(html_pieces(session))

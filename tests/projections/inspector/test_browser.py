@@ -118,7 +118,7 @@ def test_a_transcript_shows_what_the_model_does_not_see(page: Page, served: tupl
         page.locator("main").evaluate("main => main.scrollTo(0, -main.scrollHeight)")
         page.wait_for_timeout(50)
     said = page.locator("main").text_content() or ""  # also of what is not drawn
-    assert "covered by a summary" in said
+    assert "covered by a compaction" in said
     assert "rolled back" in said
     with eventlog.open(served[0], read_only=True) as store:
         everything = len(Room(store, "talk").history.messages)
@@ -147,6 +147,26 @@ def test_versions_are_compared_side_by_side(page: Page, served: tuple[Path, str]
     assert states == {"same", "changed", "gone", "added"}
     page.keyboard.press("[")
     page.locator(".moment .jump").first.wait_for()
+    for named in [text for text in jumps if "rollback to" in text or "fork:" in text]:  # of one version
+        page.get_by_role("combobox", name="Jump to").select_option(label=named)
+        page.wait_for_timeout(300)
+        assert page.get_by_role("combobox", name="Jump to").locator("option:checked").inner_text() == named
+
+
+def test_a_jump_shows_first_what_it_changed(page: Page, served: tuple[Path, str]) -> None:
+    """A rollback shows what it hid, not the prune that it undid; a prune shows both."""
+    with eventlog.open(served[0], read_only=True) as store:
+        jumps = Room(store, "talk").history.jumps
+    back, prune = (next(jump.version for jump in jumps if jump.kind == kind) for kind in ("rolled-back", "pruned"))
+    in_sight = "one => one.getBoundingClientRect().top < innerHeight && one.getBoundingClientRect().top > 0"
+    page.goto(f"{served[1]}#/s/talk/versions?at={back}")
+    hidden = page.locator(".pair-right.chief", has_text="gone: rolled back").first
+    hidden.wait_for()
+    until(lambda: bool(hidden.evaluate(in_sight)))
+    page.get_by_role("spinbutton", name="version").fill(str(prune))
+    page.keyboard.press("Enter")
+    page.locator(".chief", has_text="[Old tool result content cleared]").wait_for()
+    page.locator(".pair-left .output", has_text="line 159 of round").wait_for()
 
 
 def test_the_window_is_drawn_and_told(page: Page, served: tuple[Path, str]) -> None:
@@ -403,6 +423,8 @@ def test_no_view_is_wider_than_its_screen(started: Browser, served: tuple[Path, 
             open_view(page, served[1], view)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, view
             assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.querySelector('main'))"), view
+            if view == "window":  # tokens first: no screen is too narrow for them
+                assert page.locator(".scroll-x:has(.largest)").evaluate("one => one.scrollWidth <= one.clientWidth")
             if view in {"steps", "steps/3"}:  # no column is cut, and all begin at one edge
                 assert page.locator(".scroll-x").evaluate_all(
                     "all => all.every(one => one.scrollWidth <= one.clientWidth)"

@@ -218,7 +218,7 @@ class Clusters:
         return False
 
     def _confirmed(self, source: Cluster, partition: int, gone: Left) -> bool:
-        """Return whether a handing over survives what the server can, asked for a limited time."""
+        """Return whether a handing over survives what the server can, within the timeout."""
         with source.connections.one() as connection:
             try:
                 with cancelled_after(connection, self.options.busy_timeout):

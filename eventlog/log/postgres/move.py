@@ -234,7 +234,7 @@ def _hand_over(here: LogConnection, partition: int, gone: Left) -> None:
 
 
 def _require_served(there: LogConnection, partition: int, gone: Left, number: int) -> None:
-    """Raise unless a cluster serves a partition for certain: then its source may delete the rows.
+    """Raise unless a cluster serves a partition for certain, so that its source may delete it.
 
     `StorageError` if it does not have it, `DamagedError` if not all of it, `UnknownOutcomeError` if
     that may be on no standby.

@@ -33,7 +33,7 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults once_read options rows seen statements schema | connections batch | cluster_state | acknowledged derived guard bodies session_lists follower tables
+        clock faults once_read options rows seen statements schema | connections batch | acknowledged cluster_state derived guard bodies session_lists follower tables
         | reader cluster_tables | attempt | group_commit check clusters | engine cluster_target cluster_reader | clustered move | joining
     """,
     "eventlog.session": """

@@ -162,7 +162,7 @@ def serve(connection: Connection, partition: int, position: int | None) -> None:
 
 
 def confirm(connection: LogConnection, partition: int, gone: Left) -> bool:
-    """Write once more at the source of a handing over, so that a failover keeps it.
+    """Write once more at the source of a handing over, so that it survives for certain.
 
     Return whether its note is there still. `UnknownOutcomeError` if the server warns: it may be on
     no standby, and a promoted one would serve the partition again.
@@ -206,7 +206,7 @@ def activate(connection: Connection, partition: int, gone: Left) -> bool:
 
 
 def survive(connection: Connection, *, local: bool = False) -> None:
-    """Have commits survive what the server can have them survive: of a connection, or one."""
+    """Have commits of a connection, or one, survive what the server can have them survive."""
     connection.execute(
         "SELECT set_config('synchronous_commit', 'on', %s)"
         " WHERE current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')",

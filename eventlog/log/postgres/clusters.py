@@ -21,8 +21,8 @@ from eventlog.log.contract import partition_of, place_of
 from eventlog.log.postgres.attempt import Target
 from eventlog.log.postgres.bodies import Bodies
 from eventlog.log.postgres.clock import ServerClock
-from eventlog.log.postgres.cluster_state import State, activate, confirm, read_state
-from eventlog.log.postgres.connections import Connections
+from eventlog.log.postgres.cluster_state import Left, State, activate, confirm, read_state
+from eventlog.log.postgres.connections import Connections, cancelled_after
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.guard import Guarded, MapChangedError
 from eventlog.log.postgres.reader import Reader
@@ -208,17 +208,23 @@ class Clusters:
                 for cluster, state in members:
                     if state.arriving.get(partition) == gone.mark:
                         try:
-                            with source.connections.one() as connection:
-                                left = confirm(connection, partition, gone)
-                            if left:
-                                with cluster.connections.one() as connection:
-                                    activate(connection, partition, gone)
-                        except UnknownOutcomeError:
-                            continue
+                            if not self._confirmed(source, partition, gone):
+                                continue
+                            with cluster.connections.one() as connection:
+                                activate(connection, partition, gone)
                         except Error as error:
                             raise typed(error) from error
                         return True
         return False
+
+    def _confirmed(self, source: Cluster, partition: int, gone: Left) -> bool:
+        """Return whether a handing over survives what the server can, within the timeout."""
+        with source.connections.one() as connection:
+            try:
+                with cancelled_after(connection, self.options.busy_timeout):
+                    return confirm(connection, partition, gone)
+            except UnknownOutcomeError:
+                return False
 
     def _map_of(self, states: Sequence[State]) -> Map:
         served = [self._served(cluster, state) for cluster, state in zip(self._opened, states, strict=True)]

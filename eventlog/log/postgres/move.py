@@ -138,7 +138,10 @@ def move_partition(partition: int, source: str, to: str, *, on_progress: Progres
         gone = state.left.get(partition)
         if gone is not None:
             if gone.to == other.number and confirm(here, partition, gone):
+                there.warned = ""
                 activate(there, partition, gone)
+                if there.warned:
+                    raise unsure("activation", there)
             _require_served(there, partition, gone, other.number)
             _clear_source(here, partition, gone)
         return result
@@ -231,7 +234,7 @@ def _hand_over(here: LogConnection, partition: int, gone: Left) -> None:
 
 
 def _require_served(there: LogConnection, partition: int, gone: Left, number: int) -> None:
-    """Raise unless a cluster serves a partition for certain, so the source may delete it.
+    """Raise unless a cluster serves a partition for certain, so that its source may delete it.
 
     `StorageError` if it does not have it, `DamagedError` if not all of it, `UnknownOutcomeError` if
     that may be on no standby.

@@ -121,7 +121,7 @@ def test_every_forgery_of_the_journals_tail_is_named(tmp_path: Path) -> None:
 
 def memory() -> tuple[MemoryLog, Store]:
     """A store in memory, and its log for the test to change."""
-    log = MemoryLog()
+    log = MemoryLog(lists_of=lists_of)
     store = Store(log)
     fill(store)
     store.session("a").user("y" * 3000)

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from functools import cache
 from itertools import cycle
@@ -664,7 +664,7 @@ def ask(address: str, statement: str) -> None:
 
 
 @contextmanager
-def warns(address: str, table: str, condition: str) -> Iterator[None]:
+def warns(address: str, table: str, condition: str) -> Generator[None]:
     """Have commits that write some rows come with a warning, as those that no standby has."""
     ask(
         address,
@@ -681,7 +681,7 @@ def warns(address: str, table: str, condition: str) -> Iterator[None]:
 
 @pytest.mark.promise(3)
 def test_a_continued_copy_is_compared_from_its_beginning(pair: tuple[str, str]) -> None:
-    """A copy of commits that the source lost, erased or changed is not handed over."""
+    """A copy of commits that the source has lost or changed meanwhile is not handed over."""
     log = open_clusters(pair)
     session = name_in(0)
     for number in range(5):

@@ -68,10 +68,6 @@ class Handles(Protocol):
         """Whether a task has the session's lease, also if the log does not know of it yet."""
         ...
 
-    def holds(self, session: str) -> bool:
-        """Whether the running task or thread holds the session's lease."""
-        ...
-
 
 class Sessions(Protocol):
     """A store as its sessions, and work on several of them, see it."""

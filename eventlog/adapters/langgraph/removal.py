@@ -104,7 +104,8 @@ def _erase(thread: Thread, *, wait: float) -> None:
     if kin := _kin(thread.session):
         records = thread.list.feed.path(hidden=True)
         thread.list.feed.forget(_unused(thread, kin, records))
-    erase_session(thread.session.store, thread.session.id, forks="keep", subsessions="cascade", wait=wait)
+    session = thread.session
+    erase_session(session.store, session.id, forks="keep", subsessions="cascade", wait=wait, held=session.id)
 
 
 def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], revisions: dict[Place, int]) -> None:

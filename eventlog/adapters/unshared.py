@@ -15,10 +15,9 @@ from eventlog.history.relatives import heirs_of
 from eventlog.history.streams import ancestry
 from eventlog.maintenance.erase import erase
 from eventlog.records.feed import Feed
-from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 
-__all__ = ["erase_unshared", "fork"]
+__all__ = ["alone", "erase_held", "erase_unshared", "fork"]
 
 T = TypeVar("T")
 
@@ -28,17 +27,26 @@ def fork(session: Session, begin: Callable[[], T], *, wait: float) -> T:
     return session.executor.alone(lambda _: begin(), wait=wait)
 
 
+def alone(session: Session, work: Callable[[], None], *, wait: float) -> None:
+    """Work while no other task writes to a session or forks it; not once it is erased."""
+    with suppress(NotFoundError):
+        session.executor.alone(lambda _: work(), wait=wait)
+
+
+def erase_held(session: Session, *, wait: float) -> None:
+    """Erase a session whose lease the caller has, with its sub-sessions; forks are kept."""
+    erase(session.store, session.id, forks="keep", subsessions="cascade", wait=wait, held=session.id)
+
+
 def erase_unshared(feed: Feed, *, wait: float) -> None:
     """Erase the session of a feed with its sub-sessions; forks keep what they have."""
     session, log = feed.session, feed.session.store.log
 
-    def unshared(lease: Lease) -> None:
-        del lease
+    def unshared() -> None:
         streams = (one for heir in heirs_of(log, session.id) for one in ancestry(log, heir))
         shared = max((one.last for one in streams if one.session == session.id), default=0)
         if shared:
             feed.forget([number for number in feed.path(hidden=True) if number > shared])
-        erase(session.store, session.id, forks="keep", subsessions="cascade", wait=wait, held=session.id)
+        erase_held(session, wait=wait)
 
-    with suppress(NotFoundError):  # another task was first
-        session.executor.alone(unshared, wait=wait)
+    alone(session, unshared, wait=wait)

@@ -15,7 +15,7 @@ from eventlog.history.streams import ancestry
 if TYPE_CHECKING:
     from eventlog.log.contract import Head, Log
 
-__all__ = ["forks_of", "heirs_of", "subsessions_of"]
+__all__ = ["forks_of", "heirs_of", "recorders_of", "subsessions_of"]
 
 _ALL = (1 << 31) - 1
 """A limit that no list reaches."""
@@ -41,6 +41,17 @@ def heirs_of(log: Log, session: str) -> list[str]:
             if not entry_of(head).erased and any(one.session == session for one in ancestry(log, head.session)):
                 found.append(head.session)
     return sorted(found)
+
+
+def recorders_of(log: Log, owner: str, session: str) -> list[str]:
+    """Return the sessions to record a removal in: the owner; if it is erased, all its heirs.
+
+    `session` is the one that the removal was asked of.
+    """
+    head = log.head(owner)
+    if head is not None and not entry_of(head).erased:
+        return [owner]
+    return [session, *(heir for heir in heirs_of(log, owner) if heir != session)]
 
 
 def _listed(log: Log, name: bytes) -> list[Head]:

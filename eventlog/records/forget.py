@@ -14,12 +14,10 @@ from typing import NamedTuple
 
 from eventlog import events as ev
 from eventlog.errors import ErasedError
-from eventlog.history.catalog import entry_of
-from eventlog.history.lineage import StreamRange
 from eventlog.history.ranges import Range, covers, merged
-from eventlog.history.relatives import heirs_of
+from eventlog.history.relatives import recorders_of
 from eventlog.records.read import StoredRecord, events_of, stored_records
-from eventlog.session.session import Session, Sessions
+from eventlog.session.session import Session
 from eventlog.state.state import State
 
 __all__ = ["forget"]
@@ -43,19 +41,11 @@ def forget(session: Session, numbers: Sequence[int]) -> None:
     records = list(stored_records(session.store.log, streams, numbers))
     for stream in streams:
         own = [record for record in records if stream.first <= record[1] <= stream.last]
-        for name in _recorders(session.store, stream, session.id) if own else ():
+        for name in recorders_of(session.store.log, stream.session, session.id) if own else ():
             _record(session.store.session(name), own)
     if len(streams) > 1:
         with session.reader.deciding():
             session.executor.writer.committed.note_forgotten()
-
-
-def _recorders(store: Sessions, stream: StreamRange, session: str) -> list[str]:
-    """Sessions to record it in: where the records were told; if that is erased, all its heirs."""
-    head = store.log.head(stream.session)
-    if head is not None and not entry_of(head).erased:
-        return [stream.session]
-    return [session, *(heir for heir in heirs_of(store.log, stream.session) if heir != session)]
 
 
 def _record(session: Session, records: Iterable[StoredRecord]) -> None:

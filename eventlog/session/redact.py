@@ -20,7 +20,7 @@ from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.codec.redaction import contents, part_of
 from eventlog.errors import DataError, ErasedError, NotFoundError
 from eventlog.history.catalog import entry_of
-from eventlog.history.relatives import heirs_of
+from eventlog.history.relatives import heirs_of, recorders_of
 from eventlog.history.streams import stream_spans
 from eventlog.log.contract import Log
 from eventlog.values import Body, Content
@@ -94,7 +94,7 @@ def redact(
         if not state.has_part(part):
             raise NotFoundError("part", part, session=session.id)
     owner = _owner(session, part)
-    recorded = [name for name in _recorders(store, owner, session.id) if _record(store, name, part, reason)]
+    recorded = [name for name in recorders_of(store.log, owner, session.id) if _record(store, name, part, reason)]
     occurrences = tuple(_occurrences(store, owner, part)) if search else ()
     return RedactionResult(part, recorded[0] if recorded else session.id, occurrences)
 
@@ -105,14 +105,6 @@ def _owner(session: Executor, part: str) -> str:
     return next(
         (stream.session for stream in session.reader.ancestry() if stream.first <= begun <= stream.last), session.id
     )
-
-
-def _recorders(store: Neighbours, owner: str, session: str) -> list[str]:
-    """Sessions to record the redaction in: the owner; if that is erased, all its heirs."""
-    head = store.log.head(owner)
-    if head is not None and not entry_of(head).erased:
-        return [owner]
-    return [session, *(heir for heir in heirs_of(store.log, owner) if heir != session)]
 
 
 def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:

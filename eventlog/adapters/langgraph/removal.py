@@ -14,12 +14,11 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of, root_of
 from eventlog.adapters.langgraph.thread import Thread
+from eventlog.adapters.unshared import alone, erase_held
 from eventlog.errors import NotFoundError
 from eventlog.history.catalog import entry_of
 from eventlog.history.relatives import heirs_of
-from eventlog.maintenance.erase import erase as erase_session
 from eventlog.records.feed import Feed
-from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 
 __all__ = ["erase", "keep_latest", "remove_inner", "remove_run"]
@@ -91,21 +90,18 @@ def _remove_others(thread: Thread, kept: Choose, wait: float) -> None:
 def _alone(thread: Thread, work: Callable[[Thread], None], wait: float) -> None:
     """Work while no other task writes to a thread, or copies it."""
 
-    def under_lease(lease: Lease) -> None:
-        del lease
+    def locked() -> None:
         with thread.lock:
             work(thread)
 
-    with suppress(NotFoundError):  # another task was first
-        thread.session.executor.alone(under_lease, wait=wait)
+    alone(thread.session, locked, wait=wait)
 
 
 def _erase(thread: Thread, *, wait: float) -> None:
     if kin := _kin(thread.session):
         records = thread.list.feed.path(hidden=True)
         thread.list.feed.forget(_unused(thread, kin, records))
-    session = thread.session
-    erase_session(session.store, session.id, forks="keep", subsessions="cascade", wait=wait, held=session.id)
+    erase_held(thread.session, wait=wait)
 
 
 def _remove(thread: Thread, places: dict[Place, Stored], staying: set[Place], revisions: dict[Place, int]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -15,15 +14,7 @@ from eventlog.log.contract import Append
 from eventlog.log.postgres import connections
 from eventlog.log.postgres.engine import open_log
 from eventlog.store import Store
-from tests.support.postgres_server import give_back, new_place, running
-
-
-@pytest.fixture
-def place() -> Iterator[str]:
-    """An empty log."""
-    address = new_place()
-    yield address
-    give_back(address)
+from tests.support.postgres_server import running
 
 
 def test_one_connection_is_enough_for_an_erasure(place: str) -> None:

@@ -16,19 +16,11 @@ from eventlog.log.contract import Append, Committed, LeaseState
 from eventlog.log.postgres.engine import PostgresLog, open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.cutting_proxy import CuttingProxy
-from tests.support.postgres_server import Server, give_back, new_place, running
+from tests.support.postgres_server import Server, running
 
 CLIENTS = 50
 MESSAGES = 14
 """More messages than an append sends or receives, connecting included."""
-
-
-@pytest.fixture
-def place() -> Iterator[str]:
-    """An empty log."""
-    address = new_place()
-    yield address
-    give_back(address)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -13,18 +12,9 @@ from eventlog.log.contract import Append, Committed, LeaseState
 from eventlog.log.postgres.engine import open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.interrupter import Interrupter
-from tests.support.postgres_server import give_back, new_place
 
 STEP = 1 if SLOW else 13
 """Which places are tried: each, or one of so many."""
-
-
-@pytest.fixture
-def place() -> Iterator[str]:
-    """An empty log."""
-    address = new_place()
-    yield address
-    give_back(address)
 
 
 @pytest.mark.promise(1, 4)

@@ -23,14 +23,6 @@ TABLES = ("heads", "commits", "counters")
 
 
 @pytest.fixture
-def place() -> Iterator[str]:
-    """An empty log."""
-    address = new_place()
-    yield address
-    give_back(address)
-
-
-@pytest.fixture
 def log(place: str) -> Iterator[PostgresLog]:
     """A handle that stays open meanwhile, on a session `s` of one commit."""
     made = open_log(place)

@@ -18,15 +18,6 @@ from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import state_at
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import PROJECTION, ModelView
-from tests.support.postgres_server import give_back, new_place
-
-
-@pytest.fixture
-def place() -> Iterator[str]:
-    """An empty log."""
-    address = new_place()
-    yield address
-    give_back(address)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -11,7 +10,6 @@ import pytest
 from eventlog.log.contract import Append
 from eventlog.log.postgres import session_lists
 from eventlog.log.postgres.engine import open_log
-from tests.support.postgres_server import give_back, new_place
 
 SESSIONS = 100
 
@@ -19,14 +17,6 @@ SESSIONS = 100
 def _all(_: bytes) -> list[bytes]:
     """Every session is in one list."""
     return [b"all"]
-
-
-@pytest.fixture
-def place() -> Iterator[str]:
-    """An empty log."""
-    address = new_place()
-    yield address
-    give_back(address)
 
 
 @pytest.mark.parametrize("held", [True, False])

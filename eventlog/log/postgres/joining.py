@@ -82,12 +82,8 @@ def _joinable(first: LogConnection) -> State:
 def _numbered(first: LogConnection, second: LogConnection, state: State) -> int | None:
     """Return a number for the new cluster; None if it has joined before."""
     there = read_state(second)
-    if there is not None and there.log == state.log:
-        if not there.number:
-            raise CallError("both addresses are of the log's first cluster")
+    if _has_joined(second, there, state):
         return None
-    if there is not None and (there.log or schema.has_commits(second)):
-        raise AlreadyExistsError("store", "in the schema of the address that is to join")
     if there is not None and there.settings.partitions != state.settings.partitions:
         raise CallError(f"the log has {state.settings.partitions} partitions, not {there.settings.partitions}")
     found = first.execute("SELECT value FROM eventlog_settings WHERE partition = 0 AND name = 'clusters'").fetchone()
@@ -95,6 +91,22 @@ def _numbered(first: LogConnection, second: LogConnection, state: State) -> int 
     number = int(bytes(found[0]))
     put(first, [("clusters", b"%d" % (number + 1))])
     return number
+
+
+def _has_joined(second: LogConnection, there: State | None, first: State) -> bool:
+    """Return whether a cluster is one of the log already; False if it is empty.
+
+    `AlreadyExistsError` if another log is there, `CallError` if it is the log's first cluster.
+    """
+    if there is None:
+        return False
+    if there.log == first.log:
+        if not there.number:
+            raise CallError("both addresses are of the log's first cluster")
+        return True
+    if there.log or schema.has_commits(second):
+        raise AlreadyExistsError("store", "in the schema of the address that is to join")
+    return False
 
 
 def _make(second: LogConnection, first: State, number: int) -> None:
@@ -109,11 +121,8 @@ def _make(second: LogConnection, first: State, number: int) -> None:
     with second.transaction():
         second.execute("SELECT value FROM eventlog_settings WHERE partition = 0 AND name = 'made' FOR UPDATE")
         second.execute("SELECT position FROM eventlog_counters ORDER BY partition FOR UPDATE")
-        there = read_state(second)
-        if there is not None and there.log == first.log:
+        if _has_joined(second, read_state(second), first):
             return
-        if there is not None and (there.log or schema.has_commits(second)):
-            raise AlreadyExistsError("store", "in the schema of the address that is to join")
         second.execute("DELETE FROM eventlog_counters")
         put(
             second,

@@ -14,8 +14,7 @@ import pytest
 import eventlog
 from eventlog import Store
 from eventlog.adapters.openai_agents import EverdeltaSession
-from tests.growth.judging import FLAT, NOISE, TRIES
-from tests.growth.measuring import least
+from tests.growth.judging import take_as_long
 
 if os.environ.get("CI") is None:
     pytest.importorskip("claude_agent_sdk")
@@ -122,12 +121,5 @@ OPERATIONS: dict[str, Callable[[Open], Any]] = {
 def test_an_operation_costs_the_same_in_a_long_conversation(name: str, places: list[Store]) -> None:
     """Changing and reading the end costs the same in a conversation eight times as long."""
     small, large = (Open(store) for store in places)
-    for at in (small, large):
-        OPERATIONS[name](at)
-    little = much = float("inf")
-    for runs in range(1, TRIES + 1):
-        little = min(little, least(lambda: OPERATIONS[name](small), 6 * runs))
-        much = min(much, least(lambda: OPERATIONS[name](large), 6 * runs))
-        if much <= FLAT * little + NOISE:
-            return
-    pytest.fail(f"{little * 1000:.2f} ms at {SIZES[0]} entries, {much * 1000:.2f} ms at {SIZES[1]}")
+    flat, little, much = take_as_long(OPERATIONS[name], small, large)
+    assert flat, f"{little * 1000:.2f} ms at {SIZES[0]} entries, {much * 1000:.2f} ms at {SIZES[1]}"

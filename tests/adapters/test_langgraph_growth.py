@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 import eventlog
-from tests.growth.judging import FLAT, NOISE, TRIES
-from tests.growth.measuring import least
+from tests.growth.judging import take_as_long
 
 if os.environ.get("CI") is None:
     pytest.importorskip("langgraph.checkpoint.base")
@@ -96,12 +95,5 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Generator[list[Threads]]
 def test_an_operation_costs_what_its_thread_has(name: str, places: list[Threads]) -> None:
     """Beginning, copying and deleting a thread cost the same among eight times as many."""
     small, large = places
-    for at in places:
-        OPERATIONS[name](at)
-    little = much = float("inf")
-    for runs in range(1, TRIES + 1):
-        little = min(little, least(lambda: OPERATIONS[name](small), 6 * runs))
-        much = min(much, least(lambda: OPERATIONS[name](large), 6 * runs))
-        if much <= FLAT * little + NOISE:
-            return
-    pytest.fail(f"{little * 1000:.2f} ms at {SIZES[0]} threads, {much * 1000:.2f} ms at {SIZES[1]}")
+    flat, little, much = take_as_long(OPERATIONS[name], small, large)
+    assert flat, f"{little * 1000:.2f} ms at {SIZES[0]} threads, {much * 1000:.2f} ms at {SIZES[1]}"

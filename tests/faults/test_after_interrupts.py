@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Thread
 
@@ -17,7 +17,7 @@ from eventlog.errors import EventlogError
 from eventlog.session.session import Session
 from eventlog.values import Text, Todo
 from tests.faults.tally import SLOW
-from tests.support.interrupter import Interrupter
+from tests.support.interrupter import breaks_off
 
 STEP = 1 if SLOW else 7
 """Every place is tried, or one of so many."""
@@ -109,15 +109,7 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path, way: str) -> None:
             session = store.create_session()
             acknowledged: list[str] = []
             for number in range(A_SESSION):
-                sys.setprofile(Interrupter(at, KeyboardInterrupt))
-                try:
-                    WAYS[way](session, f"interrupted {number}")
-                except KeyboardInterrupt:
-                    ended = False
-                else:
-                    ended = True
-                finally:
-                    sys.setprofile(None)
+                ended = not breaks_off(at, partial(WAYS[way], session, f"interrupted {number}"))
                 for who, ask in (("this thread", _here), ("another thread", _in_thread)):
                     text = f"{who} {number}"
                     assert ask(_add, session, text), (at, who)

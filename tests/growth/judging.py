@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
+from tests.growth.measuring import least
 from tests.growth.operation import BUDGET, Cost, Grows, Operation, Table, measured
 from tests.growth.place import LARGE, SMALL, Place
 
-__all__ = ["Growth", "compared", "steep_in"]
+__all__ = ["Growth", "compared", "steep_in", "take_as_long"]
+
+T = TypeVar("T")
 
 SLACK = 2.5
 """Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
@@ -54,6 +58,19 @@ def steep_in(table: Table, small: Place, large: Place) -> dict[str, float]:
     """Return the ratios of operations that grow faster on `SMALL` and `LARGE` than they may."""
     found = {name: compared(each, small, large, LARGE.messages / SMALL.messages) for name, each in table.items()}
     return {name: growth.ratio for name, growth in found.items() if not growth.sound}
+
+
+def take_as_long(work: Callable[[T], object], small: T, large: T) -> tuple[bool, float, float]:
+    """Return whether a work takes as long at both places, and the least seconds at each."""
+    for place in (small, large):
+        work(place)
+    little = much = float("inf")
+    for runs in range(1, TRIES + 1):
+        little = min(little, least(lambda: work(small), 6 * runs))
+        much = min(much, least(lambda: work(large), 6 * runs))
+        if much <= FLAT * little + NOISE:
+            return True, little, much
+    return False, little, much
 
 
 def _compared(operation: Operation, small: Place, large: Place, factor: float, *, budget: float, fewest: int) -> Growth:

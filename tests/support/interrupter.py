@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
@@ -31,3 +32,15 @@ class Interrupter:
         if not self.left:
             sys.setprofile(None)
             raise self.kind
+
+
+def breaks_off(at: int, work: Callable[[], object]) -> bool:
+    """Do a work with Ctrl-C at its n-th place; return whether it broke off."""
+    sys.setprofile(Interrupter(at, KeyboardInterrupt))
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False

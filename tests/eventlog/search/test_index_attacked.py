@@ -6,7 +6,6 @@ import errno
 import os
 import random
 import sqlite3
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from eventlog.errors import StorageError
 from eventlog.search.follow import Follower
 from eventlog.store import Store
 from tests.faults.tally import SLOW
-from tests.support.interrupter import Interrupter
+from tests.support.interrupter import breaks_off
 
 STEP = 1 if SLOW else 7
 """Every place of an interrupt is tried, or one of so many."""
@@ -69,15 +68,7 @@ def test_an_interrupted_search_leaves_no_lock_and_no_transaction(tmp_path: Path)
             said += 1
             word = f"word{said}"
             session.user(word)
-            sys.setprofile(Interrupter(at, KeyboardInterrupt))
-            try:
-                store.search(word, wait=None)
-            except KeyboardInterrupt:
-                ended = False
-            else:
-                ended = True
-            finally:
-                sys.setprofile(None)
+            ended = not breaks_off(at, partial(store.search, word, wait=None))
             at += STEP
             for file in (path / "derived").glob("search-*.sqlite"):
                 other = sqlite3.connect(file, timeout=0.0, isolation_level=None)

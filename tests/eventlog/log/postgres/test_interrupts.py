@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import sys
+from contextlib import suppress
+from functools import partial
 from itertools import count
 
 import pytest
 
 from eventlog.errors import UnknownOutcomeError
 from eventlog.log.contract import Append, Committed, LeaseState
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.engine import PostgresLog, open_log
 from tests.faults.tally import SLOW, tally
-from tests.support.interrupter import Interrupter
+from tests.support.interrupter import breaks_off
 
 STEP = 1 if SLOW else 13
 """Which places are tried: each, or one of so many."""
+
+
+def appended(log: PostgresLog, append: Append) -> None:
+    """Append and wait; the outcome may be unknown."""
+    with suppress(UnknownOutcomeError):
+        log.submit(append).wait()
 
 
 @pytest.mark.promise(1, 4)
@@ -34,17 +41,9 @@ def test_an_interrupted_commit_leaves_no_waiter(place: str, monkeypatch: pytest.
             )
             for session in ("s", "t")
         }
-        interrupter = Interrupter(at, KeyboardInterrupt)
-        interrupted = False
-        sys.setprofile(interrupter)
-        try:
-            log.submit(Append(session="s", payload=b"own %d" % at, count=1, time=1)).wait()
-        except UnknownOutcomeError:
-            pass
-        except KeyboardInterrupt:
-            interrupted = True
-        finally:
-            sys.setprofile(None)
+        interrupted = breaks_off(
+            at, partial(appended, log, Append(session="s", payload=b"own %d" % at, count=1, time=1))
+        )
         log.sync()
         stored = [commit.payload for session in ("s", "t") for commit in log.read(session)]
         for payload, ticket in tickets.items():

@@ -53,6 +53,7 @@ from eventlog.importers import import_file
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
 from tests.support.adding_worker import adds
+from tests.support.missing import tool
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = Sizes(
@@ -632,9 +633,11 @@ def test_the_engine_keeps_as_many_events_of_a_turn(tmp_path: Path) -> None:
     assert sorted(found) == expected
 
 
-@pytest.mark.skipif(not tracer(), reason="strace is not here, or may not trace")
 def test_syncs_are_counted_by_system_call(tmp_path: Path) -> None:
     """A turn of a raw file is one sync, and one of SQLite a sync for each transaction."""
+    tool("strace")
+    if not tracer():
+        pytest.skip("needs the right to trace a child process")
     assert alone("raw", tmp_path / "raw", 3).syncs == 1
     assert alone("facts.waits", tmp_path / "waits", 3).syncs == pytest.approx(WAITS, abs=1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import builtins
-import os
 import re
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the tex
 from projections.cli.registry import Command
 from projections.window import ContextWindow
 from tests.support.cli_runner import COMMANDS, SCHEMAS
+from tests.support.frameworks import needs_one
 from tests.support.pages import (
     FILES,
     LOOP,
@@ -85,15 +85,13 @@ def _server() -> Server:
     return Server(settings={"fsync": "on"})
 
 
-@pytest.mark.parametrize("block", [block for block in python_examples() if LOOP not in block.code], ids=str)
+EXAMPLES = [block for block in python_examples() if LOOP not in block.code]
+"""Python blocks of the pages, but for the loop, whose tests bring a server."""
+
+
+@pytest.mark.parametrize("block", [block for block in EXAMPLES if not needs_one(block.code)], ids=str)
 def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     """Every Python block of a page is a program that runs as it stands."""
-    if os.environ.get("CI") is None and "pydantic_ai import" in block.code.replace("adapters.", ""):
-        pytest.importorskip("pydantic_ai.conversation_store")
-    if os.environ.get("CI") is None and "langgraph.graph import" in block.code:
-        pytest.importorskip("langgraph.graph")
-    if os.environ.get("CI") is None and "claude_agent_sdk import" in block.code:
-        pytest.importorskip("claude_agent_sdk")
     done = run(block.code, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -122,7 +120,10 @@ def test_there_are_two_commands_and_ci_runs_them() -> None:
     assert commands[0].endswith("eventlog demo")
     assert "pytest" in commands[1].rpartition(" && ")[2]
     assert PAGES["README.md"].count("\npython3 -m venv ") == 2
-    assert "grep '^python3 -m venv ' README.md" in (ROOT / ".ci" / "run").read_text()
+    steps = re.findall(r'^step "?(.+?)"?$', (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    assert "grep '^python3 -m venv ' README.md" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "$tests" in steps
+    assert not [step for step in steps if ".venv/bin/pip" in step], "CI installs what the README does, nothing else"
 
 
 def test_the_readme_is_short() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import eventlog
 from eventlog import errors
+from tests.support.frameworks import module_needs_one
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = sorted(path for package in ("eventlog", "projections") for path in (ROOT / package).rglob("*.py"))
@@ -21,6 +22,8 @@ MODULES = sorted(
     for path in FILES
     if path.name != "__main__.py"
 )
+ALONE = [module for module in MODULES if not module_needs_one(module)]
+"""Modules that are imported without a framework; `tests/adapters` has the others."""
 HEAVY = ("asyncio", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken")
 """Modules that a program which only stores and reads must not load."""
 
@@ -34,7 +37,7 @@ def top_names(path: Path) -> set[str]:
     return {name for name in found if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", ALONE)
 def test_all_is_sorted_and_true(module: str) -> None:
     """Every `__all__` is sorted, without repetition, and each name in it exists."""
     loaded = importlib.import_module(module)
@@ -64,7 +67,7 @@ def test_the_packages_name_all_that_they_import(package: str) -> None:
     assert not hasattr(loaded, "NoSuchName")
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", ALONE)
 def test_no_module_is_called_like_a_function_of_its_package(module: str) -> None:
     """No public name of a package is hidden by an imported submodule of the same name."""
     for name in getattr(importlib.import_module(module), "__all__", ()):

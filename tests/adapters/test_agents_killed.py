@@ -12,26 +12,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import eventlog
-from eventlog import Session, Store
-from projections import ModelView
-from projections.cli.app import run
-from tests.support.file_search import files_with
-from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
-
-if os.environ.get("CI") is None:
-    for framework in ("agents", "claude_agent_sdk", "pydantic_ai.conversation_store"):
-        pytest.importorskip(framework)
 from claude_agent_sdk import get_session_messages_from_store
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
+import eventlog
+from eventlog import Session, Store
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
 from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+from projections import ModelView
+from projections.cli.app import run
 from tests.adapters import claude_entries, openai_items, pydantic_messages
 from tests.adapters.agent_worker import TURNS, AgentWorker, Program
 from tests.support.faults.tracing import may_trace
+from tests.support.file_search import files_with
+from tests.support.openai_server import Answer, Asked, OpenAIServer, ToolCall
 
 FRAMEWORKS = ("openai_agents", "pydantic_ai", "claude_agent")
 """Of the Claude Agent SDK, whose loop is a program of its own, the store is driven."""

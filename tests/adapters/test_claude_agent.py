@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import tempfile
 import threading
 from collections.abc import Callable
@@ -12,21 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import eventlog.store
-from eventlog import CallError, FencedError, NotFoundError, import_file
-from eventlog.importers.common.remainder import emit
-from eventlog.maintenance import erase
-from projections import ModelView
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
-from tests.support.shared import SHARED, shared_path
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("claude_agent_sdk")
-    pytest.importorskip("trio")
 import trio
 from claude_agent_sdk import (
     ClaudeAgentOptions,
@@ -43,10 +27,20 @@ from claude_agent_sdk import (
 from claude_agent_sdk._internal.session_resume import materialize_resume_session
 from claude_agent_sdk._internal.transcript_mirror_batcher import TranscriptMirrorBatcher
 from claude_agent_sdk.testing import run_session_store_conformance
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import eventlog.store
+from eventlog import CallError, FencedError, NotFoundError, import_file
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
 from eventlog.adapters.claude_uuids import uuid_of
+from eventlog.importers.common.remainder import emit
+from eventlog.maintenance import erase
+from projections import ModelView
 from tests.adapters.claude_entries import KEY, KINDS, SESSION, Talk, listed, said, viewed
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
+from tests.support.shared import SHARED, shared_path
 
 MODES = [*ENGINES, ENCRYPTED]
 OPTIONAL = ("list_sessions", "list_session_summaries", "delete", "list_subkeys")

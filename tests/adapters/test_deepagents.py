@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import Any
 
@@ -10,8 +9,6 @@ import pytest
 
 from tests.support.engines import Engine
 
-if os.environ.get("CI") is None:
-    pytest.importorskip("deepagents")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its dependencies warn of each other
     import deepagents

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Generator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-import eventlog
-from eventlog import Store
-from eventlog.adapters.openai_agents import EverdeltaSession
-from tests.growth.judging import take_as_long
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("claude_agent_sdk")
-    pytest.importorskip("pydantic_ai.conversation_store")
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.messages import ModelRequest, UserPromptPart
 
+import eventlog
+from eventlog import Store
 from eventlog.adapters.claude_agent import EverdeltaSessionStore
+from eventlog.adapters.openai_agents import EverdeltaSession
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
 from tests.adapters.claude_entries import KEY, said
+from tests.growth.judging import take_as_long
 
 SIZES = (400, 3_200)
 TOGETHER = 100

@@ -13,15 +13,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-
-import eventlog
-from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("langgraph.checkpoint.conformance")
-    pytest.importorskip("langgraph.graph")
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -37,11 +28,15 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.graph import START, MessagesState, StateGraph
 
+import eventlog
+from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
 from eventlog.adapters.langgraph.message_list import MessageList
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
 from tests.adapters.langgraph_programs import PROGRAMS, Program, Tee
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
 
 MODES = [*ENGINES, ENCRYPTED]
 SLOW = os.environ.get("EVERDELTA_SLOW") == "1"

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from itertools import count
 from typing import Any
 
 import pytest
-
-import eventlog
-from tests.growth.judging import take_as_long
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("langgraph.checkpoint.base")
 from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.base import empty_checkpoint
 
+import eventlog
 from eventlog.adapters.langgraph import EverdeltaSaver
+from tests.growth.judging import take_as_long
 
 SIZES = (100, 800)
 """Threads of a store, and messages of one of them."""

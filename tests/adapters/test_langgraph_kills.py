@@ -11,10 +11,6 @@ from time import monotonic
 from typing import Any
 
 import pytest
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("langchain.agents")
-    pytest.importorskip("langgraph.checkpoint.base")
 from langchain_core.messages import BaseMessage, HumanMessage
 
 import eventlog

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from eventlog import CallError
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("langgraph.store.base")
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -28,8 +20,11 @@ from langgraph.store.base import (
 )
 from langgraph.store.memory import InMemoryStore
 
+from eventlog import CallError
 from eventlog.adapters.langgraph import EverdeltaStore
 from eventlog.adapters.langgraph.items import decode
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
 
 LONG = "x" * 300
 LABELS = st.sampled_from(["a", "b", "ab", "é", LONG])

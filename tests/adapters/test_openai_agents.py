@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from itertools import count
 from pathlib import Path
@@ -11,21 +10,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from eventlog import ConflictError, FencedError, NotFoundError, Store
-from eventlog.adapters.openai_agents import EverdeltaSession
-from projections import ModelView
-from tests.adapters.openai_items import KINDS, Talk, listed, viewed
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("agents")
 from agents import Agent, Model, ModelResponse, RunConfig, Runner, SessionSettings, SQLiteSession, Usage, function_tool
 from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession, Session
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
@@ -33,6 +22,13 @@ from openai.types.responses import (
     ResponseReasoningItem,
 )
 from openai.types.responses.response_reasoning_item import Summary
+
+from eventlog import ConflictError, FencedError, NotFoundError, Store
+from eventlog.adapters.openai_agents import EverdeltaSession
+from projections import ModelView
+from tests.adapters.openai_items import KINDS, Talk, listed, viewed
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
 
 MODES = [*ENGINES, ENCRYPTED]
 PROGRAMS = st.lists(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,19 +11,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-
-from eventlog.adapters.openai_agents import EverdeltaSession
-from projections import ModelView
-from tests.adapters.openai_items import listed, viewed
-from tests.support.engines import Engine
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("agents")
 from agents import Agent, RunConfig, Runner, SessionSettings, SQLiteSession
 from agents.extensions.memory.encrypt_session import EncryptedSession
 from agents.memory import OpenAIResponsesCompactionSession
 from agents.testing import ScriptedModel
 from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+
+from eventlog.adapters.openai_agents import EverdeltaSession
+from projections import ModelView
+from tests.adapters.openai_items import listed, viewed
+from tests.support.engines import Engine
 
 Make = Callable[..., Any]
 SUMMARY: Any = {"type": "compaction", "id": "cmp", "encrypted_content": "sums it up"}

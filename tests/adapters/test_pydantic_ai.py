@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from projections import ModelView
-from tests.support.engines import ENCRYPTED, ENGINES, Engine
-from tests.support.file_search import files_with
-
-if os.environ.get("CI") is None:
-    pytest.importorskip("pydantic_ai.conversation_store")
 from pydantic_ai import Agent, UserError
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import ConversationConflict, ConversationStore, InMemoryConversationStore
@@ -28,7 +20,10 @@ from eventlog.adapters import pydantic_ai as adapter
 from eventlog.adapters import unshared
 from eventlog.adapters.entry_feed import EntryFeed
 from eventlog.adapters.pydantic_ai import EverdeltaConversationStore
+from projections import ModelView
 from tests.adapters.pydantic_messages import KINDS, Talk, listed, viewed
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
+from tests.support.file_search import files_with
 
 MODES = [*ENGINES, ENCRYPTED]
 NAMES = st.sampled_from("ab")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Generator
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
+from tests.support.missing import tool
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -37,11 +36,7 @@ def serving(path: Path, *options: str) -> Generator[str]:
 @contextmanager
 def browser() -> Generator[Browser]:
     """Start a headless Chromium; skips the test without one, but not in CI."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("CI must have a browser: apt-get install chromium")
-        pytest.skip("no Chromium is installed")
+    found = tool("chromium", "chromium-browser", "google-chrome")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
+from tests.support.missing import missing
 
 __all__ = ["SHARED", "shared_path"]
 
@@ -19,7 +19,5 @@ def shared_path(*parts: str) -> Path:
     """Return a path below the shared folder; skip the calling test or module without it."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"CI must have the recorded data: {'/'.join(parts)} is missing")
-        pytest.skip(f"no recorded data: {'/'.join(parts)}", allow_module_level=True)
+        missing(f"no recorded data: {'/'.join(parts)}")
     return path

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from eventlog import AnthropicMapping, Feed, OpenAIChatMapping, OpenAIResponsesMapping, RecordMapping, Store
-from eventlog.adapters.langgraph.messages import LangChainMapping
 from eventlog.adapters.pydantic_messages import PydanticAIMapping
 from projections import ModelView
 from projections.view.neutral import Text
@@ -23,11 +22,6 @@ def message(role: str, text: str) -> Any:
     return {"role": role, "content": text}
 
 
-def langchain(role: str, text: str) -> Any:
-    """Return a message of LangChain, as it is stored."""
-    return {"kind": {"system": "SystemMessage", "user": "HumanMessage"}[role], "content": text}
-
-
 def pydantic(role: str, text: str) -> Any:
     """Return an entry of pydantic-ai."""
     part = {"part_kind": {"system": "system-prompt", "user": "user-prompt"}[role], "content": text}
@@ -38,7 +32,6 @@ FORMATS: dict[str, tuple[RecordMapping, Make]] = {
     "responses": (OpenAIResponsesMapping(), message),
     "chat": (OpenAIChatMapping(), message),
     "anthropic": (AnthropicMapping(), message),
-    "langchain": (LangChainMapping(), langchain),
     "pydantic": (PydanticAIMapping(), pydantic),
 }
 

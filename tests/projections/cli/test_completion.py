@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from projections.cli.completion import SCRIPTS, candidates
 from projections.cli.exits import Exit
 from projections.cli.registry import COMMANDS
 from tests.support.cli_runner import ROOT, Cli
+from tests.support.missing import tool
 
 
 @pytest.fixture
@@ -69,22 +69,18 @@ def test_the_scripts_are_right_for_their_shells(cli: Cli, tmp_path: Path, shell:
     """Each script is one that its shell can read, where that is installed."""
     script = tmp_path / "script"
     script.write_text(cli("completion", shell).out)
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
-    subprocess.run([shell, "-n", str(script)], check=True)
+    subprocess.run([tool(shell), "-n", str(script)], check=True)
 
 
 def in_shell(shell: str, line: str, store: Path, place: Path) -> str:
     """Return what a line prints in a shell that has the program; skip without the shell."""
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
     program = place / "bin" / "eventlog"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m projections "$@"\n')
     program.chmod(0o755)
     variables = {"PATH": f"{program.parent}:{os.environ['PATH']}", "EVENTLOG_STORE": str(store), "HOME": str(place)}
     return subprocess.run(
-        [shell, "-c", line], env=variables, capture_output=True, text=True, check=True, cwd=place
+        [tool(shell), "-c", line], env=variables, capture_output=True, text=True, check=True, cwd=place
     ).stdout
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
@@ -20,8 +19,8 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from projections.exports.html import html_pieces
 from projections.exports.html_text import LONGEST, markdown_html, plain_html, shown, visible
+from tests.support.inspector_server import browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 ATTACK = (
     "<script>document.title='owned'</script> <img src=x onerror=\"document.title='owned'\"> </pre></details></article>"
     "<a href=\"javascript:document.title='owned'\">x</a> [y](javascript:alert(1)) ![z](http://tracker.example/p.png)"
@@ -96,17 +95,13 @@ def test_a_page_forbids_itself_everything(session: Session) -> None:
     assert "url(" not in page[page.index("<style>") : page.index("</style>")]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
 @pytest.mark.parametrize("width", [390, 820, 1280])
 def test_a_browser_runs_nothing_and_fits_the_width(session: Session, tmp_path: Path, width: int) -> None:
     """In a browser the page runs no script, loads nothing, and fits any width."""
-    from playwright.sync_api import sync_playwright
-
     path = tmp_path / "page.html"
     path.write_text("".join(html_pieces(session)), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": width, "height": 900})
+    with browser() as started:
+        page = started.new_page(viewport={"width": width, "height": 900})
         asked: list[str] = []
         said: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
@@ -120,28 +115,23 @@ def test_a_browser_runs_nothing_and_fits_the_width(session: Session, tmp_path: P
         assert page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth") == "832px"
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.tagName") in {"A", "SUMMARY", "PRE"}
-        browser.close()
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
 def test_a_page_is_accessible(session: Session, tmp_path: Path, width: int, scheme: Any) -> None:
     """A page with all its calls unfolded has no serious finding of axe-core, light and dark."""
     from axe_playwright_python.sync_playwright import Axe
-    from playwright.sync_api import sync_playwright
 
     path, axe = tmp_path / "page.html", cast("Any", Axe())
     path.write_text("".join(html_pieces(session)), encoding="utf-8")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with browser() as started:
         # the page's policy would keep axe-core out as well
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        context = started.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
         page = context.new_page()
         page.goto(path.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
         found: list[Any] = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
         assert [each["id"] for each in found if each["impact"] in {"serious", "critical"}] == []
-        browser.close()
 
 
 def test_a_long_part_is_cut_with_a_note(tmp_path: Path) -> None:

@@ -415,12 +415,14 @@ def test_views_are_accessible(started: Browser, served: tuple[Path, str], width:
             assert not serious, view
 
 
+@pytest.mark.parametrize("spacing", ["normal", "0.05em", "0.1em"])
 @pytest.mark.parametrize("width", [320, 390, 900, 1440])
-def test_no_view_is_wider_than_its_screen(started: Browser, served: tuple[Path, str], width: int) -> None:
-    """At every width a view is read without scrolling sideways."""
+def test_no_view_is_wider_than_its_screen(started: Browser, served: tuple[Path, str], width: int, spacing: str) -> None:
+    """At every width, in narrow and wide fonts, a view is read without scrolling sideways."""
     with shown_at(started, width, "light") as page:
         for view in ("list", *VIEWS):
             open_view(page, served[1], view)
+            page.evaluate("spacing => document.documentElement.style.letterSpacing = spacing", spacing)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, view
             assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.querySelector('main'))"), view
             if view == "window":  # tokens first: no screen is too narrow for them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,6 +11,7 @@ import eventlog
 from eventlog.log.postgres.engine import PostgresLog, create, open_log
 from projections.view.model_view import ModelView
 from tests.eventlog.log import test_contract as contract
+from tests.support.missing import missing
 from tests.support.postgres_server import Server, debian_binaries, give_back
 
 CASES: list[Callable[[PostgresLog], None]] = [
@@ -26,8 +26,8 @@ CASES: list[Callable[[PostgresLog], None]] = [
 def server() -> Iterator[Server]:
     """A server of Debian's newest version on this machine."""
     found = debian_binaries()
-    if not found and os.environ.get("CI") is None:
-        pytest.skip("no server of a Debian package on this machine")
+    if not found:
+        missing("no server of a Debian package is installed")
     server = Server(found[-1])
     yield server
     server.remove()

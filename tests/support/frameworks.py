@@ -1,0 +1,39 @@
+"""Frameworks that have adapters: their tests run in an environment that has them all.
+
+The extra `test` installs none of them, and everything outside `tests/adapters` runs without.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+
+__all__ = ["FRAMEWORKS", "are_here", "module_needs_one", "needs_one"]
+
+FRAMEWORKS = ("agents", "claude_agent_sdk", "deepagents", "langchain_core", "langgraph", "pydantic_ai")
+MODULES = (
+    "eventlog.adapters.langgraph",
+    "eventlog.adapters.pydantic_ai",
+    "eventlog.adapters.pydantic_conversations",
+)
+"""Modules, with those below them, that cannot be imported without their framework."""
+_IMPORT = re.compile(
+    rf"^\s*(?:from|import) (?:{'|'.join(FRAMEWORKS)}|{'|'.join(map(re.escape, MODULES))})\b", re.MULTILINE
+)
+
+
+def are_here() -> bool:
+    """Whether all are installed; in CI one is enough, so that a missing one is an error there."""
+    found = [find_spec(name) is not None for name in FRAMEWORKS]
+    return any(found) if os.environ.get("CI") == "true" else all(found)
+
+
+def module_needs_one(name: str) -> bool:
+    """Whether a module of the package cannot be imported without its framework."""
+    return name.startswith(MODULES)
+
+
+def needs_one(code: str) -> bool:
+    """Whether a program imports a framework, or a module that cannot do without one."""
+    return _IMPORT.search(code) is not None

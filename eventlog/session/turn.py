@@ -143,7 +143,7 @@ class Turn:
         """Give the lease back, if the caller has it."""
         lease, self.lease = self.lease, None
         if lease is not None:
-            lease.turns.discard(self.message)
+            lease.turns.pop(self.message, None)
             self._executor.release(lease)
 
     def _begin(self, lease: Lease, due: str, began: Literal["new", "resumed"]) -> bool:
@@ -159,18 +159,22 @@ class Turn:
             found = outcome_of(self._executor.reader, self.message)
             self._see(found)
             if kept and (found.state != due or found.is_open):
-                lease.turns.discard(self.message)
+                lease.turns.pop(self.message, None)
                 kept = False
             shared = found.state == due and not kept
             if kept and found.broken:
                 self._executor.command([ev.MessageRemoved(reply) for reply in found.broken], lease=lease)
                 lease.retry = Retry(found.removed + len(found.broken), found.error or CRASHED)
+            if kept:
+                with self._executor.writer.lock:
+                    lease.turns[self.message] = self._executor.writer.known_state().version
         except BaseException:
             if kept:
-                lease.turns.discard(self.message)
+                lease.turns.pop(self.message, None)
             self._executor.release(lease)
             raise
         if kept:
+            lease.share_turn(self.message)
             self.lease, self.state = lease, began
             self.answer = tuple(reply for reply in found.replies if reply not in found.broken)
             return True

@@ -110,7 +110,7 @@ class History(msgspec.Struct, array_like=True):
 
     def shared_with(self, to: int) -> int:
         """Return the newest version that is effective now and was right after version `to`."""
-        if to >= self.starts[-1]:
+        if to >= self.starts[-1] or to < 1:
             return to
         _, version, upto = self._differing(to)
         return min(version, upto)

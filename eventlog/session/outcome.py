@@ -56,7 +56,7 @@ class Attempt(msgspec.Struct):
     calls: set[str] = msgspec.field(default_factory=set[str])
     """Its calls of the program's tools."""
     ran: bool = False
-    """Whether a tool ran."""
+    """Whether a tool ran, or a call has a result."""
     finish: ev.MessageFinished | None = None
 
 
@@ -75,7 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
     broken: tuple[str, ...] = ()
     """The replies that another attempt replaces: the failed one, and those that broke off.
 
-    A reply that broke off after a tool ran is not one of them.
+    A reply that broke off after a tool ran is not one of them, nor one with a result.
     """
     removed: int = 0
     """Replies that were removed: attempts that were repeated, as a rule."""
@@ -244,6 +244,9 @@ class _Reading:
                         self._calls[item.part].calls.discard(item.part)
                 case ev.ToolRunning():
                     if item.part in self._calls:
+                        self._calls[item.part].ran = True
+                case ev.ToolCompleted() | ev.ToolFailed(interrupted=False):
+                    if item.part in self._calls:  # also one that came late, to a call that had not begun
                         self._calls[item.part].ran = True
                 case ev.MessageFinished():
                     if item.message in self._attempts:

@@ -342,6 +342,7 @@ class AsyncTurn:
             await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
         finally:
             if lease is not None:
+                lease.leave_turn()
                 lease.unshare()
 
     async def retry(self) -> None:

@@ -104,12 +104,14 @@ class Lease:
     def __enter__(self) -> Self:
         self.require_live()
         self.share()
+        self.share_turn(next(iter(self.turns)) if len(self.turns) == 1 else "")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.unshare()
+        self.leave_turn()
 
     def share(self) -> None:
         """Let the running task or thread, and what it starts from now on, use it."""
@@ -125,17 +127,25 @@ class Lease:
 
     def share_turn(self, message: str) -> None:
         """Let what the running task or thread does from now on belong to a turn under it."""
-        _TURNS.set((*(turn for turn in _TURNS.get() if turn[1] in turn[0].turns), (self, message)))
+        _TURNS.set((*(turn for turn in _TURNS.get() if turn[0].live), (self, message)))
+
+    def leave_turn(self) -> None:
+        """Take back what `share_turn` did last."""
+        shared = list(_TURNS.get())
+        place = next((place for place in range(len(shared) - 1, -1, -1) if shared[place][0] is self), None)
+        if place is not None:
+            del shared[place]
+            _TURNS.set(tuple(shared))
 
     def _turn(self) -> str | None:
-        """The turn that the running task is in: its innermost, or the only one there is."""
-        for lease, message in reversed(_TURNS.get()):
-            if lease is self and message in self.turns:
-                return message
-        return next(iter(self.turns)) if len(self.turns) == 1 else None
+        """The innermost turn that the running task is in."""
+        return next((each for lease, each in reversed(_TURNS.get()) if lease is self and each in self.turns), None)
 
     def seen(self) -> int | None:
-        """Return what the running task has seen if it was given no view; None outside a turn."""
+        """Return what the running task has seen if it was given no view; None outside a turn.
+
+        A task that is in none of the turns has seen no more than each of them.
+        """
         turn = self._turn()
         return min(self.turns.values(), default=None) if turn is None else self.turns.get(turn)
 

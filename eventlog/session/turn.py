@@ -145,6 +145,7 @@ class Turn:
         lease, self.lease = self.lease, None
         if lease is not None:
             lease.turns.pop(self.message, None)
+            lease.leave_turn()
             self._executor.release(lease)
 
     def _begin(self, lease: Lease, due: str, began: Literal["new", "resumed"]) -> bool:

@@ -43,7 +43,7 @@ from eventlog.following.loop_bell import LoopBell
 from eventlog.log.contract import Committed
 from eventlog.session.lease import POLL, Lease
 from eventlog.session.reply import Reply
-from eventlog.session.session import Session
+from eventlog.session.session import Sent, Session
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
 from eventlog.session.turn import Turn, TurnState
@@ -214,9 +214,20 @@ class AsyncSession:
         """
         return AsyncTurn(self.sync.turn(text, request_id, wait=wait, take_over=take_over))
 
-    def assistant(self, model: str | None = None, *, agent: str = "", mode: str = "", wait: float = 0.0) -> AsyncReply:
-        """Begin an assistant message, to be filled in an `async with` block."""
-        return AsyncReply(self.sync, self.sync.assistant(model, agent=agent, mode=mode), wait)
+    def assistant(
+        self,
+        model: str | None = None,
+        *,
+        agent: str = "",
+        mode: str = "",
+        wait: float = 0.0,
+        view: Sent | int | None = None,
+    ) -> AsyncReply:
+        """Begin an assistant message, to be filled in an `async with` block.
+
+        `view` is what the model is sent; see `Session.assistant`.
+        """
+        return AsyncReply(self.sync, self.sync.assistant(model, agent=agent, mode=mode, view=view), wait)
 
 
 class AsyncReply:
@@ -331,6 +342,7 @@ class AsyncTurn:
             await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
         finally:
             if lease is not None:
+                lease.leave_turn()
                 lease.unshare()
 
     async def retry(self) -> None:
@@ -346,6 +358,8 @@ class AsyncTurn:
             return self.sync.lease
 
         self._lease = await _Taking(taking, lambda _: self.sync.release()).taken()
+        if self._lease is not None:
+            self._lease.share_turn(self.sync.message)  # the thread had a context of its own
         return results[0]
 
 

@@ -182,6 +182,12 @@ class AssistantMessageStarted(Base, frozen=True, array_like=True, tag="ma"):
     cwd: str | None = None
     root: str | None = None
     summary: bool = False
+    seen: int | None = None
+    """The history up to this version was sent to the model; it is on the path of the reply.
+
+    None (imports, records): all that stands before the reply. It says which user messages the reply
+    answers; `reply_to` does not.
+    """
 
 
 class MessageFinished(Base, frozen=True, array_like=True, tag="mf"):

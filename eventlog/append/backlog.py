@@ -16,6 +16,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 
+from msgspec.structs import replace
+
+from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.append.delta_buffer import DeltaBuffer
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
@@ -401,7 +404,7 @@ class Backlog:
         refusal: EventlogError | None = None
         for item in command.items:
             if not isinstance(item, DeltaRun):
-                items += decide(state, [item])
+                items += decide(state, [_as_decided(item, command.certain)])
                 continue
             run, reason = allowed_deltas(state, item)
             refusal = refusal or reason
@@ -412,6 +415,14 @@ class Backlog:
             raise refusal
         self.failure = self.failure or refusal
         command.items, command.messages = items, state.visible - visible
+
+
+def _as_decided(item: tuple[int, ev.Event], certain: int) -> tuple[int, ev.Event]:
+    """Lower what a reply has seen to what was committed then: another's append came between."""
+    time, event = item
+    if isinstance(event, ev.AssistantMessageStarted) and event.seen is not None and event.seen > certain:
+        return time, replace(event, seen=certain)
+    return item
 
 
 def lease_over(session: str) -> RefusedError:

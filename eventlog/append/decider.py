@@ -131,7 +131,7 @@ class Decider:
             raise
         if not decided:
             raise RefusedError("an append of no events", expected="at least one event", session=self.session)
-        command.messages = state.visible - visible
+        command.messages, command.certain = state.visible - visible, self.committed.certain
         backlog.commands.append(command)
         backlog.weight += command.weight
         backlog.apart += terms is not None

@@ -76,6 +76,8 @@ class AcceptedCommand(msgspec.Struct, eq=False):
     """By how much it changes the number of visible messages."""
     outcome: Committed | Exception | None = None
     """The append it went in with, or why it is not committed and will not be."""
+    certain: int = 0
+    """Version up to which all was committed when it was decided first."""
 
     def deltas(self) -> tuple[int, int]:
         """Return how many deltas it has, and their characters."""

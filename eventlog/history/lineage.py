@@ -108,11 +108,29 @@ class History(msgspec.Struct, array_like=True):
             yield self.starts[node], version
             node, version = self.parents[node], self.targets[node]
 
+    def shared_with(self, to: int) -> int:
+        """Return the newest version that is effective now and was right after version `to`."""
+        if to >= self.starts[-1] or to < 1:
+            return to
+        _, version, upto = self._differing(to)
+        return min(version, upto)
+
     def lost(self, to: int) -> list[tuple[int, int]]:
         """Return the ranges that are effective now and would not be right after version `to`.
 
-        Closed, ascending. Costs what differs: both ways towards the beginning are walked only to
-        where they meet.
+        Closed, ascending. Costs what differs.
+        """
+        ranges, version, upto = self._differing(to)
+        if version > upto:
+            ranges.append((upto + 1, version))
+        ranges.reverse()
+        return ranges
+
+    def _differing(self, to: int) -> tuple[list[tuple[int, int]], int, int]:
+        """Walk from now and from version `to` towards the beginning, to the node where they meet.
+
+        Returns the ranges of now on the way, newest first, and the last versions of now and of then
+        in that node.
         """
         ranges: list[tuple[int, int]] = []
         node, version = len(self.starts) - 1, END
@@ -123,10 +141,7 @@ class History(msgspec.Struct, array_like=True):
                 node, version = self.parents[node], self.targets[node]
             else:
                 other, upto = self.parents[other], self.targets[other]
-        if version > upto:
-            ranges.append((upto + 1, version))
-        ranges.reverse()
-        return ranges
+        return ranges, version, upto
 
     def _child_above(self, version: int) -> int:
         """Return the last node on the way from the newest to the beginning that starts later."""

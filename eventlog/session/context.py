@@ -151,5 +151,5 @@ class ContextCommands:
 
 
 def _is_unanswered(state: State, message: str) -> bool:
-    """Whether a message is effective and no assistant message came after it."""
+    """Whether a message is effective, and no assistant message has seen it."""
     return state.now(state.messages[message].changes) != "removed" and not state.answered(message)

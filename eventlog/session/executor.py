@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Executor"]
 
 T = TypeVar("T")
+_OWN_WORDS = (ev.UserMessageAdded, ev.MessagePromoted, ev.MessageFinished)
+"""Events behind which the task that writes them takes a new view."""
 
 
 class HostingStore(Protocol):
@@ -77,7 +79,7 @@ class Executor:
         is_new = request_id is None or self.host.log.request(self.id, request_id) is None
         if lease is None and is_new:
             self._require_no_owner()
-        return self.writer.commit(
+        committed = self.writer.commit(
             items,
             bodies,
             epoch=epoch,
@@ -85,6 +87,8 @@ class Executor:
             unchanged=lease is None and is_new,
             request=request_id,
         )
+        self._note_seen(lease, [event for _, event in items])
+        return committed
 
     def bulk(self) -> BulkAppender | None:
         """Return what appends decoded events in a row; None while this handle holds the lease."""
@@ -152,6 +156,7 @@ class Executor:
             epoch = lease.epoch
         if request_id is not None:
             writer.commit(items, bodies, epoch=epoch, request=request_id)
+            self._note_seen(lease, events)
             return
         pipeline = None if self._pipelines.innermost is None else self._pipelines.current()
         returns_lease = last and lease is not None and self.leases.ends_with(lease)
@@ -174,6 +179,16 @@ class Executor:
             writer.wait(command)
         elif pipeline is None and not writer.buffer.awake:
             writer.wake()
+        self._note_seen(lease, events)
+
+    def _note_seen(self, lease: Lease | None, events: Sequence[ev.Event]) -> None:
+        """Note that a task that answers a turn has seen all up to here.
+
+        It has ended a reply, or said or promoted something itself: it takes its next view behind.
+        """
+        if lease is not None and lease.turns and any(type(event) in _OWN_WORDS for event in events):
+            with self.writer.lock:
+                lease.see(self.writer.known_state().version)
 
     @property
     def in_pipeline(self) -> bool:

@@ -48,6 +48,7 @@ POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
 
 _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
+_TURNS: ContextVar[tuple[tuple[Lease, str], ...]] = ContextVar("turns", default=())
 """The leases that the running task or thread may use."""
 
 
@@ -84,8 +85,12 @@ class Lease:
         self.live = True
         self.block = None if block is None else weakref.ref(block)
         """The block that it was taken for, until the block releases it."""
-        self.turns: set[str] = set()
-        """The user messages that tasks are answering under it."""
+        self.turns: dict[str, int] = {}
+        """The user messages that tasks are answering under it, and what each task has seen.
+
+        That is the version of what was committed when the turn became the task's, when its last
+        reply ended, or when it added a message itself: its next view has all of it.
+        """
         self.retry: Retry | None = None
         """The failed attempt that the next reply repeats, and records."""
         self.streams: weakref.WeakSet[Closable] = weakref.WeakSet()
@@ -99,12 +104,14 @@ class Lease:
     def __enter__(self) -> Self:
         self.require_live()
         self.share()
+        self.share_turn(next(iter(self.turns)) if len(self.turns) == 1 else "")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.unshare()
+        self.leave_turn()
 
     def share(self) -> None:
         """Let the running task or thread, and what it starts from now on, use it."""
@@ -117,6 +124,36 @@ class Lease:
             held.reverse()
             held.remove(self)
             _HELD.set(tuple(reversed(held)))
+
+    def share_turn(self, message: str) -> None:
+        """Let what the running task or thread does from now on belong to a turn under it."""
+        _TURNS.set((*(turn for turn in _TURNS.get() if turn[0].live), (self, message)))
+
+    def leave_turn(self) -> None:
+        """Take back what `share_turn` did last."""
+        shared = list(_TURNS.get())
+        place = next((place for place in range(len(shared) - 1, -1, -1) if shared[place][0] is self), None)
+        if place is not None:
+            del shared[place]
+            _TURNS.set(tuple(shared))
+
+    def _turn(self) -> str | None:
+        """The innermost turn that the running task is in."""
+        return next((each for lease, each in reversed(_TURNS.get()) if lease is self and each in self.turns), None)
+
+    def seen(self) -> int | None:
+        """Return what the running task has seen if it was given no view; None outside a turn.
+
+        A task that is in none of the turns has seen no more than each of them.
+        """
+        turn = self._turn()
+        return min(self.turns.values(), default=None) if turn is None else self.turns.get(turn)
+
+    def see(self, version: int) -> None:
+        """Note that the next view of the running task's turn has all up to a version."""
+        turn = self._turn()
+        if turn is not None and turn in self.turns:
+            self.turns[turn] = max(self.turns[turn], version)
 
     def require_live(self) -> None:
         """Raise `FencedError` if it is over, `LeaseHeldError` if another owner was quicker."""
@@ -290,7 +327,7 @@ class LeaseKeeper:
         with self.lock:
             if message in lease.turns:
                 return False
-            lease.turns.add(message)
+            lease.turns[message] = 0
             return True
 
     def ends_with(self, lease: Lease) -> bool:

@@ -1,8 +1,9 @@
 """Whether a user message is answered: read from the history behind it.
 
-A message is answered where the loop stops at it: by a reply that finished with something other than
-tool calls, has no call of the program's tools, and came after the message. What was compacted since
-counts as any other. Nothing is stored for this: reading costs the turn, not the session.
+A message is answered where the loop stops at it: by a reply that has seen it, finished with
+something other than tool calls, and has no call of the program's tools. A reply that has not seen
+it says nothing of it. What was compacted since counts as any other. Nothing is stored for this:
+reading costs the turn, not the session.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "CRASHED",
     "GOES_ON",
     "Outcome",
+    "ends_turn",
     "failure_of",
     "has_earlier_question",
     "has_open_work",
@@ -47,13 +49,14 @@ _DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
 
 
 class Attempt(msgspec.Struct):
-    """A reply of the turn."""
+    """A reply of the turn: one that has seen its message."""
 
     message: str
+    facts: MessageFacts
     calls: set[str] = msgspec.field(default_factory=set[str])
     """Its calls of the program's tools."""
     ran: bool = False
-    """Whether a tool ran."""
+    """Whether a tool ran, or a call has a result."""
     finish: ev.MessageFinished | None = None
 
 
@@ -72,7 +75,7 @@ class Outcome(msgspec.Struct, frozen=True):
     broken: tuple[str, ...] = ()
     """The replies that another attempt replaces: the failed one, and those that broke off.
 
-    A reply that broke off after a tool ran is not one of them.
+    A reply that broke off after a tool ran is not one of them, nor one with a result.
     """
     removed: int = 0
     """Replies that were removed: attempts that were repeated, as a rule."""
@@ -90,8 +93,7 @@ def outcome_of(reader: SessionReader, message: str) -> Outcome:
         facts = state.messages.get(message)
         if facts is None or not state.history.holds(facts.added) or covers(forgotten, facts.added):
             return WITHDRAWN
-        change = state.now(facts.changes)
-        place = next(filter(state.history.holds, facts.promotions()), facts.added)
+        change, place = state.now(facts.changes), state.place(facts)
     if change == "removed":
         return WITHDRAWN
     if change == "waiting":
@@ -103,7 +105,7 @@ def has_earlier_question(reader: SessionReader, message: str) -> bool:
     """Whether the question before this message waits for its answer, too."""
     forgotten = reader.forgotten()
     with reader.deciding() as state:
-        before = next(questions(state, state.messages[message].added, forgotten), None)
+        before = next(questions(state, state.place(state.messages[message]), forgotten), None)
     return before is not None and outcome_of(reader, before).state == "pending"
 
 
@@ -144,16 +146,27 @@ def pending_question(reader: SessionReader) -> str | None:
 
 
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:
-    """Yield the effective user messages added before a version, newest first.
+    """Yield the user messages whose place is before a version, newest first.
 
-    Without those that wait, those that only ask for a compaction, and forgotten ones.
+    Without those that wait, those that only ask for a compaction, and forgotten ones. A reply that
+    has seen one of them has seen the older ones, too.
     """
-    for version, (name,) in state.users.newest_first(state.history):
+    for place, name in state.user_messages():
         facts = state.messages[name]
         asks = all(part.kind != "compaction" for part in facts.parts.values())
-        is_there = version < before and not covers(forgotten, version)
-        if is_there and asks and state.now(facts.changes) in {"", "promoted"}:
+        if place < before and asks and not covers(forgotten, facts.added):
             yield name
+
+
+def ends_turn(reason: str | None, error: MessageError | None, *, calls: bool) -> bool:
+    """Whether a finished reply ends the turns of what it has seen, well or not.
+
+    `calls`: it has a call of the program's tools. A request that was refused for its size is made
+    again.
+    """
+    if error is not None:
+        return not is_crash(error) and error.name != "overflow"
+    return reason not in GOES_ON and not calls
 
 
 def is_crash(error: MessageError | None) -> bool:
@@ -197,33 +210,33 @@ class _Reading:
     def __init__(self, reader: SessionReader, message: str) -> None:
         self._state: State = reader.state()
         self._message = message
+        self._asked: MessageFacts = self._state.messages[message]
+        self._later: list[MessageFacts] = []
+        """The questions behind it."""
         self._attempts: dict[str, Attempt] = {}
         self._calls: dict[str, Attempt] = {}
         self._removed = 0
         self._interrupted = False
-        self._begun: dict[str, ev.CompactionStarted] = {}
-        self._covered = False
-        """Whether a compaction covers the message, and what asks it again was rolled back."""
 
     def outcome(self, items: Iterator[object]) -> Outcome:
         """Read until the message has its answer, or a later question ends its turn."""
         for item in items:
             match item:
                 case ev.UserMessageAdded(synthetic=False, cause=None, delivery="steer") | ev.MessagePromoted():
-                    if item.message != self._message and self._holds(item.message) and self._is_over():
-                        return self._now(final=True)
-                case ev.CompactionStarted():
-                    self._begun[item.part] = item
-                case ev.CompactionCompleted():
-                    self._covered = self._is_covered_by(self._begun.get(item.part))
-                case ev.CompactionUndone() | ev.UserMessageAdded():
-                    self._covered = False
+                    if item.message != self._message and self._holds(item.message):
+                        if self._is_over():
+                            return self._now(final=True)
+                        self._later.append(self._state.messages[item.message])
                 case ev.AssistantMessageStarted(summary=False):
-                    self._covered = False
-                    if self._holds(item.message):
-                        self._attempts[item.message] = Attempt(item.message)
-                    else:
+                    reply = self._state.messages.get(item.message)
+                    if reply is None or not self._state.has_seen(reply, self._asked):
+                        continue
+                    if not self._holds(item.message):
                         self._removed += 1
+                    elif self._is_over() and self._answers_later(reply):
+                        return self._now(final=True)
+                    else:
+                        self._attempts[item.message] = Attempt(item.message, reply)
                 case ev.PartStarted(kind=Tool(provider_executed=False)):
                     self._called(item.message, item.part)
                 case ev.PartRemoved():
@@ -231,6 +244,9 @@ class _Reading:
                         self._calls[item.part].calls.discard(item.part)
                 case ev.ToolRunning():
                     if item.part in self._calls:
+                        self._calls[item.part].ran = True
+                case ev.ToolCompleted() | ev.ToolFailed(interrupted=False):
+                    if item.part in self._calls:  # also one that came late, to a call that had not begun
                         self._calls[item.part].ran = True
                 case ev.MessageFinished():
                     if item.message in self._attempts:
@@ -250,11 +266,13 @@ class _Reading:
         facts: MessageFacts | None = self._state.messages.get(message)
         return facts is not None and self._state.now(facts.changes) != "removed"
 
-    def _is_covered_by(self, compaction: ev.CompactionStarted | None) -> bool:
-        if compaction is None or compaction.through is None or self._message in compaction.kept:
-            return False
-        messages = self._state.messages
-        return messages[self._message].added <= messages[compaction.through].added
+    def _answers_later(self, reply: MessageFacts) -> bool:
+        """Whether a reply has seen a later question that those before it had not."""
+        said = [attempt.facts for attempt in self._attempts.values()]
+        return any(
+            self._state.has_seen(reply, asked) and not any(self._state.has_seen(before, asked) for before in said)
+            for asked in self._later
+        )
 
     def _called(self, message: str, part: str) -> None:
         attempt = self._attempts.get(message)
@@ -269,15 +287,14 @@ class _Reading:
         attempts = list(self._attempts.values())
         newest = attempts[-1].finish if attempts else None
         error = None if newest is None else newest.error
-        state: Literal["pending", "done", "failed", "stopped", "withdrawn"] = "pending"
-        if self._interrupted:
-            state = "stopped"
-        if newest is not None and error is None and newest.reason not in GOES_ON and not attempts[-1].calls:
-            state = "done"
-        elif error is not None and not is_crash(error) and error.name != "overflow":
-            state = "stopped" if self._interrupted or error.name == "aborted" else "failed"
-        elif self._covered and state == "pending":
-            state = "withdrawn"
+        state: Literal["pending", "done", "failed", "stopped"] = "stopped" if self._interrupted else "pending"
+        if newest is not None and ends_turn(newest.reason, error, calls=bool(attempts[-1].calls)):
+            if error is None:
+                state = "done"
+            elif self._interrupted or error.name == "aborted":
+                state = "stopped"
+            else:
+                state = "failed"
         broken = [
             attempt.message
             for attempt in attempts

@@ -49,6 +49,7 @@ class Reply:
     """
 
     def __init__(self, executor: Executor, started: ev.AssistantMessageStarted, *, lease_wait: float = 0.0) -> None:
+        """`started.seen` None: what the running task has seen (`Session.assistant`)."""
         self.id = started.message
         """The message's id."""
         self._executor = executor
@@ -144,12 +145,17 @@ class Reply:
             raise RefusedError(reason, expected="`with session.assistant(…) as reply:`", session=self._executor.id)
 
     def _begin(self) -> ev.AssistantMessageStarted:
-        """The first event; by default it replies to the last user message."""
-        if self._started.reply_to is not None:
-            return self._started
-        executor = self._executor
+        """The first event; by default it replies to the newest user message that it has seen."""
+        started, executor, lease = self._started, self._executor, self.lease
+        seen = started.seen
+        if seen is None and lease is not None:
+            seen = lease.seen()
         with executor.writer.lock:
-            return replace(self._started, reply_to=executor.writer.known_state().last_user())
+            state = executor.writer.known_state() if seen is not None else executor.reader.state()
+            seen = state.version if seen is None else state.history.shared_with(min(seen, state.version))
+            reply_to = started.reply_to or state.last_user(seen)
+        self._started = replace(started, seen=seen, reply_to=reply_to)
+        return self._started
 
     @property
     def is_open(self) -> bool:

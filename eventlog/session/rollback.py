@@ -24,6 +24,12 @@ class RollbackResult(NamedTuple):
     snapshots: tuple[str, ...]
     """Snapshots recorded after `to`, oldest first; the caller may undo file effects with them."""
     patches: tuple[Patch, ...]
+    replies: tuple[str, ...] = ()
+    """Assistant messages that it hides, oldest first: all that began after `to`.
+
+    Before a user message stands in the view what began after it without having seen it: that is
+    hidden as well, because events decide.
+    """
 
 
 def rollback(
@@ -46,8 +52,9 @@ def rollback(
         if not 1 <= to <= state.version:
             raise NotFoundError("version", str(to), session=executor.id)
         snapshots, patches = _file_states(executor, to)
+        replies = _replies(executor, to)
         committed = executor.commit([ev.RolledBack(to)], lambda after: after.closing("rolled back"))
-        return RollbackResult(committed.first, to, snapshots, patches)
+        return RollbackResult(committed.first, to, snapshots, patches, replies)
 
 
 def redo(executor: Executor, *, wait: float = 0.0) -> RollbackResult:
@@ -63,6 +70,14 @@ def _rollback_to_redo(executor: Executor) -> int:
     if version is None:
         raise RefusedError("there is nothing to redo", expected="a rollback", session=executor.id)
     return version
+
+
+def _replies(executor: Executor, to: int) -> tuple[str, ...]:
+    """The assistant messages that a rollback to `to` hides."""
+    with executor.reader.deciding() as state:
+        entries = state.opens.among(state.history.lost(to))
+        began = [name for version, names in entries for name in names if state.messages[name].added == version]
+        return tuple(name for name in began if state.now(state.messages[name].changes) != "removed")
 
 
 def _file_states(executor: Executor, to: int) -> tuple[tuple[str, ...], tuple[Patch, ...]]:

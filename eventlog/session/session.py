@@ -33,7 +33,7 @@ from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
 from eventlog.session.turn import Turn
 from eventlog.session.values import Values
-from eventlog.validation import each, require, require_json, require_limits
+from eventlog.validation import a_kind, each, require, require_json, require_limits
 from eventlog.values import Attachment, Content, File, Json, Limits, Model, PartKind, Text, Todo, Truncation, Usage
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from eventlog.session.lease import Lease
     from eventlog.session.redact import RedactionResult
 
-__all__ = ["RollbackResult", "Session", "Sessions"]
+__all__ = ["RollbackResult", "Sent", "Session", "Sessions"]
 
 
 class Handles(Protocol):
@@ -132,6 +132,15 @@ class Sessions(Protocol):
 
     def text(self, content: Content, session: str | None = None) -> str:
         """See `Store`."""
+        ...
+
+
+class Sent(Protocol):
+    """A view, or a request of the window: the messages that a model is sent."""
+
+    @property
+    def version(self) -> int:
+        """The version whose history it shows."""
         ...
 
 
@@ -341,10 +350,16 @@ class Session:
         root: str | None = None,
         summary: bool = False,
         wait: float = 0.0,
+        view: Sent | int | None = None,
     ) -> Reply:
         """Begin an assistant message, to be filled in a `with` block, which takes the lease.
 
-        `reply_to` is the last user message by default.
+        `view` is what the model is sent, a view or a request of the window, or its version: the
+        reply answers the user messages in it, and no others. Without it the reply answers what was
+        there when the turn began, when the caller's last reply of the turn ended, or when the
+        caller itself added or promoted a message, whichever came last; outside a turn, what is
+        there when it begins. Several replies to one view each need it. `reply_to` is the newest
+        user message of the view by default.
         """
         return Reply(
             self.executor,
@@ -358,6 +373,7 @@ class Session:
                 cwd,
                 root,
                 summary,
+                None if view is None else _version_of(view),
             ),
             lease_wait=wait,
         )
@@ -522,6 +538,8 @@ class Session:
     def rollback(self, to: int | None = None, *, before: str | None = None, wait: float = 0.0) -> RollbackResult:
         """Restore the effective history right after version `to`, or before a message was added.
 
+        Events decide: the result names the replies that it hides, also those that the view shows
+        before the message because they had not seen it.
         `to` may be a version that an earlier rollback hid. What was open at `to` is closed right
         after. `redo` takes a rollback back; a rollback to the version right before the newest one
         not redone is a redo itself. `LeaseHeldError` if another owner or task runs the session
@@ -553,3 +571,13 @@ class Session:
         return self.store.create_session(
             id=id, title=title, agent=agent, directory=directory, scope=scope, parent=self.id
         )
+
+
+def _version_of(view: Sent | int) -> int:
+    """Return the version of what the model is sent."""
+    version = view if type(view) is int else getattr(view, "version", None)
+    if type(version) is not int:
+        raise CallError(f"a view is what the model is sent, which has a version, or that version, not {a_kind(view)}")
+    if version < 0:
+        raise CallError(f"a version is at least 0, not {version}")
+    return version

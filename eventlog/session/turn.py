@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from eventlog import events as ev
-from eventlog.errors import LeaseHeldError, RefusedError, giving_way_to
+from eventlog.append.contention import Contention
+from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, giving_way_to
 from eventlog.session.lease import POLL, Block, Lease
 from eventlog.session.outcome import CRASHED, Outcome, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
@@ -143,7 +144,8 @@ class Turn:
         """Give the lease back, if the caller has it."""
         lease, self.lease = self.lease, None
         if lease is not None:
-            lease.turns.discard(self.message)
+            lease.turns.pop(self.message, None)
+            lease.leave_turn()
             self._executor.release(lease)
 
     def _begin(self, lease: Lease, due: str, began: Literal["new", "resumed"]) -> bool:
@@ -156,21 +158,24 @@ class Turn:
             kept = self._executor.leases.begin_turn(
                 lease, self.message
             )  # first: the task that has it may end meanwhile
-            found = outcome_of(self._executor.reader, self.message)
+            found = self._let_go(due) if kept else outcome_of(self._executor.reader, self.message)
             self._see(found)
             if kept and (found.state != due or found.is_open):
-                lease.turns.discard(self.message)
+                lease.turns.pop(self.message, None)
                 kept = False
             shared = found.state == due and not kept
             if kept and found.broken:
-                self._executor.command([ev.MessageRemoved(reply) for reply in found.broken], lease=lease)
                 lease.retry = Retry(found.removed + len(found.broken), found.error or CRASHED)
+            if kept:
+                with self._executor.writer.lock:
+                    lease.turns[self.message] = self._executor.writer.known_state().version
         except BaseException:
             if kept:
-                lease.turns.discard(self.message)
+                lease.turns.pop(self.message, None)
             self._executor.release(lease)
             raise
         if kept:
+            lease.share_turn(self.message)
             self.lease, self.state = lease, began
             self.answer = tuple(reply for reply in found.replies if reply not in found.broken)
             return True
@@ -178,6 +183,25 @@ class Turn:
         if shared:
             self.state = "running"
         return not shared
+
+    def _let_go(self, due: str) -> Outcome:
+        """Read the outcome; if the message is due, take what broke off out of the view.
+
+        A result that comes late meanwhile is not lost with it: then the outcome is read again.
+        """
+        executor, contention = self._executor, Contention()
+        while True:
+            version = executor.reader.version
+            found = outcome_of(executor.reader, self.message)
+            if found.state != due or found.is_open or not found.broken:
+                return found
+            try:
+                executor.commit([ev.MessageRemoved(reply) for reply in found.broken], expected=version)
+            except ConflictError:
+                if not contention.goes_on():
+                    raise
+            else:
+                return found
 
     def _see(self, found: Outcome) -> None:
         self._found, self.answer, self.error = found, found.replies, found.error

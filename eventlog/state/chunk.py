@@ -19,7 +19,7 @@ __all__ = ["Row", "copy_row", "hash_of", "pack_rows", "unpack_rows"]
 Row: TypeAlias = tuple[str, MessageFacts]
 """A message's id and facts."""
 _PlainPart: TypeAlias = tuple[str, int, str, str, str, Changes, Changes, Changes]
-_Plain: TypeAlias = tuple[str, int, bool, bool, list[_PlainPart], Changes, Changes]
+_Plain: TypeAlias = tuple[str, int, bool, bool, list[_PlainPart], Changes, Changes, int | None]
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(list[_Plain])
 
@@ -86,11 +86,12 @@ def _relative(name: str, facts: MessageFacts, before: int) -> _Plain:
         for part, one in facts.parts.items()
     ]
     steps, changes = _shifted(facts.steps, -added), _shifted(facts.changes, -added)
-    return name, added - before, facts.user, facts.summary, parts, steps, changes
+    unseen = None if facts.seen is None else added - facts.seen
+    return name, added - before, facts.user, facts.summary, parts, steps, changes, unseen
 
 
 def _absolute(plain: _Plain, before: int) -> Row:
-    name, since, user, summary, parts, steps, changes = plain
+    name, since, user, summary, parts, steps, changes, unseen = plain
     added = before + since
     whole = {
         part: PartFacts(
@@ -105,7 +106,8 @@ def _absolute(plain: _Plain, before: int) -> Row:
         )
         for part, after, kind, call, first, states, prunes, edits in parts
     }
-    return name, MessageFacts(added, user, summary, whole, _shifted(steps, added), _shifted(changes, added))
+    seen = None if unseen is None else added - unseen
+    return name, MessageFacts(added, user, summary, whole, _shifted(steps, added), _shifted(changes, added), seen)
 
 
 def _shifted(changes: Changes, by: int) -> Changes:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from eventlog import events as ev
 from eventlog.codec.batch import KINDS, Item, validate
 from eventlog.codec.deltas import DeltaRun, Key
@@ -63,6 +65,9 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]], *, decoded: bool
                 decided.append(_decide_deltas(state, deltas))
                 deltas = []
             rule, change = step
+            if type(event) is ev.AssistantMessageStarted and event.seen is not None:
+                item = time, _on_path(state, event, event.seen)  # noqa: PLW2901 - of the history that there is now
+                event = item[1]
             if state.erased or not state.started:
                 check(state, event)
             elif rule is not None:
@@ -77,6 +82,12 @@ def decide(state: State, items: Sequence[tuple[int, ev.Event]], *, decoded: bool
         state.retract(before)
         raise
     return decided
+
+
+def _on_path(state: State, event: ev.AssistantMessageStarted, seen: int) -> ev.AssistantMessageStarted:
+    """Return the first event of a reply that has seen the history as far as it is that of now."""
+    upto = state.history.shared_with(min(seen, state.version))
+    return event if upto == seen else replace(event, seen=upto)
 
 
 def require_items(items: Sequence[tuple[int, ev.Event]]) -> None:

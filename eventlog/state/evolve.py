@@ -46,7 +46,8 @@ def _user(state: State, event: ev.UserMessageAdded) -> None:
 
 def _assistant(state: State, event: ev.AssistantMessageStarted) -> None:
     _count(state, 1)
-    state.insert_message(event.message, MessageFacts(state.version, user=False, summary=event.summary, parts={}))
+    facts = MessageFacts(state.version, user=False, summary=event.summary, parts={}, seen=event.seen)
+    state.insert_message(event.message, facts)
     state.add(state.opens.recent, (*state.open_messages(), event.message))
 
 
@@ -72,6 +73,7 @@ def _message_removed(state: State, event: ev.MessageRemoved) -> None:
 
 def _promoted(state: State, event: ev.MessagePromoted) -> None:
     state.change(state.messages[event.message], "changes", "promoted")
+    state.add(state.users.recent, (event.message,))
 
 
 _BIRTHS: dict[type[PartKind], tuple[str, str]] = {

@@ -78,6 +78,8 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
     """Its parts by id, in order, ineffective ones included."""
     steps: Changes = ()
     changes: Changes = ()
+    seen: int | None = None
+    """`AssistantMessageStarted.seen` of a reply."""
 
     def promotions(self) -> list[int]:
         """Versions that promoted the message, newest first."""
@@ -95,7 +97,7 @@ class MessageFacts(msgspec.Struct, array_like=True, gc=False):
             return None
         parts = {name: part.as_of(version) for name, part in self.parts.items() if part.added <= version}
         steps, changes = _as_of(self.steps, version), _as_of(self.changes, version)
-        return MessageFacts(self.added, self.user, self.summary, parts, steps, changes)
+        return MessageFacts(self.added, self.user, self.summary, parts, steps, changes, self.seen)
 
 
 class PinFacts(msgspec.Struct, array_like=True, gc=False):

@@ -124,6 +124,12 @@ def _new_message(state: State, event: ev.UserMessageAdded | ev.AssistantMessageS
         raise AlreadyExistsError("message", message)
 
 
+def _new_reply(state: State, event: ev.AssistantMessageStarted) -> None:
+    _new_message(state, event)
+    if event.seen is not None and event.seen < 0:
+        raise CallError(f"AssistantMessageStarted.seen is a version, at least 0, not {event.seen}")
+
+
 def _new_part(state: State, part: str) -> None:
     if not (part.isascii() and 0 < len(part) <= MAX_ID_BYTES):
         check_id("part", part)
@@ -337,7 +343,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.SessionForked: _begins,
     ev.ShelfStarted: _begins,
     ev.UserMessageAdded: _new_message,
-    ev.AssistantMessageStarted: _new_message,
+    ev.AssistantMessageStarted: _new_reply,
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
     ev.MessagePromoted: _promoted,

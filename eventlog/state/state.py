@@ -12,13 +12,14 @@ event may follow is `rules.py`; how an event changes the facts is `evolve.py`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
-from eventlog.history.lineage import History
+from eventlog.history.lineage import END, History
 from eventlog.history.ranges import Range, covers, shared
+from eventlog.history.seen import has_seen
 from eventlog.state.fact_store import FactStore
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES, NAMES, Changes, MessageFacts, PartFacts, PinFacts
 from eventlog.state.version_log import VersionLog
@@ -71,7 +72,7 @@ class State:
         self.opens = VersionLog("opens")
         """Which assistant messages were open, each time that changed."""
         self.users = VersionLog("users")
-        """The user messages."""
+        """The user messages, each where it was added and where it was promoted."""
         self.counts = VersionLog("counts")
         """How many messages were visible, each time that changed but by a rollback."""
         self.removals = VersionLog("removals")
@@ -189,22 +190,37 @@ class State:
             return recent[-1][1]
         return self.opens.newest(self.history)
 
-    def last_user(self) -> str | None:
-        """The newest effective user message that was not removed and does not wait."""
+    def last_user(self, upto: int = END) -> str | None:
+        """The newest user message up to version `upto` that is there, and does not wait."""
         recent = self.users.recent
-        if recent and recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
+        if recent and upto >= recent[-1][0] >= self.history.starts[-1]:  # as it mostly is
             (message,) = recent[-1][1]
             if self.now(self.messages[message].changes) in {"", "promoted"}:
                 return message
-        for _, (message,) in self.users.newest_first(self.history):
-            if self.now(self.messages[message].changes) in {"", "promoted"}:
-                return message
-        return None
+        return next((message for place, message in self.user_messages() if place <= upto), None)
+
+    def user_messages(self) -> Iterator[tuple[int, str]]:
+        """Yield places and ids of the user messages that count and do not wait, newest first."""
+        for version, (message,) in self.users.newest_first(self.history):
+            facts = self.messages[message]
+            if self.now(facts.changes) in {"", "promoted"} and version == self.place(facts):
+                yield version, message
+
+    def place(self, message: MessageFacts) -> int:
+        """The version that put a message into the conversation: its promotion, else its birth."""
+        if not message.changes:
+            return message.added
+        return next(filter(self.history.holds, message.promotions()), message.added)
+
+    def has_seen(self, reply: MessageFacts, message: MessageFacts) -> bool:
+        """Whether an effective reply has seen an effective message of a user."""
+        return has_seen(reply.added, reply.seen, self.place(message))
 
     def is_answered_by(self, finish: ev.MessageFinished) -> bool:
         """Whether nothing is left to do once this reply finished; False if that is not certain.
 
-        It is, if a plain answer is the newest message, and nothing else was ever begun or queued.
+        It is, if a plain answer is the newest message, has seen the newest question, and nothing
+        else was ever begun or queued.
         """
         if finish.error is not None or finish.reason in GOES_ON or finish.message != self.last_message:
             return False
@@ -213,16 +229,18 @@ class State:
             return False
         if self.queued or not self.history.holds(facts.added) or self.open_messages():
             return False
+        if any(not has_seen(facts.added, facts.seen, version) for version, _ in self.users.recent[-1:]):
+            return False
         return self.open_compaction() is None and all(part.kind != "tool" for part in facts.parts.values())
 
     def answered(self, message: str) -> bool:
-        """Whether an effective assistant message that was not removed came after this one."""
-        added = self.messages[message].added
+        """Whether an effective assistant message that was not removed has seen this one."""
+        asked = self.messages[message]
         for version, names in self.opens.newest_first(self.history):
-            if version <= added:
+            if version <= asked.added:
                 return False
-            answers = (self.messages[name] for name in names)
-            if any(facts.added > added and self.now(facts.changes) != "removed" for facts in answers):
+            replies = (self.messages[name] for name in names)
+            if any(self.has_seen(facts, asked) and self.now(facts.changes) != "removed" for facts in replies):
                 return True
         return False
 

@@ -157,7 +157,8 @@ def _cut(state: State, version: int) -> None:
 
 def _last_message(state: State) -> str:
     """Return the message added last; an entry of `opens` also tells that one was closed."""
-    user, message = next(state.users.newest_entries(), (0, ("",)))
+    added = ((at, names) for at, names in state.users.newest_entries() if state.messages[names[0]].added == at)
+    user, message = next(added, (0, ("",)))
     for version, names in state.opens.newest_entries():
         if version < user:
             break

@@ -206,8 +206,11 @@ def _assistant(state: Conversation, event: ev.AssistantMessageStarted, version: 
             reply_to=event.reply_to,
             mode=event.mode,
             summary=event.summary,
+            seen=event.seen,
         )
     )
+    if event.seen is not None and state.newest_place > event.seen and not event.summary:
+        state.reshaped = True  # a question that it has not seen stands behind it
 
 
 def _finished(state: Conversation, event: ev.MessageFinished, version: int, time: int) -> None:
@@ -225,6 +228,8 @@ def _message_removed(state: Conversation, event: ev.MessageRemoved, version: int
     del version, time
     message = state.messages.get(event.message)
     if message is None:
+        if event.message == state.heard[0]:
+            state.heard = ("", 0)
         return
     for compaction in list(state.compactions.values()):
         if message.id in {compaction.message, compaction.summary}:

@@ -11,6 +11,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from eventlog.history.seen import has_seen, seen_upto
+from eventlog.session.outcome import ends_turn
 from eventlog.values import (
     Agent,
     Attachment,
@@ -159,6 +161,8 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     """The compaction (its part) that added this message."""
     promoted: int = 0
     """Version at which a queued message took its place; 0 before, and for all others."""
+    seen: int | None = None
+    """`AssistantMessageStarted.seen` of a reply."""
 
     @property
     def waiting(self) -> bool:
@@ -174,6 +178,26 @@ class Message(msgspec.Struct, array_like=True, gc=False):
     def place(self) -> int:
         """The version that orders it among the messages of the view."""
         return self.promoted or self.version
+
+    @property
+    def calls(self) -> bool:
+        """Whether it has a call of the program's tools."""
+        return any(isinstance(part, ToolPart) and not (part.removed or part.provider_executed) for part in self.parts)
+
+    @property
+    def ends_turn(self) -> bool:
+        """Whether it is a reply that ends the turns of what it has seen."""
+        is_over = self.finished is not None and not (self.user or self.summary or self.removed)
+        return is_over and ends_turn(self.reason, self.error, calls=self.calls)
+
+    @property
+    def seen_upto(self) -> int:
+        """Place up to which this reply has seen the conversation."""
+        return seen_upto(self.version, self.seen)
+
+    def has_seen(self, place: int) -> bool:
+        """Whether this reply has seen the message at `place`."""
+        return has_seen(self.version, self.seen, place)
 
 
 class Compaction(msgspec.Struct, array_like=True, gc=False):

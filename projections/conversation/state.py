@@ -41,6 +41,7 @@ class StoredConversation(msgspec.Struct, array_like=True):
     todos: tuple[Todo, ...]
     pins: list[Pin]
     touches: list[FileTouch]
+    heard: tuple[str, int] = ("", 0)
 
 
 class Conversation:
@@ -56,10 +57,12 @@ class Conversation:
         "changed",
         "compactions",
         "header",
+        "heard",
         "in_force",
         "limits",
         "messages",
         "model",
+        "newest_place",
         "newest_user",
         "pins",
         "policy",
@@ -90,6 +93,10 @@ class Conversation:
         self.pins: dict[str, Pin] = {}
         self.touches: dict[FileTouch, None] = {}
         """File touches of calls, each once, the newest last."""
+        self.heard: tuple[str, int] = ("", 0)
+        """Of the replies that were let go and end turns the one that has seen most, and how far."""
+        self.newest_place = 0
+        """Place of the newest message that is not the model's."""
         self.where: dict[str, tuple[Message, Part]] = {}
         self.newest_user: Message | None = None
         """Result of `newest_user_message`; None where it is to be looked for."""
@@ -123,6 +130,7 @@ class Conversation:
             self.todos,
             list(self.pins.values()),
             list(self.touches),
+            self.heard,
         )
         return pack(plain)
 
@@ -136,7 +144,8 @@ class Conversation:
         found.in_force = plain.in_force
         found.header, found.rest, found.tools = plain.header, plain.rest, plain.tools
         found.model, found.limits, found.policy = plain.model, plain.limits, plain.policy
-        found.todos = plain.todos
+        found.todos, found.heard = plain.todos, plain.heard
+        found.newest_place = max((message.place for message in plain.messages if message.user), default=0)
         found.pins = {pin.pin: pin for pin in plain.pins}
         found.touches = dict.fromkeys(plain.touches)
         found.where = {part.id: (message, part) for message in plain.messages for part in message.parts}
@@ -186,6 +195,8 @@ class Conversation:
     def add_message(self, message: Message) -> None:
         """A message begins."""
         self.messages[message.id] = message
+        if message.user:
+            self.newest_place = message.version
         if not self.tracks_changes:
             self.newest_user = None
             return
@@ -210,12 +221,17 @@ class Conversation:
 
     def promote(self, message: Message, version: int) -> None:
         """Promote a queued message: it moves behind all others, except in the transcript."""
-        message.promoted = version
+        message.promoted = self.newest_place = version
         self.newest_user = None
         self.mark_changed(message.id)
         if not self.whole:
             self.messages[message.id] = self.messages.pop(message.id)
         self.reshaped = True
+
+    def answered_place(self) -> int:
+        """Place up to which all user messages are answered: replies have seen them and ended."""
+        ended = (reply.seen_upto for reply in self.messages.values() if reply.ends_turn)
+        return max(self.heard[1], *ended, 0)
 
     def newest_user_message(self) -> Message | None:
         """The newest message that a user wrote and the model may know."""
@@ -280,6 +296,8 @@ class Conversation:
         return summary.version if summary is not None else -1
 
     def _forget(self, message: Message) -> None:
+        if message.ends_turn and message.seen_upto > self.heard[1]:
+            self.heard = message.id, message.seen_upto
         del self.messages[message.id]
         self.newest_user = None
         self.changed.pop(message.id, None)

@@ -99,11 +99,13 @@ class Assembly:
             self._thaw(self._index[excluding])
         tail: list[NeutralMessage] = []
         length, last = len(self._shared), self._last
+        is_behind = last is not None and last.id in self._index
         for message in self._waiting:
+            is_behind = is_behind or message is last
             if message.id == excluding:
                 continue
             rendered: Iterable[NeutralMessage] = self._rendered(message)
-            if last is not None and message.user and message.version > last.version and not message.synthetic:
+            if is_behind and message.user and not message.synthetic:
                 rendered = [_reminded(found, message) for found in rendered]
             for found in rendered:
                 length = self._append(tail, length, found)
@@ -176,9 +178,11 @@ class Assembly:
         waiting, final, last = self._waiting, self._frozen, self._last
         impatient, before = len(waiting) - PATIENCE, len(final)
         count = 0
+        is_behind = last is not None and last.id in self._index
         for message in waiting[:-1]:
+            is_behind = is_behind or message is last
             if message.user:  # waits for as long as it is to be wrapped: what is final stays as it is
-                if last is not None and message.version >= last.version:
+                if is_behind:
                     break
             elif message.finished is None and count >= impatient:
                 break

@@ -88,6 +88,11 @@ class RenderOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """The carryover of a compaction is shown behind its summary."""
     strip_attachments: bool = False
     """With `strip_media`, all files of tool results are left out without a word."""
+    order_by_seen: bool = True
+    """A user message stands behind the later replies that had not seen it.
+
+    That is up to the first that has. Else messages are in the order of their events.
+    """
 
 
 DEFAULT = RenderOptions()
@@ -101,6 +106,7 @@ OPENCODE_1_18 = RenderOptions(
     interrupted_output=True,
     strip_attachments=True,
     carry=False,
+    order_by_seen=False,
 )
 
 PRESETS = {"default": DEFAULT, "opencode-1.18": OPENCODE_1_18}

@@ -66,6 +66,8 @@ def carryover_of(state: Conversation, message: Message) -> Carryover | None:
 def visible_messages(state: Conversation, options: RenderOptions) -> list[Message]:
     """Return the view's messages in order: marker and summary in force, then the others."""
     shown = [message for message in state.messages.values() if not is_hidden(state, message, options)]
+    if options.order_by_seen:
+        shown = _by_seen(shown)
     compaction = state.compactions.get(state.in_force) if state.in_force is not None else None
     if compaction is None:
         return shown
@@ -79,3 +81,25 @@ def visible_messages(state: Conversation, options: RenderOptions) -> list[Messag
         first = [message for message in (marker, summary) if not message.removed]
     leading = {message.id for message in first}
     return first + [message for message in shown if message.id not in leading]
+
+
+def _by_seen(shown: list[Message]) -> list[Message]:
+    """Return messages with each of a user behind the replies that had not seen it.
+
+    It stands right before the first reply that has. What is no answer, such as a summary, is passed
+    by no message.
+    """
+    ordered: list[Message] = []
+    late: list[Message] = []
+    """Messages of users that no reply so far has seen, the oldest first."""
+    for message in shown:
+        if message.user and not message.is_marker:
+            late.append(message)
+            continue
+        if late:
+            is_answer = not (message.user or message.summary)
+            seen = sum(not is_answer or message.has_seen(asked.place) for asked in late)
+            ordered += late[:seen]
+            del late[:seen]
+        ordered.append(message)
+    return ordered + late

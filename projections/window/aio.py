@@ -20,6 +20,7 @@ from eventlog.aio import AsyncReply, AsyncTurn
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff
 from projections.window.fill_loop import ABORTED, ReplyFiller
+from projections.window.retrieval.answer import newest_answer
 from projections.window.retrying import Attempts, raise_if_garbled
 from projections.window.task_calls import breaks_off
 from projections.window.window import ContextWindow
@@ -94,7 +95,7 @@ class AsyncContextWindow:
         else:
             await asyncio.to_thread(self.sync.succeed, running.call, output)
 
-    async def run_task(self, call: PendingCall, run: Callable[[Session], Awaitable[str]]) -> Session | None:
+    async def run_task(self, call: PendingCall, run: Callable[[Session], Awaitable[str | None]]) -> Session | None:
         """Give the work of a `task` call to a sub-session; see `ContextWindow.run_task`.
 
         Several run side by side (`gather`). A cancelled one goes on after the next start.
@@ -108,14 +109,16 @@ class AsyncContextWindow:
                 async with AsyncTurn(task.turn()) as turn:
                     if turn.state == "failed":
                         await turn.retry()
-                    answer = await (run(task.session) if turn.mine else asyncio.to_thread(task.answer, turn.sync))
+                    answer = await run(task.session) if turn.mine else None
+                if answer is None:
+                    answer = await asyncio.to_thread(task.answer, turn.sync)
             except Exception as error:  # noqa: BLE001  # as with a tool
                 await asyncio.to_thread(task.fail, error)
             else:
                 await asyncio.to_thread(task.succeed, answer)
         return task.session
 
-    async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str]]) -> Session:
+    async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str | None]]) -> Session:
         """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
 
         A cancelled subtask is recorded as interrupted, and runs again.
@@ -126,6 +129,8 @@ class AsyncContextWindow:
         try:
             try:
                 output = await run(child)
+                if output is None:
+                    output = await asyncio.to_thread(newest_answer, child)
             except Exception as error:
                 if breaks_off(error):
                     raise
@@ -141,11 +146,6 @@ class AsyncContextWindow:
     async def finish(self, reason: str = "tool-calls") -> None:
         """Close the open reply."""
         await asyncio.to_thread(self.sync.finish, reason)
-
-    @property
-    def answer(self) -> str:
-        """The newest text that the model said; see `ContextWindow.answer`."""
-        return self.sync.answer
 
     async def _stoppable(self, work: Callable[[], T]) -> T:
         running = asyncio.ensure_future(asyncio.to_thread(work))

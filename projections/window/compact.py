@@ -155,7 +155,12 @@ class Compaction:
             prompt=prompt,
         )
         with self._session.assistant(
-            self._model, reply_to=step.message, agent="compaction", mode="compaction", summary=True
+            self._model,
+            reply_to=step.message,
+            agent="compaction",
+            mode="compaction",
+            summary=True,
+            view=self._version,
         ) as reply:
             try:
                 text = self._summarise(reply, job, selection.previous, record)

@@ -15,6 +15,8 @@ import msgspec
 from eventlog import events as ev
 from eventlog.codec.batch import Batch
 from eventlog.codec.deltas import DeltaRun
+from eventlog.history.seen import has_seen
+from eventlog.session.outcome import GOES_ON, is_crash
 from eventlog.values import MessageError, Subtask, Tool
 from projections.replay.canonical import pack, unpack
 from projections.replay.loop import replay
@@ -90,6 +92,16 @@ class LatestAnswer(msgspec.Struct, array_like=True):
     """Whether it called a tool that the program runs."""
     reason: str | None = None
     error: MessageError | None = None
+    seen: int | None = None
+
+    def has_seen(self, place: int) -> bool:
+        """Whether it has seen the message at `place`."""
+        return has_seen(self.place, self.seen, place)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the model is to be called again after it: for its results, or after a crash."""
+        return is_crash(self.error) or (self.error is None and (self.reason in GOES_ON or self.calls))
 
 
 class LoopState(msgspec.Struct, array_like=True):
@@ -106,7 +118,10 @@ class LoopState(msgspec.Struct, array_like=True):
     interrupted: int = 0
     """Version of the newest interrupt request."""
     said: list[tuple[str, int]] = msgspec.field(default_factory=list[tuple[str, int]])
-    """The newest messages of the user's or the program's, and their places: two at most."""
+    """The newest messages of the user's or the program's, and their places: two at most.
+
+    The name of a removed one is "".
+    """
     calibration: Calibration = Calibration()
     answer: LatestAnswer | None = None
     steps: int = 0
@@ -182,7 +197,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 4
+    version = 5
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -211,7 +226,7 @@ class LoopStateProjection:
                 )
                 del state.pending[:-OPEN]
                 if not event.summary:
-                    state.answer = LatestAnswer(event.message, version, event.reply_to)
+                    state.answer = LatestAnswer(event.message, version, event.reply_to, seen=event.seen)
             case ev.MessageFinished():
                 answer = state.answer
                 if answer is not None and answer.message == event.message:
@@ -219,6 +234,7 @@ class LoopStateProjection:
             case ev.MessageRemoved():
                 if state.answer is not None and state.answer.message == event.message:
                     state.answer = None
+                state.said = [("" if name == event.message else name, place) for name, place in state.said]
             case ev.PartStarted(kind=Subtask()):
                 if event.message != state.tasks_of:
                     state.tasks_of, state.tasks_done = event.message, 0

@@ -7,8 +7,8 @@ covered, and nothing else can be said before the results are there.
 
 from __future__ import annotations
 
-from eventlog.session.outcome import GOES_ON, is_crash
-from projections.conversation.parts import SubtaskPart, ToolPart
+from eventlog.session.outcome import is_crash
+from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.window.compaction.guard import SECTIONS_MISSING
 from projections.window.limits import is_over
 from projections.window.loop_state import NOTHING, LatestAnswer
@@ -86,6 +86,7 @@ class _Turn:
         self._outline = situation.outline
         self._asked = situation.outline.asked
         self._last = self._newest_answer()
+        self._heard = self._newest_that_has_seen()
         self._said = situation.loop.said_place
         self.interrupted = situation.loop.interrupted > self._said and not self._is_closed_after_interrupt()
 
@@ -105,15 +106,24 @@ class _Turn:
             return known
         if last is None:
             return None
-        calls = any(
-            isinstance(part, ToolPart) and not part.removed and not part.provider_executed for part in last.parts
-        )
-        return LatestAnswer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
+        return _answer(last)
+
+    def _newest_that_has_seen(self) -> LatestAnswer | None:
+        """Return the newest answer whose request had the newest question, None if none had it."""
+        asked, last = self._asked, self._last
+        if asked is None or last is None or last.has_seen(asked.place):
+            return last
+        for answer in reversed(self._outline.answers):
+            if answer.place < asked.place:
+                break
+            if answer.has_seen(asked.place):
+                return _answer(answer)
+        return None
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
         last = self._last
-        if last is None or last.error is None or last.place < self._said:
+        if last is None or last.error is None or not last.has_seen(self._said):
             return False
         return last.error.name == "aborted" and not is_crash(last.error)
 
@@ -135,7 +145,7 @@ class _Turn:
     def broken_tasks(self) -> _Found | None:
         """Tasks of the newest answer that a crash broke off, and nothing was asked since."""
         asked, answers = self._asked, self._outline.answers
-        if asked is None or not answers or answers[-1].place < asked.place or not is_crash(answers[-1].error):
+        if asked is None or not answers or not answers[-1].has_seen(asked.place) or not is_crash(answers[-1].error):
             return None
         broken = [part for part in answers[-1].parts if isinstance(part, ToolPart) and _is_broken_task(part)]
         calls = tuple(_pending(part, self._now.measure) for part in broken)
@@ -220,9 +230,15 @@ class _Turn:
 
     def end(self) -> _Found:
         """Nothing is left to do."""
+        if self._is_covered():
+            return _Found(
+                Blocked(
+                    "question-covered", "a compaction covers the newest question before it was answered; ask it again"
+                )
+            )
         if self._asked is None:
             return _Found(Stop("nothing-asked"))
-        last = self._last
+        last = self._heard
         if last is not None and last.error is not None and self._broke_off():
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error))
         return _Found(Stop("finished"))
@@ -231,21 +247,21 @@ class _Turn:
 
     def _goes_on(self) -> bool:
         """Whether to call the model again: it has not seen a request, or a result."""
-        asked, last = self._asked, self._last
-        if asked is None:
+        if self._asked is None:
             return False
-        if last is None or (last.place < asked.place and last.reply_to != asked.id):
-            return True
-        if last.error is not None:
-            return is_crash(last.error)
-        return last.reason in GOES_ON or last.calls
+        heard, last = self._heard, self._last
+        return heard is None or heard.goes_on or (last is not None and last.goes_on)
+
+    def _is_covered(self) -> bool:
+        """Whether a compaction that was not the window's covers a question that waits."""
+        name, place = self._now.loop.said[-1] if self._now.loop.said else ("", 0)
+        state = self._now.state
+        return bool(name) and name not in state.messages and place > state.answered_place()
 
     def _broke_off(self) -> bool:
-        """Whether the newest answer ended with an error, and no request came after it."""
-        asked, last = self._asked, self._last
-        if asked is None or last is None or last.error is None or is_crash(last.error):
-            return False
-        return last.place > asked.place
+        """Whether the newest answer to the newest request ended with an error."""
+        heard = self._heard
+        return self._asked is not None and heard is not None and heard.error is not None and not is_crash(heard.error)
 
     def _is_refused(self) -> bool:
         """Whether the newest request was refused for its size, and nothing came after it."""
@@ -255,7 +271,7 @@ class _Turn:
         compaction = state.compactions.get(state.in_force or "")
         if compaction is not None and state.messages[compaction.message].place > last.place:
             return False
-        return self._asked is not None and self._asked.place < last.place
+        return self._asked is not None and last.has_seen(self._asked.place)
 
     def _tokens_over(self) -> int | None:
         """The tokens that are over the limit, None if none are."""
@@ -287,6 +303,12 @@ class _Turn:
         return _Found(
             Blocked("doom-loop", f"the model called {found.tool} {found.times} times in a row with the same input")
         )
+
+
+def _answer(message: Message) -> LatestAnswer:
+    return LatestAnswer(
+        message.id, message.place, message.reply_to, message.calls, message.reason, message.error, message.seen
+    )
 
 
 def _is_pending(part: ToolPart) -> bool:

@@ -120,7 +120,7 @@ class Wait(msgspec.Struct, frozen=True):
 class Blocked(msgspec.Struct, frozen=True):
     """The loop cannot go on by itself; `sentence` says why, and what would help."""
 
-    reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small"]
+    reason: Literal["doom-loop", "max-steps", "compaction-fails", "window-too-small", "question-covered"]
     sentence: str
 
     def __bool__(self) -> Literal[False]:

@@ -19,13 +19,13 @@ from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
 from eventlog.values import Content, Json, Limits, Model
-from projections.view.neutral import Text
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.compaction.offline import summarize_offline
 from projections.window.hooks import Hooks
 from projections.window.loop_state import newest_change
 from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy
+from projections.window.retrieval.answer import newest_answer
 from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
 from projections.window.running_task import RunningTask, begin_task
 from projections.window.steps import (
@@ -218,6 +218,7 @@ class ContextWindow:
             reply_to=step.reply_to,
             agent=agent or asked.agent,
             variant=asked.variant,
+            view=request,
         )
         reply.begin()
         state.open_reply = reply
@@ -301,14 +302,15 @@ class ContextWindow:
             raise RefusedError("no reply is open", expected="`begin`")
         reply.finish(reason)
 
-    def run_task(self, call: PendingCall, run: Callable[[Session], str]) -> Session | None:
+    def run_task(self, call: PendingCall, run: Callable[[Session], str | None]) -> Session | None:
         """Give the work that a `task` call asks for to a sub-session; returns the sub-session.
 
-        `run` works on the sub-session, whose question is the call's prompt, and returns the answer:
-        the call's result. After a crash the step names the call again, and `run` gets the same
-        sub-session to go on. An `Exception` that it raises is the call's failure, but a
-        `ConnectionError`, which leaves the call to go on; a stop of this session stops the
-        sub-session as well. None if the arguments are wrong, which is the call's failure.
+        `run` works on the sub-session, whose question is the call's prompt. What it returns is the
+        call's result; with None it is the answer that the question got. After a crash the step
+        names the call again, and `run` gets the same sub-session to go on. An `Exception` that it
+        raises is the call's failure, but a `ConnectionError`, which leaves the call to go on; a
+        stop of this session stops the sub-session as well. None if the arguments are wrong, which
+        is the call's failure.
         """
         require_function(run, "`run` is a function that is given the sub-session")
         task = self.start_task(call)
@@ -319,7 +321,9 @@ class ContextWindow:
                 with task.turn() as turn:
                     if turn.state == "failed":
                         turn.retry()
-                    answer = run(task.session) if turn.mine else task.answer(turn)
+                    answer = run(task.session) if turn.mine else None
+                if answer is None:
+                    answer = task.answer(turn)
             except Exception as error:  # noqa: BLE001  # any exception of a task is its result
                 task.fail(error)
             else:
@@ -336,16 +340,19 @@ class ContextWindow:
         self._resumed = self._resumed or (task is not None and task.is_resumed)
         return task
 
-    def run_subtask(self, step: RunSubtask, run: Callable[[Session], str]) -> Session:
+    def run_subtask(self, step: RunSubtask, run: Callable[[Session], str | None]) -> Session:
         """Give a subtask to a sub-session and record the answer as the result of a `task` call.
 
-        `run` works on the sub-session and returns the answer. After a crash, and after a
-        `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the result.
+        `run` works on the sub-session; what it returns is as in `run_task`. After a crash, and
+        after a `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the
+        result.
         """
         require_function(run, "`run` is a function that is given the sub-session")
         with self.subtask(step) as (child, call):
             try:
                 output = run(child)
+                if output is None:
+                    output = newest_answer(child)
             except Exception as error:
                 if breaks_off(error):
                     raise
@@ -370,7 +377,9 @@ class ContextWindow:
         if not child.reader.state().messages:
             child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
         asked = self._message(step.message)
-        with self.session.assistant(task.model or asked.model, reply_to=step.message, agent=asked.agent) as reply:
+        with self.session.assistant(
+            task.model or asked.model, reply_to=step.message, agent=asked.agent, view=asked.place
+        ) as reply:
             arguments: dict[str, object] = {
                 "description": task.description,
                 "subagent_type": task.agent,
@@ -388,16 +397,6 @@ class ContextWindow:
     def view(self, excluding: str | None = None) -> ModelView:
         """Return the view as of the last step, without the message `excluding`."""
         return self.state.view(excluding)
-
-    @property
-    def answer(self) -> str:
-        """The newest text that the model said, as of the last step; "" if it said none."""
-        for message in reversed(self.view().messages):
-            if message.role == "assistant":
-                said = [part.text for part in message.parts if isinstance(part, Text) and part.text]
-                if said:
-                    return said[-1]
-        return ""
 
     @property
     def tokens(self) -> int:

@@ -111,7 +111,6 @@ ASYNCIO: Table = {
     "AsyncContextWindow.run": constant(
         lambda at, held: at.awaited(AsyncContextWindow(held[0]).run(held[1], _ran)), a_call
     ),
-    "AsyncContextWindow.answer": constant(lambda _, window: AsyncContextWindow(window).answer, a_window),
     "AsyncContextWindow.run_task": constant(
         lambda at, held: at.awaited(AsyncContextWindow(held[0]).run_task(held[1], _worked)), a_task
     ),

@@ -246,7 +246,6 @@ WINDOW: Table = {
     "ContextWindow.prune": constant(lambda _, window: window.prune(), a_window),
     "ContextWindow.record": constant(lambda _, window: window.record(), a_window),
     "ContextWindow.run": constant(lambda _, held: held[0].run(held[1], _done), a_call),
-    "ContextWindow.answer": constant(lambda _, window: window.answer, a_window),
     "ContextWindow.run_task": constant(lambda _, held: held[0].run_task(held[1], _done), a_task),
     "ContextWindow.start_task": constant(lambda _, held: held[0].start_task(held[1]), a_task),
     "ContextWindow.run_subtask": constant(lambda _, held: held[0].run_subtask(held[1], _done), a_subtask),

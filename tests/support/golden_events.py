@@ -68,7 +68,7 @@ EVENTS: tuple[ev.Event, ...] = (
         "m1", "build", MODEL, "high", "system", '{"bash":true}', '{"type":"json"}', True, "queue", "p13"
     ),
     ev.MessagePromoted("m1"),
-    ev.AssistantMessageStarted("m2", "m1", "build", "plan", MODEL, "high", "/cwd", "/root", True),
+    ev.AssistantMessageStarted("m2", "m1", "build", "plan", MODEL, "high", "/cwd", "/root", True, 7),
     ev.MessageFinished("m2", "stop", ERROR),
     ev.MessageRemoved("m2"),
     ev.PartStarted("m1", "p1", Text("hello", True, True, "{}")),
@@ -138,11 +138,18 @@ ADDED_IN_4 = (
     ev.RecordForgotten,
 )
 
-EVENTS_OF_3 = tuple(
-    replace(event, catalogue="") if isinstance(event, ev.UsageRecorded) else event
-    for event in EVENTS
-    if not isinstance(event, ADDED_IN_4)
-)
+
+def _as_of_3(event: ev.Event) -> ev.Event:
+    match event:
+        case ev.UsageRecorded():
+            return replace(event, catalogue="")
+        case ev.AssistantMessageStarted():
+            return replace(event, seen=None)
+        case _:
+            return event
+
+
+EVENTS_OF_3 = tuple(_as_of_3(event) for event in EVENTS if not isinstance(event, ADDED_IN_4))
 """The events of the version 3 golden files, as read today."""
 
 
@@ -183,7 +190,7 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-4-events.msgpack": "3afc89f41fe398a1f313149865326ce8c31d1e1521488f04941e6140db15471d",
+    "schema-4-events.msgpack": "4cf8a989620df81990b56a83e62034e47d66fc368fd591a637ba887287fe514f",
     "schema-4-run.msgpack": "e31a9728f686014bfc029f5370f85d2a5803a5b20ed6511bde7c9e74525f2fc1",
     "schema-4-escaped.msgpack": "410b3c5ce9198cab1c23578b4877203ad5a869de205b9a3c8f4be9f2bbda691b",
     "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",

@@ -147,6 +147,8 @@ class _Candidate:
             return replace(event, ranges=tuple(ranges))
         if isinstance(event, ev.StepStarted) and event.view_version:
             return replace(event, view_version=self.version(event.view_version))
+        if isinstance(event, ev.AssistantMessageStarted) and event.seen:
+            return replace(event, seen=self.version(event.seen))
         return event
 
 

@@ -104,10 +104,10 @@ def request_again(
 
 
 def _upto(state: Conversation, options: RenderOptions, marker: str, through: str) -> list[Message]:
-    """Return the messages that a compaction may cover, up to message `through`."""
+    """Return the messages that a compaction may cover up to message `through`, in order."""
     shown = summarisable(state, options, marker)
-    place = next((index for index, message in enumerate(shown) if message.id == through), len(shown) - 1)
-    return shown[: place + 1]
+    last = next((message.place for message in shown if message.id == through), None)
+    return shown if last is None else [message for message in shown if message.place <= last]
 
 
 def _uncounted(messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:

@@ -47,13 +47,14 @@ class Selection(msgspec.Struct, frozen=True):
     The summary in force and its question are not among them.
     """
     through: str
-    """The last message of the covered range."""
+    """The last message of the covered range, by its place."""
     tail: str | None
     """The first message after it; None: there is no tail."""
     kept: tuple[str, ...] = ()
     """Messages inside the range that stay visible.
 
-    The newest of the user's, and those with an unanswered call.
+    The newest of the user's, those that no reply has answered, those with an unanswered call, and
+    those that the view shows behind the range though their place is in it.
     """
     previous: str | None = None
     """The summary in force, which is to be brought up to date."""
@@ -91,35 +92,42 @@ def select_tail(
     shown = summarisable(state, options, marker)
     previous = previous_summary(state, measure.text)
     if asked is not None and asked.overflow and policy.replay:
-        found = _refused(shown, policy, measure, usable)
+        found = _refused(state, shown, policy, measure, usable)
         if found is not None:
             return msgspec.structs.replace(found, previous=previous)
-        newest, starts = None, [len(shown)]  # the one message there is was refused: nothing of it can stay
+        stay, starts = frozenset[str](), [len(shown)]  # the one message there is was refused: nothing of it can stay
     else:
-        newest = _newest_user(state) if policy.keep_newest_user else None
+        stay = _staying(state, shown) if policy.keep_newest_user else frozenset[str]()
         starts = _starts(shown, policy, measure, usable)
     if most is not None:
         starts = [max(start, len(shown) - max(most // 2, 1)) for start in starts]
     for start in starts:
-        found = _selection(shown, min(start, _barrier(shown)), newest)
+        found = _selection(shown, min(start, _barrier(shown)), stay)
         if found is not None:
             return msgspec.structs.replace(found, previous=previous)
     return None
 
 
-def _selection(shown: Sequence[Message], start: int, newest: str | None) -> Selection | None:
-    """The selection whose tail begins at `start`, if it leaves anything to summarise."""
-    kept = [message for message in shown[:start] if message.id == newest or _unanswered(message)]
+def _selection(shown: Sequence[Message], start: int, stay: frozenset[str]) -> Selection | None:
+    """The selection whose tail begins at `start`, if it leaves anything to summarise.
+
+    The messages that `stay` are kept, wherever the tail begins.
+    """
+    kept = [message for message in shown[:start] if message.id in stay or _unanswered(message)]
     names = {message.id for message in kept}
     head = tuple(message for message in shown[:start] if message.id not in names)
     if not any(map(_says_something, head)):
         return None
-    tail = shown[start].id if start < len(shown) else None
-    return Selection(head, shown[start - 1].id, tail, tuple(message.id for message in kept))
+    through = max(shown[:start], key=_place)
+    behind = [message for message in shown[start:] if message.place < through.place]
+    tail = min((message for message in shown[start:] if message.place > through.place), key=_place, default=None)
+    return Selection(
+        head, through.id, None if tail is None else tail.id, tuple(message.id for message in (*kept, *behind))
+    )
 
 
 def _refused(
-    shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None
+    state: Conversation, shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None
 ) -> Selection | None:
     """Select after a refused request: its user message is covered, to be added again.
 
@@ -140,7 +148,8 @@ def _refused(
         through = before[start - 1].id if tail is not None else shown[-1].id
         return Selection(tuple(before[:start]), through, tail, replay=shown[place].id)
     start = _fitting(shown, place + 1, len(shown), tail_budget(policy, usable), measure)
-    found = _selection(shown, min(start, _barrier(shown)), None)
+    stay = _pending(state, shown) - {shown[place].id}
+    found = _selection(shown, min(start, _barrier(shown)), stay)
     if found is None or not any(map(_says_something, (*before, *shown[place + 1 :]))):
         return None
     others = tuple(message for message in found.head if message.id != shown[place].id)
@@ -236,6 +245,26 @@ def _newest_user(state: Conversation) -> str | None:
         ),
         None,
     )
+
+
+def _staying(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
+    """The messages of users that are not covered: the newest, and the questions that wait."""
+    newest = _newest_user(state)
+    return _pending(state, shown) | (frozenset() if newest is None else {newest})
+
+
+def _pending(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
+    """The questions that wait for their answer, and the newest message if it is the program's."""
+    answered = state.answered_place()
+    waiting = [
+        message for message in shown if message.user and message.place > answered and not _asks_to_compact(message)
+    ]
+    newest = max(waiting, key=_place, default=None)
+    return frozenset(message.id for message in waiting if message is newest or not message.synthetic)
+
+
+def _place(message: Message) -> int:
+    return message.place
 
 
 def _begins_turn(message: Message, policy: CompactionPolicy) -> bool:

@@ -9,6 +9,9 @@ import pytest
 
 from eventlog import CallError, FencedError, NotFoundError, RefusedError, Session, Truncation
 from eventlog import events as ev
+from eventlog.session import turn as turn_module
+from eventlog.session.outcome import Outcome
+from eventlog.session.reader import SessionReader
 from projections import ModelView
 from projections.formats.openai import chat_messages
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
@@ -163,3 +166,48 @@ def test_of_many_late_results_one_is_first(engine: Engine) -> None:
     versions = {one for one in found if one != "refused"}
     assert versions == {session.version}
     assert found.count("refused") == 4
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["result", "failure"])
+@pytest.mark.parametrize("given", [None, {"zone": "UTC"}], ids=["pending", "running"])
+def test_a_late_result_stays_in_the_view_when_its_turn_is_resumed(
+    engine: Engine, given: dict[str, object] | None, *, failed: bool
+) -> None:
+    """A reply that broke off stays with the result of its call, also if the call had not begun."""
+    session = engine.open().create_session(id="s")
+    with pytest.raises(ConnectionError), session.turn("What is the time?", "r1"), session.assistant() as reply:  # noqa: PT012
+        call = reply.tool("clock", call_id="c1", input=given)
+        if given is None:
+            call.stream_input('{"zone": ')
+        raise ConnectionError
+    engine.open().session("s").late_result(reply.id, "c1", "noon", failed=failed)
+    before = view_of(session)
+    assert "noon" in str(before[-1])
+    with session.turn("What is the time?", "r1") as turn:
+        assert (turn.state, turn.answer) == ("resumed", (reply.id,))
+        assert view_of(session) == before
+
+
+def test_a_result_that_comes_while_its_turn_is_resumed_is_not_lost(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result between the look at a broken reply and its removal: the reply stays."""
+    session = engine.open().create_session(id="s")
+    with pytest.raises(ConnectionError), session.turn("What is the time?", "r1"), session.assistant() as reply:  # noqa: PT012
+        reply.tool("clock", call_id="c1")
+        raise ConnectionError
+    worker = engine.open().session("s")
+    looked = turn_module.outcome_of
+    looks: list[object] = []
+
+    def looks_and_waits(reader: SessionReader, message: str) -> Outcome:
+        found = looked(reader, message)
+        looks.append(found)
+        if len(looks) == 2:  # the first look is the one without the lease
+            worker.late_result(reply.id, "c1", "noon")
+        return found
+
+    monkeypatch.setattr(turn_module, "outcome_of", looks_and_waits)
+    with session.turn("What is the time?", "r1") as turn:
+        assert (turn.state, turn.answer) == ("resumed", (reply.id,))
+        assert "noon" in str(view_of(session)[-1])

@@ -68,7 +68,7 @@ def test_a_whole_turn_is_the_events_it_means(store: Store) -> None:
         ev.SessionStarted("t", "s", "/d", "build", model),
         ev.UserMessageAdded(user, "build", model, "high", "be brief", "{}", "{}"),
         ev.PartStarted(user, first.part, Text("hi")),
-        ev.AssistantMessageStarted(reply.id, user, "build", "plan", model, "high", "/c", "/r"),
+        ev.AssistantMessageStarted(reply.id, user, "build", "plan", model, "high", "/c", "/r", seen=3),
         ev.StepStarted(reply.id, step, "turn", 3, b"d", "{}", "s1"),
         ev.PartStarted(reply.id, thought.id, Reasoning()),
         ev.PartDelta(thought.id, "text", "hm"),

@@ -299,7 +299,7 @@ class Sessions(RuleBasedStateMachine):
         message = self._id("a")
         model.reply = handle.assistant(id=message)
         model.reply.begin()
-        model.pending.append(ev.AssistantMessageStarted(message, model.last_user()))
+        model.pending.append(ev.AssistantMessageStarted(message, model.last_user(), seen=model.version))
 
     @precondition(streaming)
     @rule(pick=PICKS, thought=st.booleans())

@@ -34,6 +34,8 @@ class Entry(NamedTuple):
     kind: Literal["question", "reply", "removed", "interrupt", "rollback"]
     name: str = ""
     end: End = "stop"
+    seen: frozenset[str] = frozenset()
+    """The questions in the request of a reply."""
 
 
 class Expected(NamedTuple):
@@ -52,12 +54,18 @@ class Model:
         self.entries: list[Entry] = []
         self.hidden: list[list[Entry]] = []
         self.holder: tuple[int, str] | None = None
+        self.seen: frozenset[str] = frozenset()
+        """The questions that the holder's next request has."""
 
     def add(
         self, kind: Literal["question", "reply", "removed", "interrupt"], name: str = "", end: End = "stop"
     ) -> None:
         """Something happened."""
-        self.entries.append(Entry(kind, name, end))
+        self.entries.append(Entry(kind, name, end, self.seen if kind == "reply" else frozenset()))
+
+    def look(self) -> None:
+        """Let the holder take a view."""
+        self.seen = frozenset(entry.name for entry in self.entries if entry.kind == "question")
 
     def holds(self, name: str) -> bool:
         """Whether a message is part of the conversation."""
@@ -74,13 +82,18 @@ class Model:
         if not self.holds(question):
             return Expected("withdrawn", final=True)
         replies: list[Entry] = []
+        later: set[str] = set()
         interrupted = False
         for entry in self.entries[self.place(question) + 1 :]:
             if entry.kind == "question" and self.holds(entry.name):
                 found = self._now(replies, interrupted)
                 if found.state in {"failed", "stopped"}:
                     return found._replace(final=True)
-            elif entry.kind == "reply" and self.holds(entry.name):
+                later.add(entry.name)
+            elif entry.kind == "reply" and self.holds(entry.name) and question in entry.seen:
+                found = self._now(replies, interrupted)
+                if found.state in {"failed", "stopped"} and later & entry.seen.difference(*(r.seen for r in replies)):
+                    return found._replace(final=True)  # it is about a later question
                 replies.append(entry)
                 if entry.end == "stop":
                     return self._now(replies, interrupted)._replace(final=True)
@@ -170,6 +183,7 @@ class TurnMachine(RuleBasedStateMachine):
         self.model.holder = (actor, turn.message)
         for reply in expected.broken:
             self.model.add("removed", reply)
+        self.model.look()
         assert turn.answer == tuple(reply for reply in expected.replies if reply not in expected.broken)
 
     @precondition(lambda self: self.model.holder is None)
@@ -195,6 +209,7 @@ class TurnMachine(RuleBasedStateMachine):
         actor, question = self.model.holder
         name = self.by(actor, lambda: replied(self.sessions[actor], question, end))
         self.model.add("reply", name, end)
+        self.model.look()
 
     @precondition(lambda self: self.model.holder is None)
     @rule(actor=ACTORS, request=REQUESTS, end=st.sampled_from(ENDS))

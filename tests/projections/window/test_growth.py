@@ -35,6 +35,8 @@ def fill(session: Session, number: int) -> None:
         for call in range(4):
             output = "\n".join(made.randbytes(40).hex() for _ in range(400))
             reply.tool("look", call_id=f"c{call}", input="{}").succeed(output)
+        reply.finish("tool-calls")
+    with session.assistant(MODEL) as reply:
         reply.finish()
 
 

@@ -31,6 +31,7 @@ from projections.window import (
     fill,
     task_tool,
 )
+from projections.window.retrieval.answer import newest_answer
 from projections.window.steps import PendingCall
 from projections.window.task_calls import task_answer
 from tests.support.engines import Engine
@@ -71,7 +72,7 @@ class Work:
             if step != Stop("finished"):
                 assert isinstance(step, Stop | Blocked)
                 raise RuntimeError(step.sentence)
-            return window.answer
+            return newest_answer(session)
 
     def call(self, window: ContextWindow, step: CallModel) -> None:
         """Call the model once."""
@@ -406,7 +407,7 @@ def test_several_tasks_that_broke_off_all_go_on(engine: Engine) -> None:
                         await window.finish()
                     case _:
                         await window.perform(step)
-            return window.sync.answer
+            return newest_answer(session)
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(work(main))

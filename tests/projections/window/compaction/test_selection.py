@@ -190,7 +190,7 @@ def test_large_answer_to_one_question_is_covered() -> None:
 def test_open_message_is_never_covered() -> None:
     """The covered range ends before the first open message, at any tail budget."""
     talk = Talk().user("u1").answer("a1", 5_000).user("u2").answer("a2", 5_000, open=True).user("u3")
-    assert ids(talk.select(with_(POLICY, tail_turns=0))) == (["u1", "a1", "u2"], "a2", ())
+    assert ids(talk.select(with_(POLICY, tail_turns=0))) == (["u1", "a1"], "a2", ("u2",))
     assert Talk().user("u1").answer("a1", 5_000, open=True).select(with_(POLICY, tail_turns=0)) is None
 
 

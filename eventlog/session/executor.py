@@ -5,8 +5,9 @@ Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -77,7 +78,7 @@ class Executor:
         is_new = request_id is None or self.host.log.request(self.id, request_id) is None
         if lease is None and is_new:
             self._require_no_owner()
-        return self.writer.commit(
+        committed = self.writer.commit(
             items,
             bodies,
             epoch=epoch,
@@ -85,6 +86,20 @@ class Executor:
             unchanged=lease is None and is_new,
             request=request_id,
         )
+        self.leave_checkpoint([event for _, event in items])
+        return committed
+
+    def leave_checkpoint(self, events: Iterable[ev.Event]) -> None:
+        """Store a checkpoint of the view if `events`, which are appended, complete a compaction.
+
+        So the next process opens the session quickly. The view is built by `projections`, above
+        this package: it is found by its name, also in a program that imports this package alone.
+        Inside a pipeline none is stored; the next reader stores it.
+        """
+        if self.in_pipeline or not any(type(event) is ev.CompactionCompleted for event in events):
+            return
+        with suppress(EventlogError):  # the events are in; the next reader replays as much
+            import_module("projections.view.kept_view").leave_checkpoint(self.reader, self.host)
 
     def bulk(self) -> BulkAppender | None:
         """Return what appends decoded events in a row; None while this handle holds the lease."""

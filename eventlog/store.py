@@ -666,6 +666,7 @@ class Store:
                     host.closed = False  # interrupted: it can be closed again
                     raise
             host.flusher.stop()
+            host.kept.clear()
             self._close_index()
             liveness.end(self, self._at_exit)
             try:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from eventlog.log.contract import Commit, Log
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.faults.tally import SLOW
@@ -61,3 +62,22 @@ def log() -> FaultyLog:
 def session(log: FaultyLog) -> Session:
     """A session on that log whose deltas are flushed by commands only."""
     return Store(log, flush_interval=1000.0).create_session(id="s", title="t")
+
+
+@pytest.fixture
+def events_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], list[int]]:
+    """Record, read by read, the number of events that a log reads from here on."""
+
+    def counting(log: Log) -> list[int]:
+        counts: list[int] = []
+        read = log.read
+
+        def watched(session: str, after: int = 0, upto: int | None = None) -> Iterator[Commit]:
+            for commit in read(session, after, upto):
+                counts.append(commit.count)
+                yield commit
+
+        monkeypatch.setattr(log, "read", watched)
+        return counts
+
+    return counting

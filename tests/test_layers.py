@@ -1,8 +1,9 @@
 """Imports go one way: a table of layers, and no circle of files or folders.
 
-Imports inside functions and for types count as any other. Two imports by name are not seen:
-`projections/cli/registry.py` loads the modules of `commands/`, and `eventlog/__main__.py` runs the
-command line of `projections`.
+Imports inside functions and for types count as any other. Three imports by name are not seen:
+`projections/cli/registry.py` loads the modules of `commands/`, `eventlog/__main__.py` runs the
+command line of `projections`, and `eventlog/session/executor.py` has it store the checkpoint of a
+compaction.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ LAYERS: dict[str, str] = {
         | reader cluster_tables | attempt | group_commit check clusters | engine cluster_target cluster_reader | clustered move | joining
     """,
     "eventlog.session": """
-        owner inputs open_work | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
+        owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
         | registry unfinished shelf naming
     """,
     "eventlog.state": """
@@ -60,7 +61,7 @@ LAYERS: dict[str, str] = {
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
-        | message_rendering | assembly explain | model_view
+        | message_rendering | assembly explain | followed_view | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """

@@ -132,6 +132,7 @@ class Feed:
                     continue
                 if committed.repeated:
                     return self._numbers(committed)
+                self._executor.leave_checkpoint([event for _, event in items])
                 return [
                     number for number, (_, event) in enumerate(items, committed.first) if type(event) is ev.RecordKept
                 ]

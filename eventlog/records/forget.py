@@ -61,6 +61,7 @@ def _record(session: Session, records: Iterable[StoredRecord]) -> None:
         return
     try:
         session.executor.command([ev.RecordForgotten(fresh)])
+        session.store.host.kept.forget(session.id)
     except ErasedError:
         return
 

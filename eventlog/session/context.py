@@ -111,7 +111,9 @@ class ContextCommands:
         `then` is appended with it, in one append. Needs the lease that the compaction was started
         under.
         """
-        self._executor.command([ev.CompactionCompleted(part, summary, tokens_after), *then], bodies)
+        completed = ev.CompactionCompleted(part, summary, tokens_after)
+        self._executor.command([completed, *then], bodies)
+        self._executor.leave_checkpoint([completed])
 
     def fail_compaction(self, part: str, reason: str, *, summary: str | None = None, wait: float = 0.0) -> None:
         """Record that the compaction failed: it hides nothing.

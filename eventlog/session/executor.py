@@ -5,8 +5,9 @@ Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -87,8 +88,22 @@ class Executor:
             unchanged=lease is None and is_new,
             request=request_id,
         )
-        self._note_seen(lease, [event for _, event in items])
+        events = [event for _, event in items]
+        self._note_seen(lease, events)
+        self.leave_checkpoint(events)
         return committed
+
+    def leave_checkpoint(self, events: Iterable[ev.Event]) -> None:
+        """Store a checkpoint of the view if `events`, which are appended, complete a compaction.
+
+        So the next process opens the session quickly. The view is built by `projections`, above
+        this package: it is found by its name, also in a program that imports this package alone.
+        Inside a pipeline none is stored; the next reader stores it.
+        """
+        if self.in_pipeline or not any(type(event) is ev.CompactionCompleted for event in events):
+            return
+        with suppress(EventlogError):  # the events are in; the next reader replays as much
+            import_module("projections.view.kept_view").leave_checkpoint(self.reader, self.host)
 
     def bulk(self) -> BulkAppender | None:
         """Return what appends decoded events in a row; None while this handle holds the lease."""

@@ -15,6 +15,7 @@ from eventlog.history.catalog import SessionInfo, info_of
 from eventlog.history.streams import head_of
 from eventlog.log.contract import Log
 from eventlog.models.catalogue import ModelCatalogue, shipped
+from eventlog.session.kept import Kept
 from eventlog.session.open_work import OpenWork
 from eventlog.session.owner import Owner
 from eventlog.validation import a_kind, require, require_call, require_or_none
@@ -72,6 +73,8 @@ class Host:
         self.follower = Follower(log)
         """Wakes the subscriptions of the store."""
         self.flusher.on_accepted = self.follower.accepted
+        self.kept = Kept()
+        """What readers keep of the sessions between their calls."""
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
         self.closing = RLock()
@@ -147,6 +150,7 @@ class Host:
         self.closing = RLock()  # another thread of the parent may have held the old one
         self.closed = self.forked = True
         self.writable = False
+        self.kept.clear()
         self.flusher.fork_off()
         self.follower.fork_off()
 

@@ -114,6 +114,7 @@ def _record(store: Neighbours, session: str, part: str, reason: str) -> bool:
             if not state.has_part(part):
                 return False
         executor.command([ev.PartRedacted(part, reason)])
+        executor.host.kept.forget(session)
     except ErasedError:
         return False
     return True

@@ -108,10 +108,11 @@ class SessionRegistry:
         return self._handle(store, session, writer)  # another thread may have asked for it already
 
     def evict(self, session: str) -> None:
-        """Drop the handle of an erased session."""
+        """Drop the handle of an erased session, and what is kept of it."""
         with self.lock:
             self._sessions.pop(session, None)
             self._executors.pop(session, None)
+        self._host.kept.forget(session)
 
     def runs(self, session: str) -> bool:
         """Whether a task has the session's lease, also if the log does not know of it yet."""

@@ -296,12 +296,12 @@ def _part_removed(state: Conversation, event: ev.PartRemoved, version: int, time
 def _redacted(state: Conversation, event: ev.PartRedacted, version: int, time: int) -> None:
     del version, time
     found = state.where.get(event.part)
-    if found is not None:
+    if found is not None and not found[1].redacted:
         found[1].redacted = True
         state.mark_changed(found[0].id, event.part)
     carried = [compaction.carried for compaction in state.compactions.values() if compaction.carried is not None]
     for pin in (*state.pins.values(), *(pin for found in carried for pin in found.pins)):
-        if pin.part == event.part:
+        if pin.part == event.part and not pin.redacted:
             pin.redacted, state.reshaped = True, True
 
 

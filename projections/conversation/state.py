@@ -10,7 +10,7 @@ earlier point.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -22,7 +22,18 @@ from projections.conversation.parts import Compaction, Message, Part, ReasoningP
 from projections.replay.canonical import pack, unpack
 from projections.replay.projection import NeedsReplay
 
-__all__ = ["Conversation", "join_part", "joined", "texts_of"]
+__all__ = ["Changes", "Conversation", "join_part", "joined", "texts_of"]
+
+
+class Changes(NamedTuple):
+    """What changed in a conversation since its readers looked last."""
+
+    changed: dict[str, set[str]]
+    """The messages that changed, and which of their parts."""
+    added: list[Message]
+    """The messages that began, the newest last."""
+    reshaped: bool
+    """Whether to look at all messages again."""
 
 
 class StoredConversation(msgspec.Struct, array_like=True):
@@ -156,6 +167,14 @@ class Conversation:
     def track_changes(self) -> None:
         """Start to record changes, with nothing recorded yet."""
         self.tracks_changes = self.reshaped = True
+
+    def take_changes(self) -> Changes | None:
+        """Return what was recorded since the last call, for every reader of this state; or None."""
+        if not (self.changed or self.added or self.reshaped):
+            return None
+        taken = Changes(self.changed, self.added, self.reshaped)
+        self.changed, self.added, self.reshaped = {}, [], False
+        return taken
 
     def apply_run(self, run: DeltaRun) -> None:
         """Apply a whole run of deltas."""

@@ -17,7 +17,7 @@ from projections.inspector.window_series import WindowSeries
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, state_at
 from projections.reports.audit import audit, audited_step
-from projections.view.model_view import PROJECTION
+from projections.view.followed_view import PROJECTION
 
 if TYPE_CHECKING:
     from eventlog import Store

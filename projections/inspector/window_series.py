@@ -19,7 +19,8 @@ from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view.assembly import Assembly
-from projections.view.model_view import PROJECTION, ModelView
+from projections.view.followed_view import PROJECTION
+from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT
 from projections.view.system_prompt import system_segments
 from projections.view.token_count import ViewCounter

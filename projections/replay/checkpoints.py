@@ -1,6 +1,6 @@
 """Checkpoints of projections: the encoded state at a version, and which are worth storing.
 
-`eventlog/history/checkpoint_store.py` stores and checks the bytes.  Reading never writes.
+`eventlog/history/checkpoint_store.py` stores and checks the bytes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Rebuild a projection's state: the newest checkpoint that fits, plus the events after it.
 
-Reading now, catching up, time travel and forks all use this loop. It never writes, except for
-`Follower.save`.
+Reading now, catching up, time travel and forks all use this loop. It writes no event.
 
 `Follower.advance` is the forward loop. A projection cannot un-apply an event, so three kinds of
 event make it give up: `RolledBack`, `RecordForgotten`, and the undoing of a compaction whose
@@ -82,6 +81,8 @@ class Follower(Generic[S]):
         self._projection = projection
         self._source = source
         self._checkpoints = checkpoints
+        self.saved = 0
+        """Version of the checkpoint that the state came from, or was stored as; 0 without one."""
         self._inherits = len(source.ancestry()) > 1
         self._restart(at)
 
@@ -91,6 +92,7 @@ class Follower(Generic[S]):
         """Whether an exception broke off `advance`, so that `state` may have half an append."""
         version = _existing(self._source, at)
         self.version, self.state = _newest(self._projection, self._source, version, self._checkpoints)
+        self.saved = self.version
         self._redacted: tuple[str, ...] = ()
         self._forgotten = clipped(self._source.forgotten(), 1, self.version)
         """Forgotten versions, which the state leaves out."""
@@ -127,20 +129,28 @@ class Follower(Generic[S]):
             is_forward = False
         if not is_forward:
             version = _existing(source, to)
-            state = _replay_effective(projection, source, version, self._checkpoints)
+            state, self.saved = _replay_effective(projection, source, version, self._checkpoints)
             self._redacted, self.renewed = (), True
             self._forgotten = clipped(source.forgotten(), 1, version)
         changed = version > self.version or not is_forward
-        if self._inherits and (redacted := source.inherited_redactions()) != self._redacted:
-            state = redact_inherited(projection, state, source, version)
-            self._redacted, changed = redacted, True
+        if self._inherits:
+            redacted = source.inherited_redactions()
+            if redacted and (changed or redacted != self._redacted):  # a new pin may name a redacted part
+                state = redact_inherited(projection, state, source, version)
+                changed = True
+            self._redacted = redacted
         self.state, self.version, self._broken = state, version, False
         return changed
+
+    def follow(self, source: EventSource) -> None:
+        """Read on from another handle of the same session."""
+        self._source = source
 
     def save(self) -> None:
         """Store a checkpoint of the state; the caller must be allowed to write."""
         if self._checkpoints is not None and not self._broken:
             self._checkpoints.save(self._projection, self._source, self.version, self.state)
+            self.saved = self.version
 
 
 # -- helpers -----------------------------------------------------------------------------------
@@ -172,8 +182,8 @@ def _newest(
 
 def _replay_effective(
     projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
-) -> S:
-    """Apply the effective history from a checkpoint that belongs to it.
+) -> tuple[S, int]:
+    """Apply the effective history from a checkpoint that belongs to it; its version comes along.
 
     Goes back to an older checkpoint as long as the state has evicted what has to come back.
     """
@@ -193,7 +203,7 @@ def _replay_effective(
             else:  # together with all others undone by then: many undone compactions cost one more replay
                 undone |= {needed.part} | _undone_compactions(source, version, start)
             continue
-        return applied
+        return applied, start
 
 
 def _undone_compactions(source: EventSource, version: int, after: int) -> set[str]:

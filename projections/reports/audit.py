@@ -22,7 +22,8 @@ from eventlog.validation import require, require_or_none
 from projections.conversation.parts import TextPart
 from projections.replay.loop import Follower, state_at
 from projections.view.assembly import Assembly
-from projections.view.model_view import PROJECTION, RENDERER, digest_of
+from projections.view.followed_view import PROJECTION
+from projections.view.model_view import RENDERER, digest_of
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import system_segments
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, request_again

@@ -19,8 +19,8 @@ from projections.reports.wording import counted
 from projections.tokens import LogCountCache, TokenCounter
 from projections.view.carryover_text import carried_text
 from projections.view.explain import explain
+from projections.view.followed_view import PROJECTION
 from projections.view.message_rendering import MessageRenderer
-from projections.view.model_view import PROJECTION
 from projections.view.neutral import File, NeutralPart, Text
 from projections.view.opening_words import words_of
 from projections.view.options import DEFAULT, RenderOptions

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from sys import getsizeof
 
 import msgspec
 
 from projections.conversation.parts import Message
-from projections.conversation.state import Conversation
+from projections.conversation.state import Changes, Conversation
 from projections.view.constraints import join
 from projections.view.message_rendering import MessageRenderer, render_user_message
 from projections.view.messages import Messages
-from projections.view.neutral import NeutralMessage, Text
+from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Result, Text
 from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.view.selection import carryover_of, is_hidden, shows_question, visible_messages
@@ -32,6 +33,8 @@ PATIENCE = 16
 
 A message that was left open must not make all others wait.
 """
+_OBJECT = 400
+"""Bytes of a message or part beside its text, where it is kept and where it is rendered."""
 REMINDER = (
     "<system-reminder>\nThe user sent the following message:\n",
     "\n\nPlease address this message and continue with your tasks.\n</system-reminder>",
@@ -55,6 +58,8 @@ class Assembly:
         self._index: dict[str, int] = {}
         self._waiting: list[Message] = []
         self._known: dict[str, tuple[NeutralMessage, ...]] = {}
+        self.size = 0
+        """About how many bytes the rendered messages have."""
         self._tail: tuple[NeutralMessage, ...] | None = None
         """Rendered waiting messages, or None after a change to one of them."""
         self._drafts: dict[str, MessageRenderer] = {}
@@ -68,6 +73,7 @@ class Assembly:
         self._state = state
         self._known.clear()
         self._drafts.clear()
+        self.size = 0
         state.track_changes()
 
     def view(self, excluding: str | None = None, last_words: str | None = None) -> Messages:
@@ -75,9 +81,8 @@ class Assembly:
 
         `excluding` leaves out the message that is about to be filled.
         """
-        state = self._state
-        if state.changed or state.added or state.reshaped:
-            self._catch_up()
+        if (changes := self._state.take_changes()) is not None:
+            self.apply(changes)
         words = last_words or self._options.max_steps
         if self._joins or self._last is not None or excluding is not None or words is not None:
             return self._adapted(excluding, words)
@@ -85,11 +90,34 @@ class Assembly:
             self._tail = tuple([found for message in self._waiting for found in self._rendered(message)])
         return Messages(self._shared, len(self._shared), self._tail)
 
-    def catch_up(self) -> None:
-        """Apply what changed since the last call."""
+    def apply(self, changes: Changes) -> None:
+        """Take in changes of the state, which whoever else follows it is given as well."""
         state = self._state
-        if state.changed or state.added or state.reshaped:
-            self._catch_up()
+        if changes.reshaped or changes.changed:
+            self._tail = None
+        if changes.reshaped:
+            self._shared, self._frozen, self._places, self._index = [], [], [], {}
+            self._waiting = visible_messages(state, self._options)
+            self._forget_rendered()
+        else:
+            if changes.changed:
+                index, last = self._index, len(self._frozen)
+                cut = min([index.get(name, last) for name in changes.changed])
+                if cut < last:
+                    self._thaw(cut)
+            self._waiting += changes.added
+        if changes.changed:
+            for name, parts in changes.changed.items():
+                if (known := self._known.pop(name, None)) is not None:
+                    self.size -= _size_of(known)
+                if (draft := self._drafts.get(name)) is not None:
+                    draft.touch(parts)
+        if self._tail is not None:
+            for message in changes.added:
+                self._tail += self._rendered(message)
+        self._last = self._last_finished() if self._options.reminder else None
+        if len(self._waiting) > (1 if self._joins else TOGETHER):
+            self._freeze()
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -127,35 +155,13 @@ class Assembly:
             tail.extend(together[1:] if before is not None else together)
         return length
 
-    def _catch_up(self) -> None:
-        state = self._state
-        if state.reshaped or state.changed:
-            self._tail = None
-        if state.reshaped:
-            self._shared, self._frozen, self._places, self._index = [], [], [], {}
-            self._waiting = visible_messages(state, self._options)
-            for message in state.messages.values():
-                if message.removed or message.summary or message.is_marker:
-                    self._known.pop(message.id, None)
-        else:
-            if state.changed:
-                index, last = self._index, len(self._frozen)
-                cut = min([index.get(name, last) for name in state.changed])
-                if cut < last:
-                    self._thaw(cut)
-            self._waiting += state.added
-        if state.changed:
-            for name, parts in state.changed.items():
-                self._known.pop(name, None)
-                if (draft := self._drafts.get(name)) is not None:
-                    draft.touch(parts)
-        if self._tail is not None:
-            for message in state.added:
-                self._tail += self._rendered(message)
-        state.changed, state.added, state.reshaped = {}, [], False
-        self._last = self._last_finished() if self._options.reminder else None
-        if len(self._waiting) > (1 if self._joins else TOGETHER):
-            self._freeze()
+    def _forget_rendered(self) -> None:
+        """Forget messages that are gone, and those whose place a compaction decides."""
+        known, self._known, self.size = self._known, {}, 0
+        for message in self._state.messages.values():
+            if message.id in known and not (message.removed or message.summary or message.is_marker):
+                found = self._known[message.id] = known[message.id]
+                self.size += _size_of(found)
 
     def _thaw(self, index: int) -> None:
         """Make the frozen messages from `index` on wait again.
@@ -244,6 +250,7 @@ class Assembly:
             else:
                 known = tuple(self._draft(message).messages())
             self._known[message.id] = known
+            self.size += _size_of(known)
         return known
 
     def _draft(self, message: Message) -> MessageRenderer:
@@ -254,6 +261,17 @@ class Assembly:
         if message.finished is None:
             self._drafts[message.id] = draft
         return draft
+
+
+def _size_of(messages: tuple[NeutralMessage, ...]) -> int:
+    return sum([_OBJECT + sum([_OBJECT + getsizeof(_text_of(part)) for part in found.parts]) for found in messages])
+
+
+def _text_of(part: NeutralPart) -> str:
+    """The text of a part that may be large."""
+    if isinstance(part, Result):
+        return part.output if not part.files else part.output + "".join([file.url for file in part.files])
+    return part.input if isinstance(part, Call) else part.url if isinstance(part, File) else part.text
 
 
 def _reminded(found: NeutralMessage, message: Message) -> NeutralMessage:

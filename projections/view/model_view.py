@@ -15,22 +15,21 @@ from msgspec.structs import replace
 
 from eventlog.session.session import Session
 from eventlog.validation import require, require_call, require_or_none
-from projections.conversation.projection import ConversationProjection
 from projections.conversation.state import Conversation
 from projections.replay.canonical import pack
-from projections.replay.checkpoints import Checkpoints
-from projections.replay.loop import Follower, replay, state_at
+from projections.replay.loop import state_at
 from projections.view.assembly import Assembly
 from projections.view.explain import Explanation, explain
+from projections.view.followed_view import PROJECTION, Counting, FollowedView, ModelViewProjection
+from projections.view.kept_view import kept_view
 from projections.view.messages import Messages
 from projections.view.options import RenderOptions
 from projections.view.options import preset as preset_named
-from projections.view.system_prompt import SystemHook, SystemPrompt, system_segments
+from projections.view.system_prompt import SystemHook, hooked, system_segments
 
 if TYPE_CHECKING:
     from eventlog.values import Model
     from projections.view.neutral import NeutralMessage
-    from projections.view.token_count import ViewCounter
 
 __all__ = [
     "RENDERER",
@@ -46,16 +45,6 @@ __all__ = [
 
 RENDERER = "neutral/1"
 """Name and version of the neutral form, part of every digest."""
-
-
-class ModelViewProjection(ConversationProjection):
-    """The projection behind the view.  Its state evicts covered messages."""
-
-    name = "model-view"
-    whole = False
-
-
-PROJECTION = ModelViewProjection()
 
 
 class SharedPrefix(NamedTuple):
@@ -85,7 +74,7 @@ class ModelView:
         *,
         system: tuple[str, ...] = (),
         tools: str | None = None,
-        counting: _Counting | None = None,
+        counting: Counting | None = None,
     ) -> None:
         self._session = session
         self.version = version
@@ -113,6 +102,7 @@ class ModelView:
     ) -> ModelView:
         """The view of a session right after version `at` (now by default).
 
+        Now costs what is new since the view before, of any caller: the store keeps what it read.
         `options` goes before `preset`. `excluding` is the message that is about to be filled.
         `hook` may change the system prompt. Raises `NotFoundError` for an unknown version or
         preset.
@@ -120,6 +110,17 @@ class ModelView:
         _require_session(session, options, hook)
         require_or_none(str, excluding, "the message that is left out is named by its id, a str")
         chosen = preset_named(preset) if options is None else options
+        if at is None:
+            shown = kept_view(session).shown(session.reader, chosen, excluding)
+            return cls(
+                session,
+                shown.version,
+                chosen,
+                shown.messages,
+                system=hooked(shown.system, hook),
+                tools=shown.tools,
+                counting=shown.counting,
+            )
         with session.reader.at_once():
             state, version = state_at(session, PROJECTION, at)
         resolve = session.reader.text
@@ -136,7 +137,7 @@ class ModelView:
     def tokens(self) -> int:
         """Tokens of a request with this view, counted for `options.model` (`tokens/`)."""
         if self._tokens is None:
-            counting = self._counting or _Counting(self._session, self.options)
+            counting = self._counting or Counting(self._session.store.host, self._session.id, self.options)
             self._tokens = counting.counter().count(self.messages, self.system, self.tools)
         return self._tokens
 
@@ -173,27 +174,24 @@ class LiveView:
         _require_session(session, options, hook)
         self._session = session
         self._options = preset_named(preset) if options is None else options
-        self._system = SystemPrompt(session.reader.text, hook)
-        self._follower = Follower(PROJECTION, session.reader, Checkpoints(session.store.log))
-        self._assembly = Assembly(self._follower.state, self._options, session.reader.text)
-        self._counting = _Counting(session, self._options)
+        self._hook = hook
+        self._followed = FollowedView(session.reader, session.store.host)
 
     @property
     def version(self) -> int:
         """Version of the newest event that was applied."""
-        return self._follower.version
+        return self._followed.version
 
     def render_with(self, options: RenderOptions) -> None:
         """Give views with other options from here on."""
         require(RenderOptions, options, "options are RenderOptions")
         self._options = options
-        self._assembly = Assembly(self._follower.state, options, self._session.reader.text)
-        self._counting = _Counting(self._session, options)
+        self._followed.render_only(options)
 
     @property
     def state(self) -> Conversation:
         """The conversation as of the last `catch_up`, for planners; not to be changed."""
-        return self._follower.state
+        return self._followed.state
 
     @property
     def view(self) -> ModelView:
@@ -202,53 +200,41 @@ class LiveView:
 
     def advance(self) -> ModelView:
         """Apply the events that came since, and return the view."""
-        self._follower.advance()
-        if self._follower.renewed:
-            self._renew()
+        self._followed.advance(self._session.reader)
         return self.excluding(None)
 
     def catch_up(self) -> bool:
         """Apply the events that came since; return whether there were any."""
-        changed = self._follower.advance()
-        if self._follower.renewed:
-            self._renew()
-        return changed
-
-    def _renew(self) -> None:
-        self._follower.renewed = False
-        self._assembly.replace_state(self._follower.state)
+        return self._followed.advance(self._session.reader)
 
     def note(self) -> None:
-        """Bring the assembly up to date, so that the state records only later changes."""
-        self._assembly.catch_up()
+        """Bring the view up to date, so that the state records only later changes."""
+        self._followed.note()
 
     def excluding(self, message: str | None, *, max_steps: str | None = None) -> ModelView:
         """Return the view without a message; `max_steps` wins over that of the options."""
         if message is not None:
             require(str, message, "the message that is left out is named by its id, a str")
-        follower, session = self._follower, self._session
-        state = follower.state
-        options = self._options if max_steps is None else replace(self._options, max_steps=max_steps)
+        shown = self._followed.shown(self._options, message, max_steps)
         return ModelView(
-            session,
-            follower.version,
-            options,
-            self._assembly.view(message, max_steps),
-            system=self._system.of(state),
-            tools=None if state.tools is None else session.reader.text(state.tools),
-            counting=self._counting,
+            self._session,
+            shown.version,
+            self._options if max_steps is None else replace(self._options, max_steps=max_steps),
+            shown.messages,
+            system=hooked(shown.system, self._hook),
+            tools=shown.tools,
+            counting=shown.counting,
         )
 
     def save(self) -> None:
         """Store a checkpoint; the caller must be allowed to write."""
-        self._follower.save()
+        self._followed.save()
 
 
 def models_of(session: Session) -> list[Model]:
     """Return the models that the view's messages or the settings name, sorted by name."""
-    state, _ = replay(PROJECTION, session.reader, None, Checkpoints(session.store.log))
-    named = {state.model, *(message.model for message in state.messages.values())}
-    return sorted((model for model in named if model is not None), key=str)
+    require(Session, session, "a view is that of a Session")
+    return kept_view(session).models(session.reader)
 
 
 def digest_of(
@@ -293,29 +279,6 @@ class RunningDigest:
 
 def _head(system: tuple[str, ...], tools: str | None, renderer: str | None = None) -> bytes:
     return pack([renderer or RENDERER, system, tools])
-
-
-class _Counting:
-    """The counter that views of one session share; made when the first of them is counted."""
-
-    __slots__ = ("_counter", "_options", "_session")
-
-    def __init__(self, session: Session, options: RenderOptions) -> None:
-        self._session = session
-        self._options = options
-        self._counter: ViewCounter | None = None
-
-    def counter(self) -> ViewCounter:
-        """The counter."""
-        if self._counter is None:
-            from projections.tokens import LogCountCache, TokenCounter
-            from projections.view.token_count import ViewCounter
-
-            model = self._options.model.name if self._options.model is not None else ""
-            self._counter = ViewCounter(
-                TokenCounter.for_model(model), model, LogCountCache(self._session.store.log.of(self._session.id))
-            )
-        return self._counter
 
 
 def _require_session(session: object, options: object, hook: object) -> None:

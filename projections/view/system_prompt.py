@@ -9,7 +9,7 @@ from eventlog.values import Content
 from projections.conversation.state import Conversation
 from projections.view.part_rendering import Resolver
 
-__all__ = ["SystemHook", "SystemPrompt", "system_segments", "two_segments"]
+__all__ = ["SystemHook", "SystemPrompt", "hooked", "system_segments", "two_segments"]
 
 SystemHook: TypeAlias = Callable[[tuple[str, ...]], Sequence[str]]
 """Is given the segments and returns others."""
@@ -18,11 +18,10 @@ SystemHook: TypeAlias = Callable[[tuple[str, ...]], Sequence[str]]
 class SystemPrompt:
     """The segments of a growing conversation; built again only when their sources change."""
 
-    __slots__ = ("_header", "_hook", "_own", "_resolve", "_rest", "_segments")
+    __slots__ = ("_header", "_own", "_resolve", "_rest", "_segments")
 
-    def __init__(self, resolve: Resolver, hook: SystemHook | None = None) -> None:
+    def __init__(self, resolve: Resolver) -> None:
         self._resolve = resolve
-        self._hook = hook
         self._header: Content = ""
         self._rest: Content = ""
         self._own: Content | None = None
@@ -32,7 +31,6 @@ class SystemPrompt:
         """The segments, header first; empty ones are left out.
 
         The rest is the caller's prompt and that of the newest message a user wrote, in this order.
-        What a hook returns is brought to two segments again (`two_segments`).
         """
         message = state.newest_user or state.newest_user_message()
         own = None if message is None else message.system
@@ -41,12 +39,17 @@ class SystemPrompt:
             rest = "\n".join(text for text in (resolve(state.rest), resolve(own or "")) if text)
             self._segments = tuple(text for text in (resolve(state.header), rest) if text)
             self._header, self._rest, self._own = state.header, state.rest, own
-        return self._segments if self._hook is None else two_segments(self._hook(self._segments))
+        return self._segments
 
 
 def system_segments(state: Conversation, resolve: Resolver, hook: SystemHook | None = None) -> tuple[str, ...]:
-    """The segments now; see `SystemPrompt`."""
-    return SystemPrompt(resolve, hook).of(state)
+    """The segments now, changed by a hook; see `SystemPrompt`."""
+    return hooked(SystemPrompt(resolve).of(state), hook)
+
+
+def hooked(segments: tuple[str, ...], hook: SystemHook | None) -> tuple[str, ...]:
+    """The segments that a hook makes of these, brought to two again (`two_segments`)."""
+    return segments if hook is None else two_segments(hook(segments))
 
 
 def two_segments(segments: Sequence[str]) -> tuple[str, ...]:

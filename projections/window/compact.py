@@ -176,7 +176,8 @@ class Compaction:
             reply.finish("stop")
         bodies: dict[bytes, bytes] = {}
         then = self._continuation(step, selection, bodies)
-        self._session.context.complete_compaction(step.part, reply.id, tokens_after=after, then=then, bodies=bodies)
+        completed = ev.CompactionCompleted(step.part, reply.id, after)
+        self._session.executor.command([completed, *then], bodies)  # the window leaves the checkpoint
         return self._result(step, "", reply, selection, after)
 
     # -- the summary ---------------------------------------------------------------------------

@@ -156,8 +156,10 @@ class WindowState:
         return models.limits(recorded.model) if recorded.model is not None and recorded.model in models else None
 
     def save(self) -> None:
-        """Store checkpoints and counts; the caller must be allowed to write."""
-        self._live.save()
+        """Store a checkpoint of the loop, and counts; the view leaves its own.
+
+        The caller must be allowed to write.
+        """
         self._loop.save()
         self.save_counts()
 

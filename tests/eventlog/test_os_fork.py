@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("case", ["loading", "keyed", "counting", "remembering", "folding", "leaving"])
+@pytest.mark.parametrize("case", ["loading", "keyed", "counting", "remembering", "folding", "leaving", "viewing"])
 def test_a_child_does_not_hang(tmp_path: Path, case: str) -> None:
     """A child forked beside busy threads works and ends without a deadlock."""
     done = subprocess.run(

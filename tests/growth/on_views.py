@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, NamedTuple
@@ -52,6 +52,17 @@ def _wide(at: Place) -> Generator[LiveView]:
     yield live
 
 
+def _said(of: Callable[[Place], Session]) -> Any:
+    @contextmanager
+    def said(at: Place) -> Generator[Session]:
+        session = of(at)
+        ModelView.of(session)
+        session.user("a question")
+        yield session
+
+    return said
+
+
 @contextmanager
 def _event(at: Place) -> Generator[Recorded]:
     yield next(at.long.events(100, 101))
@@ -68,9 +79,19 @@ def _fresh(at: Place) -> Generator[Session]:
         yield store.session("long")
 
 
+@contextmanager
+def _fresh_fork(at: Place) -> Generator[Session]:
+    with eventlog.open(at.closed.path, flush_interval=60.0) as store:
+        yield store.session("fork000000")
+
+
 VIEWS: Table = {
     "ModelView.of": constant(lambda at, _: ModelView.of(at.long)),
-    "ModelView.of, wide": output(lambda at, _: len(ModelView.of(at.wide))),
+    "ModelView.of, wide": constant(lambda at, _: ModelView.of(at.wide)),
+    "ModelView.of, after a message": constant(lambda _, session: ModelView.of(session), _said(lambda at: at.long)),
+    "ModelView.of, after a message, wide": constant(
+        lambda _, session: ModelView.of(session), _said(lambda at: at.wide)
+    ),
     "ModelView.of, an old version": history(
         lambda at, _: ModelView.of(at.long, at.long.version // 2), "the view of then is the history up to then"
     ),
@@ -109,6 +130,7 @@ VIEWS: Table = {
 }
 COLD_VIEWS: Table = {
     "ModelView.of, cold": constant(lambda _, session: ModelView.of(session), _fresh),
+    "ModelView.of, cold, of a fork": constant(lambda _, session: ModelView.of(session), _fresh_fork),
     "LiveView.view, cold": constant(lambda _, session: LiveView(session).view, _fresh),
     "Transcript.page, cold": constant(lambda _, session: Transcript(session).page(50), _fresh),
     "ContextWindow.next_step, cold": constant(

@@ -47,6 +47,7 @@ WITHOUT: dict[str, str] = {
         "shows a page and then what came; `tests/projections/live/test_growth.py` has it",
     ),
     "SessionReader.at_once": "asks a server for one snapshot, and reads nothing",
+    "Executor.leave_checkpoint": "reads what a view reads, and stores it: `ModelView.of, cold`",
     "HttpSummarizer": "asks an endpoint, and costs what that says",
     "AnthropicMapping.read": _TOLD,
     "OpenAIChatMapping.read": _TOLD,

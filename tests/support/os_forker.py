@@ -27,6 +27,8 @@ from eventlog.log.embedded.segments.environment import Environment
 from eventlog.log.memory import MemoryLog
 from eventlog.store import open_store
 from projections.tokens import CharsCounter, encodings
+from projections.view.kept_view import KeptView
+from projections.view.model_view import ModelView
 from projections.view.neutral import NeutralMessage, Text
 from projections.view.token_count import ViewCounter
 
@@ -166,6 +168,33 @@ def remembering(_: Path) -> None:
     store.close()
 
 
+def viewing(place: Path) -> None:
+    """Fork while another thread reads a view: a child is told that the store is its parent's."""
+    store = open_store(place)
+    session = store.create_session(id="s")
+    session.user("a question")
+    standing = Event()
+    ModelView.of(session)
+    kept = store.host.kept.find("s")
+    assert isinstance(kept, KeptView)
+
+    def hold() -> None:
+        with kept._lock:
+            stand(standing)
+
+    def in_the_child() -> None:
+        try:
+            ModelView.of(session)
+        except ForkedProcessError:
+            return
+        raise AssertionError("the store belongs to the parent")
+
+    with meanwhile(hold, standing):
+        child(in_the_child)
+    assert len(ModelView.of(session)) == 1
+    store.close()
+
+
 class Slowly(CharsCounter):
     """A counter that waits for the fork."""
 
@@ -275,5 +304,6 @@ if __name__ == "__main__":
         "remembering": remembering,
         "folding": folding,
         "leaving": leaving,
+        "viewing": viewing,
     }
     CASES[sys.argv[1]](Path(sys.argv[2]))

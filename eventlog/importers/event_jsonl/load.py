@@ -171,6 +171,8 @@ class _Stream:
         """The file's version of the newest event."""
         self.added = 0
         self._bulk: BulkAppender | None = None
+        self._compacted: list[ev.Event] = []
+        """Compactions that it completed."""
         for wanted, session in _chain(store, name):
             if session is None:
                 self.free = wanted
@@ -258,12 +260,15 @@ class _Stream:
         else:
             self._bulk.append(items, bodies, request)
             self.head = self._bulk.version
+            self._compacted += [event for _, event in items if type(event) is ev.CompactionCompleted]
 
     def finish(self) -> None:
         """Make durable what was appended."""
         bulk, self._bulk = self._bulk, None
         if bulk is not None:
             bulk.wait()
+            self.stored().executor.leave_checkpoint(self._compacted)
+            self._compacted = []
 
     def _agreed(self, time: int, event: ev.Event) -> bool:
         agreeing = [found for found in self.candidates if found.agrees]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from time import process_time
@@ -13,7 +13,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError
 from eventlog.history import checkpoint_store
-from eventlog.log.contract import Commit, Log
+from eventlog.log.contract import Log
 from eventlog.session.session import Session
 from eventlog.state.committed import CHECKPOINT_EVENTS
 from eventlog.state.loader import STATE
@@ -41,25 +41,6 @@ def talk(session: Session, messages: int) -> None:
         if number % 100 == 99 or number == messages - 1:
             session.append([(0, event) for event in made])
             made = []
-
-
-@pytest.fixture
-def events_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Log], list[int]]:
-    """Record, read by read, the number of events that a log reads from here on."""
-
-    def counting(log: Log) -> list[int]:
-        counts: list[int] = []
-        read = log.read
-
-        def watched(session: str, after: int = 0, upto: int | None = None) -> Iterator[Commit]:
-            for commit in read(session, after, upto):
-                counts.append(commit.count)
-                yield commit
-
-        monkeypatch.setattr(log, "read", watched)
-        return counts
-
-    return counting
 
 
 def test_rolling_back_the_newest_message_reads_that_message(

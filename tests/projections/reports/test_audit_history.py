@@ -20,7 +20,7 @@ from projections.conversation.state import Conversation
 from projections.formats.openai import encode_chat
 from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
-from projections.view import model_view
+from projections.view import followed_view, model_view
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
 from projections.view.options import RenderOptions
@@ -154,7 +154,7 @@ def test_a_changed_renderer_rebuilds_old_steps_as_they_were_sent(monkeypatch: py
         monkeypatch.setitem(auditing.RENDERERS, "neutral/2", Later)
         for module in (model_view, window_state):
             monkeypatch.setattr(module, "RENDERER", "neutral/2")
-        monkeypatch.setattr(model_view, "Assembly", Later)
+        monkeypatch.setattr(followed_view, "Assembly", Later)
         session.user("One more. " * 50)
         work(session, 4)
         found = list(audit(session))

@@ -17,7 +17,8 @@ from eventlog.store import Store
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import state_at
 from projections.transcript.transcript import Transcript
-from projections.view.model_view import PROJECTION, ModelView
+from projections.view.followed_view import PROJECTION
+from projections.view.model_view import ModelView
 
 
 @pytest.fixture

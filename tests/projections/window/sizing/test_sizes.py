@@ -17,8 +17,9 @@ from projections.conversation.state import Conversation
 from projections.formats.ai_sdk import model_messages
 from projections.replay.loop import replay
 from projections.tokens import CharsCounter, TokenCounter, frame_tokens
+from projections.view.followed_view import PROJECTION
 from projections.view.message_rendering import MessageRenderer
-from projections.view.model_view import PROJECTION, ModelView
+from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18
 from projections.view.selection import visible_messages
 from projections.window.sizing.sizes import CharsSizes, Sizes, TokenSizes, sizes_named

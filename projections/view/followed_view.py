@@ -1,0 +1,221 @@
+"""A session's view that is brought up to date: one state, rendered by one set of options or more.
+
+It leaves checkpoints behind: after a compaction, and after many replayed events. So a fresh process
+reads what the view shows and little else, whoever wrote the history. Nothing is stored in a store
+that is read only, nor for a session that is erased.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from eventlog.errors import ErasedError, EventlogError
+from eventlog.history.streams import head_of
+from eventlog.values import Content
+from projections.conversation.projection import ConversationProjection
+from projections.conversation.state import Conversation
+from projections.replay.checkpoints import Checkpoints
+from projections.replay.loop import Follower
+from projections.view.assembly import Assembly
+from projections.view.messages import Messages
+from projections.view.options import RenderOptions
+from projections.view.system_prompt import SystemPrompt
+
+if TYPE_CHECKING:
+    from eventlog.session.host import Host
+    from eventlog.session.reader import SessionReader
+    from projections.view.token_count import ViewCounter
+
+__all__ = ["PROJECTION", "REPLAYED", "Counting", "FollowedView", "ModelViewProjection", "Shown"]
+
+REPLAYED = 2_000
+"""Replayed events after which a reader leaves a checkpoint."""
+_PER_MESSAGE = 50
+"""Events per message of the view after which one is left without a replay: it costs the view."""
+_RENDERINGS = 4
+"""Sets of options by which a state stays rendered."""
+_OBJECT = 1_000
+"""Bytes of a message of the state with its parts, beside the texts that are rendered."""
+
+
+class ModelViewProjection(ConversationProjection):
+    """The projection behind the view.  Its state evicts covered messages."""
+
+    name = "model-view"
+    whole = False
+
+
+PROJECTION = ModelViewProjection()
+
+
+class Shown(NamedTuple):
+    """What a view shows."""
+
+    version: int
+    messages: Messages
+    system: tuple[str, ...]
+    """As recorded, before any hook."""
+    tools: str | None
+    counting: Counting
+
+
+class _Rendering(NamedTuple):
+    assembly: Assembly
+    counting: Counting
+
+
+class FollowedView:
+    """Follows a session: each new event costs O(1), each view a small tail.  For one thread."""
+
+    def __init__(self, reader: SessionReader, host: Host) -> None:
+        self._id = reader.id
+        self._host = host
+        self._checkpoints = Checkpoints(host.log)
+        self._follower = Follower(PROJECTION, reader, self._checkpoints)
+        self._reader = reader
+        self._renderings: dict[RenderOptions, _Rendering] = {}
+        """By options, the least recently used first."""
+        self._system = SystemPrompt(self._text)
+        self._tools: Content | None = None
+        self._tools_text: str | None = None
+        began = self._follower.saved
+        self._in_force = self.state.in_force if began else None
+        """The compaction in force at the newest checkpoint."""
+        self._keep_if_due(began)
+        self._follower.renewed = False
+
+    @property
+    def version(self) -> int:
+        """Version of the newest event that was applied."""
+        return self._follower.version
+
+    @property
+    def state(self) -> Conversation:
+        """The conversation as of the last `advance`."""
+        return self._follower.state
+
+    @property
+    def size(self) -> int:
+        """About how many bytes are in memory."""
+        rendered = sum([rendering.assembly.size for rendering in self._renderings.values()])
+        return rendered + _OBJECT * len(self._follower.state.messages)
+
+    def advance(self, reader: SessionReader) -> bool:
+        """Apply the events that came since; return whether there were any."""
+        follower = self._follower
+        if reader is not self._reader:
+            follower.follow(reader)
+            self._reader = reader
+        before = follower.version
+        changed = follower.advance()
+        if follower.renewed:
+            for rendering in self._renderings.values():
+                rendering.assembly.replace_state(follower.state)
+        if changed:
+            self._keep_if_due(before)
+        follower.renewed = False
+        return changed
+
+    def note(self) -> None:
+        """Bring what is rendered up to date, so that the state records only later changes."""
+        if (changes := self._follower.state.take_changes()) is not None:
+            for rendering in self._renderings.values():
+                rendering.assembly.apply(changes)
+
+    def shown(self, options: RenderOptions, excluding: str | None = None, last_words: str | None = None) -> Shown:
+        """Return what the view shows, as of the last `advance`, without the message `excluding`."""
+        self.note()
+        state = self._follower.state
+        rendering = self._renderings.get(options) or self._rendered_by(options)
+        if state.tools is not self._tools:
+            self._tools_text = None if state.tools is None else self._text(state.tools)
+            self._tools = state.tools
+        return Shown(
+            self._follower.version,
+            rendering.assembly.view(excluding, last_words),
+            self._system.of(state),
+            self._tools_text,
+            rendering.counting,
+        )
+
+    def render_only(self, options: RenderOptions) -> None:
+        """Render with these options from here on, and with no others."""
+        self.note()
+        self._renderings.clear()
+        self._rendered_by(options)
+
+    def save(self) -> None:
+        """Store a checkpoint; the caller must be allowed to write."""
+        self._follower.save()
+        self._in_force = self.state.in_force
+
+    def keep(self) -> None:
+        """Store a checkpoint, and nothing for a session that was erased meanwhile."""
+        follower = self._follower
+        try:
+            follower.save()
+            head_of(self._host.log, self._id)
+        except ErasedError:
+            self._checkpoints.delete(PROJECTION, self._reader)
+        finally:
+            follower.saved = follower.version
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _rendered_by(self, options: RenderOptions) -> _Rendering:
+        """Render the state by other options; what was used least recently goes."""
+        state = self._follower.state
+        made = _Rendering(Assembly(state, options, self._text), Counting(self._host, self._id, options))
+        if (changes := state.take_changes()) is not None:
+            made.assembly.apply(changes)
+        while len(self._renderings) >= _RENDERINGS:
+            del self._renderings[next(iter(self._renderings))]
+        self._renderings[options] = made
+        return made
+
+    def _text(self, content: Content) -> str:
+        return content if isinstance(content, str) else self._host.text(content, self._id)
+
+    def _keep_if_due(self, before: int) -> None:
+        """Store a checkpoint if one is due, and none was stored since version `before`."""
+        follower = self._follower
+        behind = follower.version - follower.saved
+        if follower.state.in_force == self._in_force and (
+            behind <= REPLAYED or not (follower.renewed or behind > _PER_MESSAGE * len(follower.state.messages))
+        ):
+            return
+        log = self._host.log
+        if log.read_only:
+            return
+        self._in_force = follower.state.in_force
+        with suppress(EventlogError):  # the next reader replays as much
+            stored = max(self._checkpoints.versions(PROJECTION, self._reader), default=0)
+            if before < stored <= follower.version:
+                follower.saved = stored
+            else:
+                self.keep()
+
+
+class Counting:
+    """The counter that views of one session share; made when the first of them is counted."""
+
+    __slots__ = ("_counter", "_host", "_id", "_options")
+
+    def __init__(self, host: Host, session: str, options: RenderOptions) -> None:
+        self._host = host
+        self._id = session
+        self._options = options
+        self._counter: ViewCounter | None = None
+
+    def counter(self) -> ViewCounter:
+        """The counter."""
+        if self._counter is None:
+            from projections.tokens import LogCountCache, TokenCounter
+            from projections.view.token_count import ViewCounter
+
+            model = self._options.model.name if self._options.model is not None else ""
+            self._counter = ViewCounter(
+                TokenCounter.for_model(model), model, LogCountCache(self._host.log.of(self._id))
+            )
+        return self._counter

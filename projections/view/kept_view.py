@@ -1,0 +1,104 @@
+"""A session's view as its store keeps it: every caller pays for what is new, and for nothing else.
+
+One lock a session: callers of one session wait for each other, callers of others do not. What is
+handed out never changes. After an error nothing is kept, and the next caller reads again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+from typing import TYPE_CHECKING, TypeVar
+
+from eventlog.session.session import Session
+from projections.view.followed_view import FollowedView, Shown
+
+if TYPE_CHECKING:
+    from eventlog.session.host import Host
+    from eventlog.session.reader import SessionReader
+    from eventlog.values import Model
+    from projections.view.options import RenderOptions
+
+__all__ = ["KeptView", "kept_view", "leave_checkpoint"]
+
+T = TypeVar("T")
+
+
+def kept_view(session: Session) -> KeptView:
+    """Return the view that the session's store keeps; errors of a closed store."""
+    host = session.store.host
+    host.require_open()
+    name = session.id
+    return host.kept.get(name, lambda: KeptView(name, host))
+
+
+def leave_checkpoint(reader: SessionReader, host: Host) -> None:
+    """Store a checkpoint of the view: a compaction was just completed."""
+    kept = host.kept.find(reader.id)
+    if isinstance(kept, KeptView):
+        kept.catch_up(reader)  # which leaves one
+    elif not host.log.read_only:
+        FollowedView(reader, host).keep()
+
+
+class KeptView:
+    """The view of one session.  Safe across threads."""
+
+    def __init__(self, session: str, host: Host) -> None:
+        self.size = 0
+        self._id = session
+        self._host = host
+        self._lock = RLock()
+        self._inside = False
+        """Whether it is being changed: a signal handler of the same thread may come between."""
+        self._followed: FollowedView | None = None
+        self._streams: tuple[str, ...] = (session,)
+
+    def rests_on(self, session: str) -> bool:
+        """See `eventlog.session.kept.Reading`."""
+        return session in self._streams
+
+    def shown(self, reader: SessionReader, options: RenderOptions, excluding: str | None) -> Shown:
+        """Return what the view shows now."""
+        return self._now(reader, lambda followed: followed.shown(options, excluding))
+
+    def catch_up(self, reader: SessionReader) -> None:
+        """Read what is new."""
+        self._now(reader, lambda _: None)
+
+    def models(self, reader: SessionReader) -> list[Model]:
+        """Return the models that the messages or the settings name now, sorted by name."""
+
+        def named(followed: FollowedView) -> list[Model]:
+            state = followed.state
+            models = {state.model, *(message.model for message in state.messages.values())}
+            return sorted((model for model in models if model is not None), key=str)
+
+        return self._now(reader, named)
+
+    def _now(self, reader: SessionReader, read: Callable[[FollowedView], T]) -> T:
+        """Read the view once it is up to date."""
+        with self._lock, reader.at_once():
+            if self._inside:
+                return read(FollowedView(reader, self._host))
+            self._inside = True
+            try:
+                followed = self._followed
+                if followed is None:
+                    self._streams = tuple(stream.session for stream in reader.ancestry())
+                    followed = FollowedView(reader, self._host)
+                else:
+                    followed.advance(reader)
+                found = read(followed)
+            except BaseException:
+                self._followed = None
+                self._host.kept.drop(self._id, self)
+                raise
+            finally:
+                self._inside = False
+            self._followed = followed
+            size = followed.size
+        if size != self.size:
+            self.size = size
+            self._host.kept.trim()
+        return found

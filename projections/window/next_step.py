@@ -230,18 +230,18 @@ class _Turn:
 
     def end(self) -> _Found:
         """Nothing is left to do."""
-        if self._is_covered():
+        said, place = self._now.loop.said[-1] if self._now.loop.said else ("", 0)
+        is_covered = bool(said) and said not in self._now.state.messages  # by a compaction that was not the window's
+        if is_covered and place > self._now.state.answered_place():
             return _Found(
                 Blocked(
                     "question-covered", "a compaction covers the newest question before it was answered; ask it again"
                 )
             )
-        if self._asked is None:
-            return _Found(Stop("nothing-asked"))
         last = self._heard
-        if last is not None and last.error is not None and self._broke_off():
+        if (self._asked is not None or is_covered) and last is not None and last.error and not is_crash(last.error):
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error))
-        return _Found(Stop("finished"))
+        return _Found(Stop("nothing-asked" if self._asked is None else "finished"))
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -251,12 +251,6 @@ class _Turn:
             return False
         heard, last = self._heard, self._last
         return heard is None or heard.goes_on or (last is not None and last.goes_on)
-
-    def _is_covered(self) -> bool:
-        """Whether a compaction that was not the window's covers a question that waits."""
-        name, place = self._now.loop.said[-1] if self._now.loop.said else ("", 0)
-        state = self._now.state
-        return bool(name) and name not in state.messages and place > state.answered_place()
 
     def _broke_off(self) -> bool:
         """Whether the newest answer to the newest request ended with an error."""

@@ -252,6 +252,11 @@ class Conversation:
         ended = (reply.seen_upto for reply in self.messages.values() if reply.ends_turn)
         return max(self.heard[1], *ended, 0)
 
+    def seen_place(self) -> int:
+        """Place up to which any reply that is there has seen the user messages."""
+        replies = (found for found in self.messages.values() if not (found.user or found.summary or found.removed))
+        return max(self.heard[1], *(reply.seen_upto for reply in replies), 0)
+
     def newest_user_message(self) -> Message | None:
         """The newest message that a user wrote and the model may know."""
         if self.newest_user is None:

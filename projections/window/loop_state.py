@@ -99,6 +99,11 @@ class LatestAnswer(msgspec.Struct, array_like=True):
         return has_seen(self.place, self.seen, place)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether its request was refused for its size."""
+        return self.error is not None and self.error.name == "overflow"
+
+    @property
     def goes_on(self) -> bool:
         """Whether the model is to be called again after it: for its results, or after a crash."""
         return is_crash(self.error) or (self.error is None and (self.reason in GOES_ON or self.calls))

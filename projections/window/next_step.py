@@ -180,6 +180,8 @@ class _Turn:
         tokens = self._tokens_over()
         if not refused and tokens is None:
             return None
+        if not refused and (alone := self._questions_alone()) is not None:
+            return alone
         failures = now.loop.failed_compactions(now.usable)
         why = now.loop.latest_failure()
         if failures >= now.policy.compaction.max_failures or (failures and why == NOTHING):
@@ -230,18 +232,18 @@ class _Turn:
 
     def end(self) -> _Found:
         """Nothing is left to do."""
-        if self._is_covered():
+        said, place = self._now.loop.said[-1] if self._now.loop.said else ("", 0)
+        is_covered = bool(said) and said not in self._now.state.messages  # by a compaction that was not the window's
+        if is_covered and place > self._now.state.answered_place():
             return _Found(
                 Blocked(
                     "question-covered", "a compaction covers the newest question before it was answered; ask it again"
                 )
             )
-        if self._asked is None:
-            return _Found(Stop("nothing-asked"))
         last = self._heard
-        if last is not None and last.error is not None and self._broke_off():
+        if (self._asked is not None or is_covered) and last is not None and last.error and not is_crash(last.error):
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error))
-        return _Found(Stop("finished"))
+        return _Found(Stop("nothing-asked" if self._asked is None else "finished"))
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -250,28 +252,48 @@ class _Turn:
         if self._asked is None:
             return False
         heard, last = self._heard, self._last
-        return heard is None or heard.goes_on or (last is not None and last.goes_on)
-
-    def _is_covered(self) -> bool:
-        """Whether a compaction that was not the window's covers a question that waits."""
-        name, place = self._now.loop.said[-1] if self._now.loop.said else ("", 0)
-        state = self._now.state
-        return bool(name) and name not in state.messages and place > state.answered_place()
+        if heard is None or heard.goes_on or (last is not None and last.goes_on):
+            return True
+        return heard.is_refused and self._is_compacted_since(heard)
 
     def _broke_off(self) -> bool:
         """Whether the newest answer to the newest request ended with an error."""
         heard = self._heard
-        return self._asked is not None and heard is not None and heard.error is not None and not is_crash(heard.error)
+        if self._asked is None or heard is None or heard.error is None or is_crash(heard.error):
+            return False
+        return not (heard.is_refused and self._is_compacted_since(heard))
 
     def _is_refused(self) -> bool:
         """Whether the newest request was refused for its size, and nothing came after it."""
-        last, state = self._last, self._now.state
-        if last is None or last.error is None or last.error.name != "overflow":
-            return False
-        compaction = state.compactions.get(state.in_force or "")
-        if compaction is not None and state.messages[compaction.message].place > last.place:
+        last = self._last
+        if last is None or not last.is_refused or self._is_compacted_since(last):
             return False
         return self._asked is not None and last.has_seen(self._asked.place)
+
+    def _is_compacted_since(self, answer: LatestAnswer) -> bool:
+        """Whether the compaction in force came after an answer."""
+        state = self._now.state
+        compaction = state.compactions.get(state.in_force or "")
+        return compaction is not None and state.messages[compaction.message].place > answer.place
+
+    def _questions_alone(self) -> _Found | None:
+        """The end, if the questions that wait fill the window alone: none of them is covered."""
+        now, answered = self._now, self._now.state.answered_place()
+        waiting = [message for message in self._outline.messages if message.user and message.place > answered]
+        waiting = [message for message in waiting if not (message.synthetic or message.is_marker)]
+        if now.usable is None or not waiting or now.fixed() >= now.usable:
+            return None
+        tokens = now.fixed() + now.measure.messages(waiting)
+        if not is_over(tokens, now.usable, now.policy.overflow):
+            return None
+        names = ", ".join(message.id for message in waiting)
+        return _Found(
+            Blocked(
+                "window-too-small",
+                f"with the system prompt the questions that wait for an answer take {tokens} of {now.usable} usable tokens: {names};"
+                " remove one or roll back to before it, or take a model with a larger window",
+            )
+        )
 
     def _tokens_over(self) -> int | None:
         """The tokens that are over the limit, None if none are."""

@@ -115,8 +115,10 @@ class Grower:
         del text
         message = self._new("m")
         if not self.state.open_messages():
+            version, history = self.state.version, self.state.history
+            seen = None if pick % 5 < 3 else history.shared_with(max(version - pick // 5 % 9, 0))
             self._append(
-                ev.AssistantMessageStarted(message, self.state.last_message or None, model=MODELS[pick % 2]),
+                ev.AssistantMessageStarted(message, self.state.last_message or None, model=MODELS[pick % 2], seen=seen),
                 ev.StepStarted(message, self._new("p")),
             )
 

@@ -17,7 +17,6 @@ import msgspec
 
 from projections.conversation.parts import (
     Compaction,
-    CompactionPart,
     FilePart,
     Message,
     ReasoningPart,
@@ -241,7 +240,7 @@ def _newest_user(state: Conversation) -> str | None:
             for message in sorted(state.messages.values(), key=lambda message: message.place, reverse=True)
             if message.user
             and not (message.synthetic or message.removed or message.waiting or message.covered is not None)
-            and not _asks_to_compact(message)
+            and not message.is_marker
         ),
         None,
     )
@@ -254,13 +253,16 @@ def _staying(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
 
 
 def _pending(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
-    """The questions that wait for their answer, and the newest message if it is the program's."""
-    answered = state.answered_place()
-    waiting = [
-        message for message in shown if message.user and message.place > answered and not _asks_to_compact(message)
-    ]
+    """The questions that wait for their answer.
+
+    A message of the program's is one while no reply has seen it, and while it is the newest.
+    """
+    answered, seen = state.answered_place(), state.seen_place()
+    waiting = [message for message in shown if message.user and message.place > answered and not message.is_marker]
     newest = max(waiting, key=_place, default=None)
-    return frozenset(message.id for message in waiting if message is newest or not message.synthetic)
+    return frozenset(
+        message.id for message in waiting if message is newest or not message.synthetic or message.place > seen
+    )
 
 
 def _place(message: Message) -> int:
@@ -268,11 +270,7 @@ def _place(message: Message) -> int:
 
 
 def _begins_turn(message: Message, policy: CompactionPolicy) -> bool:
-    return message.user and (policy.synthetic_turns or not message.synthetic) and not _asks_to_compact(message)
-
-
-def _asks_to_compact(message: Message) -> bool:
-    return any(isinstance(part, CompactionPart) and not part.removed for part in message.parts)
+    return message.user and (policy.synthetic_turns or not message.synthetic) and not message.is_marker
 
 
 def _unanswered(message: Message) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from eventlog import CallError, FencedError, NotFoundError, RefusedError, Session, Truncation
 from eventlog import events as ev
 from eventlog.session import turn as turn_module
-from eventlog.session.outcome import Outcome
+from eventlog.session.outcome import Outcome, outcome_of
 from eventlog.session.reader import SessionReader
 from projections import ModelView
 from projections.formats.openai import chat_messages
@@ -197,7 +197,7 @@ def test_a_result_that_comes_while_its_turn_is_resumed_is_not_lost(
         reply.tool("clock", call_id="c1")
         raise ConnectionError
     worker = engine.open().session("s")
-    looked = turn_module.outcome_of
+    looked = outcome_of
     looks: list[object] = []
 
     def looks_and_waits(reader: SessionReader, message: str) -> Outcome:

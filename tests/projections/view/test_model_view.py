@@ -227,7 +227,10 @@ ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", 
 @QUICK
 @given(histories(without=ORDINARY, max_size=50), st.sampled_from([DEFAULT, OPENCODE_1_18]))
 def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOptions) -> None:
-    """Ordinary events change nothing before the message they belong to."""
+    """Ordinary events change nothing before the message they belong to.
+
+    But a reply that begins goes before the questions that it has not seen.
+    """
     recording = Recording(items[:1])
     follower = Follower(PROJECTION, recording)
     assembly = Assembly(follower.state, options, recording.text)
@@ -240,6 +243,8 @@ def test_appending_leaves_what_was_before(items: list[Timed], options: RenderOpt
         order = {message: place for place, message in enumerate(follower.state.messages)}
         newest = next(reversed(follower.state.messages), "")
         changing = growing - {message.id for message in follower.state.messages.values() if message.user} | {newest}
+        if newest and not (reply := follower.state.messages[newest]).user:
+            changing |= {name for name, asked in follower.state.messages.items() if not reply.has_seen(asked.place)}
         first = min(order.get(message, len(order)) for message in changing)  # it may have shown nothing so far
         count = next(
             (place for place, message in enumerate(before) if order.get(message.source, 0) >= first), len(before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -340,7 +342,8 @@ def test_laws_of_the_selection(
 ) -> None:
     """Head, kept and tail make up the view; the tail fits.
 
-    Nothing open or unanswered is covered; the newest user message stays.
+    Nothing open or unanswered is covered; the newest user message stays, and so do all that wait
+    for an answer.
 
     Carried out, exactly the head is gone.
     """
@@ -354,19 +357,32 @@ def test_laws_of_the_selection(
     pair = {compaction.message, compaction.summary} if compaction is not None else set[str | None]()
     view = [message for message in visible_messages(state, DEFAULT) if message.id not in pair]
     names = [message.id for message in view]
-    place = names.index(found.tail) if found.tail is not None else len(names)
-    head = [message.id for message in found.head]
-    assert sorted((*head, *found.kept), key=names.index) == names[:place]
+    last = max(message.place for message in view if message.id in {found.through, *found.kept, *ids_of(found.head)})
+    assert [message.place for message in view if message.id == found.through] == [last]
+    head = ids_of(found.head)
+    assert {*head, *found.kept} == {message.id for message in view if message.place <= last}
+    assert head == [name for name in names if name in head]
     assert set(head).isdisjoint(found.kept)
-    assert names[place - 1] == found.through
-    tail = view[place:]
+    place = 1 + max(map(names.index, head))
+    tail = [message for message in view[place:] if message.id not in found.kept]
+    behind = [message for message in tail if message.place > last]
+    assert found.tail == (min(behind, key=lambda message: message.place).id if behind else None)
     barred = bool(tail) and not tail[0].user and tail[0].finished is None
     assert not tail or barred or measure.messages(tail) <= tail_budget(policy, usable)
     assert all(message.user or message.finished is not None for message in found.head)
     assert not any(map(_waits_for_a_result, found.head))
     newest = [message.id for message in state.messages.values() if _is_real(message)][-1:]
     assert not set(newest) & set(head)
-    assert _after(recording, found) == ["M", "S", *(name for name in names if name not in head)]
+    answered = state.answered_place()
+    assert not any(_is_real(message) and message.place > answered for message in found.head)
+    after = _after(recording, found)
+    assert after[:2] == ["M", "S"]
+    assert sorted(after[2:]) == sorted(name for name in names if name not in head)
+
+
+def ids_of(messages: Sequence[Message]) -> list[str]:
+    """Ids of messages."""
+    return [message.id for message in messages]
 
 
 def _after(recording: Recording, found: Selection) -> list[str]:

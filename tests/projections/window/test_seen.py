@@ -1,0 +1,252 @@
+"""A loop answers the questions that its requests had, goes on with the others, and covers none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+
+import pytest
+
+from eventlog import events as ev
+from eventlog.session.outcome import outcome_of
+from eventlog.session.session import Session
+from eventlog.store import Store
+from eventlog.values import Limits, MessageError, Subtask
+from projections import ModelView, Transcript, answer_text
+from projections.view.neutral import Result, Text
+from projections.window import Blocked, CallModel, ContextWindow, RunSubtask, RunTools, Stop, task_tool
+from projections.window.policy import CompactionPolicy, ContextPolicy
+from tests.support.window_loop import sections
+
+SMALL = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=40, tail_turns=1))
+MODEL = "a/b"
+
+
+def by_another(work: Callable[[], object]) -> None:
+    """Do something as another task."""
+    thread = Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def window_of(session: Session, limits: Limits | None = None, **options: object) -> ContextWindow:
+    """A window that summarises without a model."""
+    return ContextWindow(
+        session,
+        SMALL,
+        model=MODEL,
+        limits=limits or Limits(100_000, 2_000),
+        summarizer=lambda _: sections(),
+        environment={},
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def asked_in(view: ModelView) -> list[str]:
+    """Texts of users in a view."""
+    return [
+        part.text
+        for message in view.messages
+        for part in message.parts
+        if message.role == "user" and isinstance(part, Text)
+    ]
+
+
+def answer(session: Session, text: str = "an answer " * 30, reason: str = "stop") -> str:
+    """Add a whole reply; return its id."""
+    with session.assistant(MODEL) as reply:
+        reply.add_text(text)
+        reply.finish(reason)
+    return reply.id
+
+
+@pytest.mark.parametrize("when", ["before the request", "before the reply", "in the reply"])
+def test_the_loop_goes_on_until_no_question_is_left(store: Store, when: str) -> None:
+    """A question that comes meanwhile is queued, then done by the same loop."""
+    session = store.create_session(id="s")
+    requests: list[list[str]] = []
+    states: list[str] = []
+
+    def ask() -> None:
+        with session.turn("second", "r2") as turn:
+            states.append(turn.state)
+
+    with session.turn("first", "r1") as turn, window_of(session) as window:
+        while step := window.next_step():
+            assert isinstance(step, CallModel)
+            if not requests and when == "before the request":
+                by_another(ask)
+            reply, request = window.begin(step)
+            requests.append(asked_in(ModelView.of(session, at=request.version)))
+            if len(requests) == 1 and when == "before the reply":
+                by_another(ask)
+            text = reply.stream_text()
+            text.append(f"answer {len(requests)}")
+            if len(requests) == 1 and when == "in the reply":
+                by_another(ask)
+            reply.finish()
+        assert step == Stop("finished")
+    assert requests == [["first"], ["first", "second"]]
+    assert states == ["queued"]
+    with session.turn("second", "r2") as second:
+        assert (second.state, second.mine) == ("done", False)
+    assert [answer_text(session, each.answer) for each in (turn, second)] == ["answer 1", "answer 2"]
+    assert store.unfinished() == []
+
+
+def test_every_reply_of_a_window_says_what_it_has_seen(store: Store) -> None:
+    """Replies, summaries and the reply of a subtask: each first event has a version of its path."""
+    session = store.create_session(id="s")
+    for number in range(4):
+        session.user(f"question {number}")
+        answer(session)
+    session.user([Subtask("look", description="Look", agent="reader")])
+    late: list[str] = []
+    with window_of(session) as window:
+        assert window.compact().completed
+        step = window.next_step()
+        assert isinstance(step, RunSubtask)
+        by_another(lambda: late.append(session.user("meanwhile")))
+        window.run_subtask(step, lambda _child: "looked")
+        assert outcome_of(session.reader, late[0]).replies == ()
+    started = [found for found in session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
+    assert all(
+        isinstance(found.event, ev.AssistantMessageStarted)
+        and found.event.seen is not None
+        and found.event.seen < found.version
+        for found in started
+    )
+
+
+# -- compaction ------------------------------------------------------------------------------------
+
+
+def some_turns(session: Session) -> None:
+    """Some turns that a compaction may cover."""
+    for number in range(4):
+        session.user(f"question {number}")
+        answer(session)
+
+
+@pytest.mark.parametrize("seen", ["by none", "by a reply with a call", "by one that broke off", "while refused"])
+def test_no_compaction_covers_a_question_that_waits(store: Store, seen: str) -> None:
+    """Two questions that wait stay beside the summary, whichever replies have seen them."""
+    session = store.create_session(id="s")
+    some_turns(session)
+    waiting = [session.user(f"waits {number}") for number in range(2)]
+    if seen == "by a reply with a call":
+        with session.assistant(MODEL) as reply:
+            reply.tool("look", call_id="c", input={}).succeed("word " * 200)
+            reply.finish("tool-calls")
+    elif seen == "by one that broke off":
+        with pytest.raises(KeyboardInterrupt), session.assistant(MODEL) as reply:  # noqa: PT012
+            reply.add_text("word " * 200)
+            raise KeyboardInterrupt
+    elif seen == "while refused":
+        with session.assistant(MODEL) as reply:
+            reply.abort(MessageError("overflow", "too long"))
+    with window_of(session) as window:
+        assert window.compact().completed
+        assert [text for text in asked_in(window.view()) if text.startswith("waits")] == ["waits 0", "waits 1"]
+        assert [outcome_of(session.reader, name).state for name in waiting] == ["pending", "pending"]
+        assert isinstance(window.next_step(), CallModel)
+    answer(session)
+    assert [outcome_of(session.reader, name).state for name in waiting] == ["done", "done"]
+
+
+def test_what_the_view_shows_behind_the_covered_range_is_kept(store: Store) -> None:
+    """A question that is older than the last covered reply, and stands behind it, stays there."""
+    session = store.create_session(id="s")
+    some_turns(session)
+    session.user("first")
+    with session.lease():
+        view = ModelView.of(session)
+        late = session.user("late")
+        with session.assistant(MODEL, view=view) as reply:
+            reply.add_text("word " * 200)
+            reply.finish()
+    with window_of(session) as window:
+        assert window.compact().completed
+        assert asked_in(window.view())[-1] == "late"
+        assert isinstance(window.next_step(), CallModel)
+    (started,) = [found.event for found in session.events() if isinstance(found.event, ev.CompactionStarted)]
+    assert isinstance(started, ev.CompactionStarted)
+    assert (started.through, late in started.kept) == (reply.id, True)
+    covered = {message.id for message in Transcript(session).oldest_first() if message.covered is not None}
+    assert reply.id in covered
+    assert late not in covered
+    view_ids = {message.source for message in ModelView.of(session).messages}
+    assert view_ids.isdisjoint(covered)
+
+
+def test_a_covered_question_is_not_withdrawn(store: Store) -> None:
+    """A program covers a question that waits: the loop says so; the next answer has seen both."""
+    session = store.create_session(id="s")
+    covered = session.user("first")
+    part = session.context.request_compaction()
+    with session.lease():
+        session.context.start_compaction(part)
+        with session.assistant(MODEL, summary=True) as reply:
+            reply.finish()
+        session.context.complete_compaction(part, reply.id)
+    assert outcome_of(session.reader, covered).state == "pending"
+    assert [info.id for info in store.unfinished()] == ["s"]
+    step = window_of(session).next_step()
+    assert isinstance(step, Blocked)
+    assert step.reason == "question-covered"
+    again = session.user("first, again")
+    answer(session)
+    assert [outcome_of(session.reader, name).state for name in (covered, again)] == ["done", "done"]
+    assert window_of(session).next_step() == Stop("finished")
+    assert store.unfinished() == []
+
+
+def test_questions_that_fill_the_window_alone_are_named(store: Store) -> None:
+    """The stop names the questions that wait, no summary is asked for, and removing one helps."""
+    session = store.create_session(id="s")
+    some_turns(session)
+    waiting = [session.user(f"{number} " + "word " * 2_500) for number in range(2)]
+    with window_of(session, Limits(6_000, 1_000)) as window:
+        step = window.next_step()
+        assert isinstance(step, Blocked)
+        assert all(name in step.sentence for name in waiting)
+        session.remove_message(waiting[0])
+        while (step := window.next_step()) and not isinstance(step, CallModel):
+            window.perform(step)
+        assert isinstance(step, CallModel)
+
+
+# -- the answer of a task's turn -------------------------------------------------------------------
+
+
+def test_a_task_whose_work_returns_nothing_has_the_answer_of_its_turn(store: Store) -> None:
+    """The result of the call is what its own question was answered, not what was said last."""
+    session = store.create_session(id="s")
+    session.user("go")
+
+    def work(child: Session) -> None:
+        with window_of(child) as inner:
+            calls = 0
+            while step := inner.next_step():
+                assert isinstance(step, CallModel)
+                calls += 1
+                reply, _ = inner.begin(step)
+                if calls == 1:
+                    by_another(lambda: child.user("and what else?"))
+                reply.add_text(f"answer {calls}")
+                reply.finish()
+
+    with window_of(session, tools=[task_tool()]) as window:
+        step = window.next_step()
+        assert isinstance(step, CallModel)
+        reply, _ = window.begin(step)
+        arguments = '{"description": "Read", "prompt": "What does it say?", "subagent_type": "reader"}'
+        reply.tool("task", call_id="c1").stream_input(arguments)
+        reply.end_step("tool-calls")
+        step = window.next_step()
+        assert isinstance(step, RunTools)
+        window.run_task(step.calls[0], work)
+        window.finish()
+    parts = [part for message in ModelView.of(session).messages for part in message.parts]
+    (result,) = [part.output for part in parts if isinstance(part, Result)]
+    assert "answer 1" in result

@@ -17,10 +17,10 @@ from eventlog.importers.common.json_lines import (
     lines,
     milliseconds,
     parse,
-    sound,
     text_or_empty,
     title_of,
 )
+from eventlog.importers.common.torn_lines import values
 
 __all__ = [
     "ASIDE",
@@ -49,6 +49,8 @@ ASIDE = frozenset(
     }
 )  # fmt: skip
 """Known types of records that are no messages."""
+_NAMES = frozenset({"leafUuid", "parentUuid", "sessionId", "snapshot"})
+"""Members that records have, and no object inside one."""
 INTERRUPT = "[Request interrupted by user"
 """How the text begins that says a user stopped the answer."""
 
@@ -86,6 +88,11 @@ def _is_record(record: dict[str, Any]) -> bool:
     )
 
 
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether an object on a torn line is a record, not a member of one."""
+    return isinstance(record.get("type"), str) and not record.keys().isdisjoint(_NAMES)
+
+
 def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
     """Yield the records of the file; unreadable ones are reported."""
     for line in lines(file):
@@ -93,9 +100,8 @@ def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
         if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
             yield from _loglines(file, line.data, report)
             return
-        found = sound(line, report)
-        if found is not None:
-            yield _entry(line.number, found[0], plain=found[1])
+        for number, value, plain in values(line, report, _is_whole):
+            yield _entry(number, value, plain=plain)
 
 
 def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[ClaudeRecord]:

@@ -13,15 +13,17 @@ from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import (
+    Line,
+    dump,
     has_record,
     is_object,
     lines,
     milliseconds,
-    sound,
     text_or_empty,
     title_of,
 )
 from eventlog.importers.common.record_index import RecordIndex
+from eventlog.importers.common.torn_lines import values
 
 __all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of"]
 
@@ -90,15 +92,22 @@ def entries(file: BinaryIO, report: Report) -> Iterator[CodexRecord]:
     """
     seen = RecordIndex()
     for line in lines(file):
-        found = sound(line, report)
-        if found is None or line.data is None:
-            continue
-        value, plain = found
-        entry = _entry(line.number, value, plain=plain)
-        if entry.time is not None and not seen.put(blake2b(line.data, digest_size=12).hexdigest(), 0):
-            report.skip(line.number, "equal to an earlier line, time and all")
-            entry = entry._replace(kind="repeated", payload={})
-        yield entry
+        for number, value, plain in values(line, report, _is_whole):
+            entry = _entry(number, value, plain=plain)
+            if entry.time is not None and not seen.put(_digest(line, number, value, plain=plain), 0):
+                report.skip(number, "equal to an earlier line, time and all")
+                entry = entry._replace(kind="repeated", payload={})
+            yield entry
+
+
+def _digest(line: Line, number: int, value: Any, *, plain: bool) -> str:
+    data = line.data if number is line.number else dump(value, plain=plain).encode()
+    return blake2b(data or b"", digest_size=12).hexdigest()
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether an object on a torn line is a record, not an item inside one."""
+    return (isinstance(record.get("type"), str) and "payload" in record) or _is_record(record)
 
 
 def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:

@@ -179,8 +179,9 @@ def codex_counts(path: Path) -> Counts:
         kind = item.get("type", "")
         if record["type"] == "compacted":
             left: list[Any] = item["replacement_history"]
-            messages += 1 + sum(entry["type"] == "message" for entry in left)
-            parts += sum(len(entry["content"]) if entry["type"] == "message" else 1 for entry in left)
+            again = left if item["message"] else [entry for entry in left if entry["type"] != "message"]
+            messages += 1 + sum(entry["type"] == "message" for entry in again)
+            parts += sum(len(entry["content"]) if entry["type"] == "message" else 1 for entry in again)
             answering = False
         elif kind == "token_count" and is_object(item["info"]):
             answering = answering and item["info"]["total_token_usage"] == total

@@ -29,12 +29,12 @@ from eventlog.importers.claude_code.records import (
     texts_of,
 )
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, price
-from eventlog.values import MessageError, Model, Text, Todo, Usage
+from eventlog.values import MessageError, Model, Reasoning, Text, Todo, Usage
 
 __all__ = ["ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
 
@@ -238,7 +238,9 @@ class ClaudeCodeMapping:
         conversation.compaction = None
         text, message = "\n\n".join(texts_of(content)), to.fresh(_names(key))
         self.begin_node(message, to)
-        conversation.summary(to.time, part, asked, message, [(Text(to.batch.content(text)), text, "text")])
+        kinds: list[tuple[Text | Reasoning, str, str]] = [(Text(to.batch.content(text)), text, "text")]
+        if not conversation.summary(to.time, part, asked, message, kinds):
+            to.skip(COVERS_NOTHING)
 
 
 def _names(name: str) -> Sequence[str]:

@@ -24,8 +24,9 @@ from eventlog.importers.common.json_lines import (
 )
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.torn_lines import values
+from eventlog.importers.openai.items import texts_of
 
-__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of"]
+__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of", "summary_of"]
 
 
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
@@ -38,6 +39,8 @@ ITEMS = frozenset(
     }
 )  # fmt: skip
 """Types of response items."""
+_SUMMARY = "Another language model started to solve this problem"
+"""How the message begins in which Codex hands a summary to the model."""
 _INJECTED = (
     "<environment_context>", "<user_instructions>", "<turn_aborted>", "<permissions instructions>", "<skill>", "<INSTRUCTIONS>",
     "<user_shell_command>", "<subagent_notification>", "<collaboration_mode>", "# AGENTS.md instructions", "<apps_instructions>",
@@ -144,6 +147,12 @@ def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:
 def injected(text: str) -> bool:
     """Whether Codex wrote this text in the user's name."""
     return text.lstrip().startswith(_INJECTED)
+
+
+def summary_of(history: list[dict[str, Any]]) -> str:
+    """Return the summary in the history that a compaction left, "" if none can be read."""
+    texts = texts_of(history[-1].get("content")) if history else []
+    return next((text for text in texts if text.startswith(_SUMMARY)), "")
 
 
 def prompt_of(texts: list[str]) -> str:

@@ -35,8 +35,13 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["Conversation"]
+__all__ = ["COVERS_NOTHING", "MAX_OPEN", "UNREADABLE", "Conversation"]
 
+UNREADABLE = "no readable summary"
+"""Reason of a failed compaction without a readable summary."""
+COVERS_NOTHING = (
+    "a compaction without a readable summary: it covers nothing, and the messages before it stay in the view"
+)
 MAX_OPEN = 8
 """Answers that may wait for results of their calls."""
 MAX_LATE = 1024
@@ -77,6 +82,8 @@ class Conversation:
         """Whether a system prompt has come; see `has_prompt`."""
         self.compaction: tuple[str, str] | None = None
         """Part and message of a compaction whose summary comes with a later record."""
+        self._before_compaction: str | None = None
+        """The newest user message before a compaction was asked for."""
         if started is not None:
             self.add(time, started)
 
@@ -348,24 +355,33 @@ class Conversation:
         self.add(time, ev.CompactionRequested(message, part, auto))
         self.add(time, ev.CompactionStarted(part, tokens_before=before))
         self.report.messages += 1
-        self.last_user = message
+        self._before_compaction, self.last_user = self.last_user, message
         return part
 
     def summary(
         self, time: int, part: str, asked: str, message: str, kinds: Iterable[tuple[Text | Reasoning, str, str]]
-    ) -> None:
+    ) -> bool:
         """Complete the compaction that message `asked` asked for with the summary `message`.
 
         `kinds` are the summary's parts, each with the text of the record it holds and its field.
+        Without a text that can be read the compaction fails, for its messages stand for nothing:
+        False.
         """
+        is_readable = False
         self.add(time, ev.AssistantMessageStarted(message, asked, summary=True))
         self.report.messages += 1
         for number, (kind, held, field) in enumerate(kinds):
             body = own_id(message, str(number))
+            is_readable = is_readable or (isinstance(kind, Text) and bool(held.strip()))
             if held:
                 self.remainder.move(held, field)
             self.add(time, ev.PartStarted(message, body, kind))
             self.add(time, ev.PartEnded(body))
             self.report.parts += 1
         self.add(time, ev.MessageFinished(message, "stop"))
-        self.add(time, ev.CompactionCompleted(part, message))
+        if is_readable:
+            self.add(time, ev.CompactionCompleted(part, message))
+        else:
+            self.add(time, ev.CompactionFailed(part, UNREADABLE, message))
+            self.last_user = self._before_compaction or self.last_user
+        return is_readable

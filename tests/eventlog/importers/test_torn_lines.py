@@ -1,4 +1,4 @@
-"""Torn lines: a piece of a record, or null bytes, and a whole record behind it on the line."""
+"""Torn lines: a piece of a record or null bytes, with a whole record behind it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_torn_file_grows_into_one_session(format: str) -> None:
 
 
 def test_members_of_a_torn_record_are_no_records() -> None:
-    """A torn record that ends behind a whole member gives no record, whatever the member is."""
+    """A torn record that ends behind a whole member gives no record of that member."""
     records = claude()
     lines = lines_of(records)
     line = lines[3]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
-from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt
-from eventlog.importers.common.json_lines import is_object
+from eventlog.adapters.claude_uuids import TAIL, UuidIndex, uuid_of
+from eventlog.importers.claude_code.links import AGE, Links, Place
+from eventlog.importers.claude_code.mapping import TURN_ENDS
+from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt, kept_of, queued_prompt
+from eventlog.importers.common.json_lines import is_object, text_or_empty
 from eventlog.records.feed import Feed
 from eventlog.records.read import events_of, stored_records
 
@@ -21,28 +24,66 @@ OPENING = 2
 
 
 class Tip:
-    """The newest node: uuids of its entries, and the message id of its answer."""
+    """The newest node and the gaps behind it, and the message id of its answer."""
 
-    def __init__(self, answer: object = None) -> None:
-        self.uuids: set[str] = set()
-        self.answer = answer
+    def __init__(self) -> None:
+        self.links = Links()
+        self.answer: object = None
+        self._calls: dict[str, str] = {}
+        """Newest calls and results, with the entry of a result whose call has not come, else ""."""
+
+    def take(self, entry: Any, kind: str, answer: object, place: Place, *, has_come: bool) -> list[str]:
+        """Take an entry of a kind; return the entries with results that came before its calls."""
+        uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
+        if kind in {"message", "node"}:
+            self.answer = answer
+        if kind == "message":
+            self.links.message(uuid, parent, place, has_come=has_come)
+        elif kind == "node":
+            kept = kept_of(entry) if entry["type"] == "system" else ()
+            self.links.node(uuid, kept[-1] if kept else "")
+        elif kind == "inside":
+            self.links.inside(uuid, parent, has_come=has_come)
+        elif uuid and not (is_object(entry) and text_or_empty(entry.get("type")) in CONVERSATION):
+            ends = text_or_empty(entry.get("subtype")) in TURN_ENDS
+            if ends and (has_come or parent is None):
+                self.answer = None
+            self.links.aside(uuid, parent, has_come=has_come, ends=ends)
+        return self._early(uuid, content_of(entry) or []) if kind in {"message", "inside"} else []
+
+    def _early(self, uuid: str, content: list[Any]) -> list[str]:
+        found: list[str] = []
+        for block in filter(is_object, content):
+            name = text_or_empty(block.get("tool_use_id"))
+            if block.get("type") == "tool_result" and name:
+                self._calls.setdefault(name, uuid)
+            elif name := text_or_empty(block.get("id")):
+                found.append(self._calls.pop(name, ""))
+                self._calls[name] = ""
+        while len(self._calls) > 2 * AGE:
+            del self._calls[next(iter(self._calls))]
+        return list(filter(None, dict.fromkeys(found)))
 
 
-def kind_of(entry: Any, tip: Tip, *, sidechain: bool) -> tuple[str, object]:
+def kind_of(entry: Any, newest: object, *, sidechain: bool) -> tuple[str, object]:
     """Return "message", "node", "inside" or "aside", and the message id of an answer.
 
     A node is the request for a compaction, or its summary: it begins where the newest ends.
+    `newest` is the message id of the newest answer.
     """
     if not is_object(entry):
         return "aside", None
     if entry.get("type") == "system" and entry.get("subtype") == "compact_boundary":
         return "node", None
-    content = content_of(entry) if entry.get("type") in CONVERSATION else None
-    if content is None or (entry.get("isSidechain") is True and not sidechain):
+    is_said = entry.get("isSidechain") is not True or sidechain
+    if is_said and queued_prompt(entry) is not None:
+        return "message", None
+    content = content_of(entry) if text_or_empty(entry.get("type")) in CONVERSATION else None
+    if content is None or not is_said:
         return "aside", None
     if entry["type"] == "assistant":
         answer = entry["message"].get("id")
-        return "inside" if answer and answer == tip.answer else "message", answer
+        return "inside" if answer and answer == newest else "message", answer
     if entry.get("isCompactSummary") is True:
         return "node", None
     return "message" if is_prompt(content) else "inside", None
@@ -65,48 +106,92 @@ class Nodes:
         nodes = 0
         for place in range(0, len(told), PIECE):
             piece = told[place : place + PIECE]
-            for begins, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
-                nodes += begins
+            for begun, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
+                nodes += bool(begun)
                 if nodes == OPENING:
                     self._is_linked = is_object(entry) and isinstance(entry.get("parentUuid"), str)
                     return nodes, self._is_linked
         return nodes, False
 
-    def newest(self) -> Tip:
-        """Read the newest node back to its beginning."""
-        tip, taken = Tip(), 0
+    def newest(self, told: list[int]) -> Tip:
+        """Read the newest nodes, as far back as a gap may be open, and take their entries again."""
+        taken: list[int] = []
         while True:
-            path = self._feed.path(newest=taken + PIECE)
-            piece = path[: len(path) - taken]
-            for begins, entry in zip(reversed(self._begun(piece)), reversed(self._feed.read(piece)), strict=True):
-                tip.uuids.add(uuid_of(entry))
-                if begins:
-                    tip.answer = kind_of(entry, tip, sidechain=self._sidechain)[1]
-                    return tip
-            taken += len(piece)
+            path = self._feed.path(newest=len(taken) + PIECE)
+            piece = path[: len(path) - len(taken)]
+            begun = self._begun(piece)
+            for place in range(len(piece) - 1, -1, -1):
+                taken.insert(0, piece[place])
+                at = bisect_left(told, piece[place])
+                is_branch = place > 0 and told[at - 1] != piece[place - 1]
+                if begun[place] and (is_branch or len(taken) > 2 * AGE):
+                    return self._tip(taken)
             if len(piece) < PIECE:
-                return tip
+                return self._tip(taken)
 
-    def end(self, number: int, told: list[int]) -> int | None:
-        """Return the last record of an entry's node; None if it is the newest one."""
-        (entry,) = self._feed.read([number])
-        while is_object(entry) and kind_of(entry, Tip(), sidechain=self._sidechain)[0] == "aside":
-            parent = self._uuids.number(entry.get("parentUuid"))
-            if parent is None or parent >= number:
+    def _tip(self, numbers: list[int]) -> Tip:
+        tip = Tip()
+        begun = self._begun(numbers)
+        for number, begins, entry in zip(numbers, begun, self._feed.read(numbers), strict=True):
+            found = self._uuids.number(entry.get("parentUuid")) if is_object(entry) else None
+            kind, answer = kind_of(entry, tip.answer, sidechain=self._sidechain)
+            kind = "message" if kind == "inside" and begins else kind
+            has_come = found is not None and found < number
+            place: Place = "here"
+            if kind == "message":
+                place = tip.links.place(uuid_of(entry), entry.get("parentUuid"), has_come=has_come)
+            tip.take(entry, kind, answer, "here" if place == "branch" else place, has_come=has_come)
+        return tip
+
+    def end(self, uuid: str, told: list[int]) -> int | None:
+        """Return the last record of an entry's node; None if it is the newest one, or unknown."""
+        boundary = self._uuids.number(f"{TAIL}{uuid}")
+        number = boundary or self._uuids.number(uuid)
+        while boundary is None and number is not None:
+            (entry,) = self._feed.read([number])
+            kind, _ = kind_of(entry, None, sidechain=self._sidechain)
+            parent = self._uuids.number(entry.get("parentUuid")) if is_object(entry) else None
+            if parent is None or parent == number or (kind != "aside" and (kind != "inside" or parent < number)):
                 break
             number = parent
-            (entry,) = self._feed.read([number])
-        for place in range(bisect_right(told, number), len(told), PIECE):
+        left = 2 if boundary else 1
+        """Nodes until the one behind: what a compaction keeps to its end stands behind its summary."""
+        for place in range(bisect_right(told, number or 0), len(told), PIECE) if number is not None else ():
             piece = told[place : place + PIECE]
-            for begins, one in zip(self._begun(piece), piece, strict=True):
-                if begins:
+            for begun, one in zip(self._begun(piece), piece, strict=True):
+                left -= bool(begun)
+                if not left:
                     return number
                 number = one
         return None
 
-    def _begun(self, numbers: list[int]) -> list[bool]:
-        """Return of each record whether it begins a message."""
+    def kept(self, uuids: Sequence[str]) -> list[str]:
+        """Return the stored messages of the records that a compaction keeps."""
+        first = self._uuids.number(next(iter(uuids), ""))
+        path = self._feed.path() if first is not None else []
+        at = bisect_left(path, first or 0)
+        while at > 0 and not any(self._begun(path[at : at + 1])):
+            at -= 1
+        wanted, is_segment = set(uuids), "" in uuids
+        found: list[str] = []
+        message, is_kept = "", False
+        for place in range(at, len(path), PIECE):
+            piece = path[place : place + PIECE]
+            for begun, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
+                message = begun or message
+                uuid = uuid_of(entry)
+                is_kept = uuid in wanted or (is_segment and is_kept)
+                if is_kept and kind_of(entry, None, sidechain=self._sidechain)[0] != "aside":
+                    found.append(message)
+                if is_segment and uuid == uuids[-1]:
+                    return found
+        return found
+
+    def _begun(self, numbers: list[int]) -> list[str]:
+        """Return of each record the message that it begins, "" if it begins none."""
         session = self._feed.session
         found = stored_records(session.store.log, session.reader.ancestry(), numbers)
         begins = (ev.UserMessageAdded, ev.AssistantMessageStarted)
-        return [any(isinstance(event, begins) for event in events_of(record)) for record in found]
+        return [
+            next((event.message for event in events_of(record) if isinstance(event, begins)), "") for record in found
+        ]

@@ -6,13 +6,15 @@ the end of the parent's node. Entries of left branches stay, and are loaded in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from eventlog import events as ev
 from eventlog.adapters.claude_nodes import OPENING, Nodes, Tip, kind_of
 from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
 from eventlog.append.contention import Contention
 from eventlog.errors import ConflictError
+from eventlog.importers.claude_code.links import Place
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping
 from eventlog.importers.claude_code.records import is_root
 from eventlog.importers.common.builder import RecordBuilder
@@ -33,7 +35,8 @@ class TranscriptFeed(Feed):
         self._uuids = UuidIndex(session.store.log, session.id, self.read)
         self.mapping: _Mapping = _Mapping(self._uuids, sidechain=sidechain)
         super().__init__(session, self.mapping)
-        self._nodes = Nodes(self, self._uuids, sidechain=sidechain)
+        self._nodes = self.mapping.nodes = Nodes(self, self._uuids, sidechain=sidechain)
+        self.mapping.read_stored = self.read
         self._tips: dict[int, Tip] = {}
         """The newest node by the newest record, as the last caller left it."""
 
@@ -46,10 +49,10 @@ class TranscriptFeed(Feed):
         while True:
             newest = self._look()
             fresh = self._fresh(entries)
-            tip = self._tips.pop(newest, None) or self._nodes.newest()
+            tip = self._tips.pop(newest, None) or self._nodes.newest(self._index.numbers)
             self._tips.clear()
             kept, stored = keep(), 0
-            self.mapping.told = set()
+            self.mapping.begin_append(fresh)
             try:
                 for after, piece, left in self._pieces(fresh, tip):
                     numbers = self.add(piece, after=after, keep=kept(piece), expected=newest, wait=wait)
@@ -90,18 +93,22 @@ class TranscriptFeed(Feed):
         nodes, is_linked = self._nodes.opening(self._index.numbers)
         for entry in fresh:
             uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
-            kind, answer = kind_of(entry, tip, sidechain=self.mapping.sidechain)
-            is_elsewhere = parent not in tip.uuids and (parent in coming or self._uuids.number(parent) is not None)
-            is_first = is_linked and kind == "message" and is_root(entry)
-            if is_first or (kind == "message" and is_elsewhere):
-                if piece:
-                    yield after, piece, tip
-                piece, after = [], 0 if is_first else self._end_of_node(parent)
+            kind, answer = kind_of(entry, tip.answer, sidechain=self.mapping.sidechain)
+            has_come = parent in coming or self._uuids.number(parent) is not None
+            place: Place = "here"
+            if kind == "message":
+                is_first = is_linked and is_root(entry)
+                place = tip.links.place(uuid, parent, has_come=has_come, is_root=is_first)
+                if place == "branch":
+                    if piece:
+                        yield after, piece, tip
+                    piece, after = [], 0 if is_first else self._end_of_node(parent)
             if kind in {"message", "node"}:
-                tip, nodes = Tip(answer), nodes + 1
+                nodes += 1
                 is_linked = isinstance(parent, str) if nodes == OPENING else is_linked
-            if uuid and not (kind == "aside" and is_elsewhere):
-                tip.uuids.add(uuid)
+            if uuid and tip.links.ends(uuid):
+                self.mapping.over.add(uuid)
+            self.mapping.results[uuid] = tip.take(entry, kind, answer, place, has_come=has_come)
             coming.add(uuid)
             piece.append(entry)
         if piece:
@@ -109,22 +116,62 @@ class TranscriptFeed(Feed):
 
     def _end_of_node(self, uuid: object) -> int | None:
         self._look()
-        number = self._uuids.number(uuid)
-        return None if number is None else self._nodes.end(number, self._index.numbers)
+        return self._nodes.end(uuid, self._index.numbers) if isinstance(uuid, str) else None
 
 
 class _Mapping(ClaudeCodeMapping):
     """The mapping of a feed that knows which entries came before."""
 
+    nodes: Nodes
+    read_stored: Callable[[list[int]], list[Any]]
+
     def __init__(self, uuids: UuidIndex, *, sidechain: bool) -> None:
         super().__init__(sidechain=sidechain)
         self._uuids = uuids
-        self.told: set[str] = set()
-        """Uuids of entries of the append."""
+        self.begin_append([])
+
+    def begin_append(self, entries: list[Any]) -> None:
+        """Begin to tell these entries."""
+        self._entries = {uuid_of(entry): entry for entry in entries}
+        self._told: dict[str, str] = {}
+        """The newest message as of each entry that is told, "" if no entry has begun one."""
+        self._newest = ""
+        self.over: set[str] = set()
+        """Entries with which a turn ends, as earlier ones say."""
+        self.results: dict[str, list[str]] = {}
+        """Entries with results that stand before the entry with their calls."""
 
     def read(self, record: Any, to: RecordBuilder) -> None:
+        before = len(to.batch.items)
         super().read(record, to)
-        self.told.add(uuid_of(record))
+        for _, event in to.batch.items[before:]:
+            if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
+                self._newest = event.message
+        self._told[uuid_of(record)] = self._newest
 
     def knows(self, uuid: object) -> bool:
-        return uuid in self.told or self._uuids.number(uuid) is not None
+        return uuid in self._told or self._uuids.number(uuid) is not None
+
+    def ends(self, record: dict[str, Any]) -> bool:
+        return uuid_of(record) in self.over
+
+    def early(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        found = self.results.get(uuid_of(record), ())
+        told = [self._entries[uuid] for uuid in found if uuid in self._entries]
+        numbers = (self._uuids.number(uuid) for uuid in found if uuid not in self._entries)
+        stored = self.read_stored([number for number in numbers if number is not None])
+        return [entry for entry in (*stored, *told) if is_object(entry)]
+
+    def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
+        if not uuids:
+            return ()
+        found = self.nodes.kept(uuids)
+        wanted, is_kept = set(uuids), False
+        for uuid, message in self._told.items():
+            is_kept = uuid in wanted or ("" in wanted and is_kept)
+            kind, _ = kind_of(self._entries.get(uuid), None, sidechain=self.sidechain)
+            if is_kept and kind != "aside":
+                found.append(message)
+            if "" in wanted and uuid == uuids[-1]:
+                break
+        return tuple(message for message in dict.fromkeys(found) if message and to.conversation.holds(message))

@@ -18,15 +18,19 @@ import msgspec
 
 from eventlog.errors import EventlogError
 from eventlog.history import checkpoint_store
+from eventlog.importers.claude_code.records import kept_of
 from eventlog.importers.common.json_lines import is_object
 from eventlog.log.contract import Log
 
-__all__ = ["UuidIndex", "uuid_of"]
+__all__ = ["TAIL", "UuidIndex", "uuid_of"]
+
+TAIL = "tail:"
+"""Before the uuid of the last message that a compaction keeps: its boundary has that name, too."""
 
 WINDOW = 1024
 """Versions of a row."""
 KEY = 8
-_KIND = "claude uuids 1"
+_KIND = "claude uuids 2"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[tuple[list[int], bytes]] = msgspec.msgpack.Decoder(tuple[list[int], bytes])
@@ -36,6 +40,14 @@ def uuid_of(entry: object) -> str:
     """Return the uuid of an entry, "" if it has none."""
     found = entry.get("uuid") if is_object(entry) else None
     return found if isinstance(found, str) else ""
+
+
+def _names(entry: object) -> list[str]:
+    """Return the names by which an entry is found."""
+    uuid = uuid_of(entry)
+    is_boundary = is_object(entry) and entry.get("subtype") == "compact_boundary"
+    kept = kept_of(entry) if is_boundary else ()
+    return [*filter(None, [uuid]), *(f"{TAIL}{last}" for last in kept[-1:])]
 
 
 class UuidIndex:
@@ -57,8 +69,8 @@ class UuidIndex:
         """Take in entries that were just told behind all others."""
         with self._lock:
             for entry, number in zip(entries, numbers, strict=True):
-                if uuid := uuid_of(entry):
-                    self._places.setdefault(_key(uuid), number)
+                for name in _names(entry):
+                    self._places.setdefault(_key(name), number)
                 self._version = max(self._version, number)
 
     def advance(self, told: list[int], version: int) -> None:
@@ -78,11 +90,11 @@ class UuidIndex:
             if row is None:
                 own = told[bisect_right(told, self._version) : bisect_right(told, min(end, version))]
                 named = [
-                    (number, uuid)
+                    (number, name)
                     for number, entry in zip(own, self._read(own), strict=True)
-                    if (uuid := uuid_of(entry))
+                    for name in _names(entry)
                 ]
-                row = [number - window for number, _ in named], b"".join(_key(uuid) for _, uuid in named)
+                row = [number - window for number, _ in named], b"".join(_key(name) for _, name in named)
                 if is_whole and end <= version:
                     made.append((end, _encode(row)))
             for place, number in enumerate(row[0]):

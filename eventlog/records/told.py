@@ -248,14 +248,7 @@ class ToldConversation(Conversation):
     def remove(self, time: int, message: str) -> bool:
         """Take a finished message out of the conversation; False if there is none of this id."""
 
-        def is_there(state: State) -> bool:
-            try:
-                state.message(message)
-            except NotFoundError:
-                return False
-            return True
-
-        if message in self._ids or message in self._removed or not self._ask(is_there):
+        if message in self._ids or message in self._removed or not self._ask(partial(_is_effective, message)):
             return False
         self._removed.add(message)
         if message in {answer.id for answer in (*self.waiting, self.open) if answer is not None}:
@@ -272,6 +265,14 @@ class ToldConversation(Conversation):
             if found is not None:
                 self.interrupted[name] = OpenCall(found[1], OpenAnswer(found[0], time, None), "", "")
         return super().result(time, name, result, held=held, metadata=metadata)
+
+    def holds(self, message: str) -> bool:
+        """Whether a message is effective, or told in this append."""
+        return message in self._ids or self._ask(partial(_is_effective, message))
+
+    def prunable(self, call: str) -> str:
+        """Return the part of the newest call of this id, told earlier or now, with a result."""
+        return super().prunable(call) if call in self.done else self._ask(partial(_answered, call))
 
     def hold(self, name: str, line: int | None, result: CallResult) -> bool:
         """Hold nothing: a call that comes later may come from another process."""
@@ -339,6 +340,29 @@ def _has_message(name: str, state: State) -> bool:
 
 def _has_part(name: str, state: State) -> bool:
     return state.has_part(name)
+
+
+def _is_effective(name: str, state: State) -> bool:
+    try:
+        state.message(name)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _answered(call: str, state: State) -> str:
+    """Return the part of the newest effective call of this id, "" unless its result is shown."""
+    seen: set[str] = set()
+    for _, names in state.opens.newest_first(state.history):
+        for message in reversed(names):
+            if message in seen or not _is_effective(message, state):
+                continue
+            seen.add(message)
+            for part, facts in state.message(message).parts.items():
+                if facts.kind == "tool" and facts.call == call and state.history.holds(facts.added):
+                    is_shown = state.status(facts) in {"completed", "failed"} and state.now(facts.prunes) != "pruned"
+                    return part if is_shown else ""
+    return ""
 
 
 def _interrupted(state: State, call: str) -> tuple[str, str] | None:

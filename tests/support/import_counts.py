@@ -58,17 +58,21 @@ def recorded(data: Path, *formats: str) -> list[Path]:
     return [data / row[1].strip() for row in rows if row[4].strip().startswith(formats)]
 
 
-def claude_lines(path: Path) -> dict[int, Any]:
-    """The JSON values of a file by line number; damaged lines are left out."""
+def claude_lines(path: Path) -> list[tuple[int, Any]]:
+    """The JSON values of a file, each with its line, which may have two; without damaged ones."""
     if path.suffix == ".json":
         entries: list[Any] = json.loads(path.read_text())["loglines"]
-        return dict(enumerate(entries, start=1))
-    found: dict[int, Any] = {}
+        return list(enumerate(entries, start=1))
+    found: list[tuple[int, Any]] = []
     for number, line in enumerate(path.read_text().split("\n"), start=1):
-        try:
-            found[number] = json.loads(line)
-        except ValueError:
-            continue
+        rest = line.strip()
+        while rest:
+            try:
+                value, end = json.JSONDecoder().raw_decode(rest)
+            except ValueError:
+                break
+            found.append((number, value))
+            rest = rest[end:].strip()
     return found
 
 
@@ -90,7 +94,7 @@ def claude_counts(path: Path) -> Counts:
     calls: set[str] = set()
     results: set[str] = set()
     messages = parts = 0
-    for number, record in claude_lines(path).items():
+    for number, record in claude_lines(path):
         blocks = _blocks(record)
         if blocks is None or record.get("uuid", number) in seen:
             continue
@@ -175,8 +179,9 @@ def codex_counts(path: Path) -> Counts:
         kind = item.get("type", "")
         if record["type"] == "compacted":
             left: list[Any] = item["replacement_history"]
-            messages += 1 + sum(entry["type"] == "message" for entry in left)
-            parts += sum(len(entry["content"]) if entry["type"] == "message" else 1 for entry in left)
+            again = left if item["message"] else [entry for entry in left if entry["type"] != "message"]
+            messages += 1 + sum(entry["type"] == "message" for entry in again)
+            parts += sum(len(entry["content"]) if entry["type"] == "message" else 1 for entry in again)
             answering = False
         elif kind == "token_count" and is_object(item["info"]):
             answering = answering and item["info"]["total_token_usage"] == total

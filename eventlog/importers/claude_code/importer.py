@@ -6,10 +6,11 @@ what it means.
 * The file's session is its first `sessionId`; without one, the path.  Sub-agents' records
   (`isSidechain`) are sessions of their own, named `SESSION:AGENT` or `SESSION:ROOT` after their
   first record, with the main session as parent.
-* Events are in the order of lines.  A record belongs to its parent's node (`thread.py`); a record
-  whose parent is unknown continues the file. So does one without a parent, unless it is a prompt of
-  a file whose second message has one: it begins the conversation anew.  Branches become forks
-  `SESSION:TIP`; the session itself follows the newest branch.
+* Events are in the order of lines.  A record belongs to its parent's node (`thread.py`), which may
+  stand behind it (`links.py`); a record whose parent never comes continues the file. So does one
+  without a parent, unless it is a prompt of a file whose second message has one: it begins the
+  conversation anew.  Branches become forks `SESSION:TIP`; the session itself follows the newest
+  branch.
 * Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
   damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
   does not list records of known types that are no part of a conversation.
@@ -20,18 +21,20 @@ what it means.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from eventlog import events as ev
-from eventlog.importers.claude_code.mapping import ClaudeCodeMapping, input_of
+from eventlog.importers.claude_code.mapping import TURN_ENDS, ClaudeCodeMapping, input_of
 from eventlog.importers.claude_code.records import (
     CONVERSATION,
     ClaudeRecord,
     content_of,
     entries,
     is_claude_code,
+    is_message,
     is_root,
+    kept_of,
 )
 from eventlog.importers.claude_code.thread import Thread
 from eventlog.importers.common.builder import RecordBuilder
@@ -44,6 +47,10 @@ __all__ = ["ClaudeCode"]
 
 NAME = "claude_code"
 PREAMBLE = 64
+
+_NODE = (1 << 40) - 1
+_ASIDE = 1 << 40
+"""Of a record's place: its node, whether it is of no message, and above that its thread."""
 
 AGENT_TOOLS = frozenset({"Task", "Agent"})
 """Tools that start a sub-agent."""
@@ -83,6 +90,8 @@ class _Reader:
         self.version = ""
         self.time = 0
         self.forks: list[ImportBatch] = []
+        self._followers: set[str] = set()
+        """Records that waited for the message that begins."""
         self.mapping = _FileMapping(self)
 
     def read(self, found: Iterator[ClaudeRecord]) -> Iterator[ImportBatch]:
@@ -91,7 +100,7 @@ class _Reader:
                 yield from self._read_record(entry)
                 continue
             self.preamble.append(entry)
-            if entry.kind in CONVERSATION or len(self.preamble) > PREAMBLE:
+            if is_message(entry.record) or len(self.preamble) > PREAMBLE:
                 self._begin()
                 for early in self.preamble:
                     yield from self._read_record(early)
@@ -165,10 +174,25 @@ class _Reader:
     def place(self, key: object) -> tuple[Thread, int] | None:
         """Return the thread and node of an earlier record."""
         found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
-        return None if found is None else (self.threads[found >> 40], found & ((1 << 40) - 1))
+        return None if found is None else (self.threads[found >> 41], found & _NODE)
 
-    def _set_place(self, key: str, thread: Thread, node: int) -> None:
-        self.positions.put(key, thread.number << 40 | node)
+    def kept(self, uuids: Sequence[str], thread: Thread) -> tuple[str, ...]:
+        """Return the messages of the records that a compaction keeps (`kept_of`)."""
+        nodes: list[int] = []
+        for uuid in filter(None, uuids):
+            found = self.positions.get(bounded_id(uuid))
+            is_here = found is not None and found >> 41 == thread.number
+            nodes.append((found or 0) & _NODE if is_here else -1)
+            if uuid == uuids[0] and is_here and "" in uuids and (found or 0) & _ASIDE:
+                nodes[-1] += 1  # the segment begins behind a record that is of no message
+            elif "" not in uuids and (found or 0) & _ASIDE:
+                nodes[-1] = -1
+        if "" in uuids:
+            nodes = list(range(nodes[0], nodes[1] + 1)) if min(nodes) >= 0 else []
+        return tuple(dict.fromkeys(thread.names[node] for node in nodes if node in thread.names))
+
+    def _set_place(self, key: str, thread: Thread, node: int, *, aside: bool = False) -> None:
+        self.positions.move(key, thread.number << 41 | (_ASIDE if aside else 0) | node)
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -193,12 +217,12 @@ class _Reader:
             yield thread.pop_batch()
 
     def _record(self, entry: ClaudeRecord, record: dict[str, Any]) -> Thread:
-        side = record.get("isSidechain") is True and (entry.kind in CONVERSATION or "parentUuid" in record)
+        side = record.get("isSidechain") is True and (is_message(record) or "parentUuid" in record)
         thread = self._sub_session(entry, record) if side else self.main
         if thread is None:
             # A file with only sub-agents' records has no main session: other records go
             # to the first sub-agent's session.
-            aside = self.threads and entry.kind not in CONVERSATION
+            aside = self.threads and not is_message(record)
             only_side = not self.threads and self._sidechain_first()
             thread = self.threads[0] if aside else self._sub_session(*only_side) if only_side else self._main(record)
         thread.remainder.plain = entry.plain
@@ -207,42 +231,66 @@ class _Reader:
             return thread
         thread.on_branch(self.time, record.get("gitBranch"))
         node = thread.node
+        self.mapping.over = thread.links.ends(text_or_empty(record.get("uuid")))
+        self._followers = set()
         self.mapping.read(record, _ThreadBuilder(thread, entry, self))
         if node < 2 <= thread.node:
             thread.linked = isinstance(record.get("parentUuid"), str)
-        self._place_record(entry, record, thread)
+        self._place_record(entry, record, thread, begun=node < thread.node)
         return thread
 
     def _sidechain_first(self) -> tuple[ClaudeRecord, dict[str, Any]] | None:
         """Return the first message of the preamble, if it is a sub-agent's."""
-        first = next((entry for entry in self.preamble if entry.kind in CONVERSATION), None)
+        first = next((entry for entry in self.preamble if is_message(entry.record)), None)
         if first is None or not is_object(first.record):
             return None
         record = first.record
         return (first, record) if record.get("isSidechain") is True else None
 
-    def _place_record(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
+    def _place_record(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread, *, begun: bool) -> None:
         """Note where a record is that others may name as their parent."""
-        at = thread.node
-        if entry.kind in CONVERSATION:
-            for early in thread.arrived:  # records that follow an early result belong after its call
-                self.positions.move(early, thread.number << 40 | at)
-            thread.arrived.clear()
-            if content_of(record) is None:
-                return
-        elif entry.kind != "system" or record.get("subtype") != "compact_boundary":
-            if "uuid" not in record:
-                return
-            place = self.place(record.get("parentUuid"))
+        at, uuid, parent = thread.node, text_or_empty(record.get("uuid")), record.get("parentUuid")
+        place = self.place(parent)
+        has_come = place is not None
+        followers: Iterable[str] = ()
+        is_aside = False
+        if entry.kind == "system" and record.get("subtype") == "compact_boundary":
+            kept = kept_of(record)
+            thread.links.node(uuid, kept[-1] if kept else "")
+        elif entry.kind == "user" and record.get("isCompactSummary") is True and begun:
+            if thread.links.tail:
+                self._set_place(bounded_id(thread.links.tail), thread, at)
+            thread.links.node(uuid)
+        elif begun:
+            followers = self._followers
+        elif entry.kind in CONVERSATION and content_of(record) is not None:
+            followers = thread.links.inside(uuid, parent, has_come=has_come)
+        elif "uuid" not in record or entry.kind in CONVERSATION:
+            return
+        else:
+            is_aside = True
+            ends = text_or_empty(record.get("subtype")) in TURN_ENDS
+            followers = thread.links.aside(uuid, parent, has_come=has_come, ends=ends)
             at = place[1] if place is not None and place[0] is thread else at
-        self._set_place(entry.key, thread, at)
+        self._set_place(entry.key, thread, at, aside=is_aside)
+        for late in (*thread.arrived, *map(bounded_id, followers)):  # records that stand before the one they follow
+            found = self.positions.get(late)
+            if found is not None:
+                self._set_place(late, thread, at, aside=bool(found & _ASIDE))
+        thread.arrived.clear()
 
     def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
-        """Begin a new message: on a branch if its parent is not in the newest node."""
-        place = self.place(record.get("parentUuid"))
+        """Begin a new message where the links place it."""
+        place, parent = self.place(record.get("parentUuid")), record.get("parentUuid")
+        uuid, has_come = text_or_empty(record.get("uuid")), place is not None
         if thread.linked and is_root(record):
-            place = thread, 0
-        if place is None or place[0] is not thread or place[1] == thread.node:
+            at, place = thread.links.place(uuid, parent, has_come=has_come, is_root=True), (thread, 0)
+        else:
+            at = thread.links.place(uuid, parent, has_come=has_come)
+        if place is None or place[0] is not thread:
+            at = "here" if at == "branch" else at
+        self._followers = thread.links.message(uuid, parent, at, has_come=has_come)
+        if at != "branch" or place is None:
             thread.supersede()
             thread.begin_node(entry.key)
             return
@@ -281,6 +329,8 @@ class _FileMapping(ClaudeCodeMapping):
     def __init__(self, reader: _Reader) -> None:
         super().__init__(sidechain=True)  # the records of each are told apart already
         self._reader = reader
+        self.over = False
+        """Whether a record that came before ends the turn with the one that is read."""
 
     def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
         del record
@@ -293,6 +343,14 @@ class _FileMapping(ClaudeCodeMapping):
 
     def knows(self, uuid: object) -> bool:
         return self._reader.place(uuid) is not None
+
+    def ends(self, record: dict[str, Any]) -> bool:
+        del record
+        return self.over
+
+    def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
+        assert isinstance(to, _ThreadBuilder)
+        return self._reader.kept(uuids, to.conversation)
 
     def begin(self, record: dict[str, Any], to: RecordBuilder) -> None:
         assert isinstance(to, _ThreadBuilder)

@@ -3,7 +3,9 @@
 * An answer comes in several records, one for each block, that have its message's id and repeat its
   usage, corrected upward: each adds to the answer what it has more.
 * A user record's tool results belong to the calls they name; what else is in it is a user message.
-* A compaction is a boundary record, and the summary that follows it.
+* A compaction is a boundary record, and the summary that follows it. The boundary names messages
+  that it keeps. A micro-compaction clears the results of the calls that it names.
+* A prompt that waited while the model was busy stands where it reached the model.
 * The title is that of the first prompt until Claude Code gives one; a custom title stays.
 
 A subclass may say where messages begin: the records of a file have branches.
@@ -12,7 +14,7 @@ A subclass may say where messages begin: the records of a file have branches.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from eventlog import events as ev
@@ -25,23 +27,27 @@ from eventlog.importers.claude_code.records import (
     content_of,
     is_custom_title,
     is_prompt,
+    kept_of,
     prompt_of,
+    queued_prompt,
     texts_of,
 )
 from eventlog.importers.common.builder import RecordBuilder
-from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, price
-from eventlog.values import MessageError, Model, Text, Todo, Usage
+from eventlog.values import MessageError, Model, Reasoning, Text, Todo, Usage
 
-__all__ = ["ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
+__all__ = ["TURN_ENDS", "ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
 
 MAX_INLINE = 1024
 """Longest JSON text of tool metadata that is stored in an event, in characters."""
 TURN_ENDS = frozenset({"stop_hook_summary", "turn_duration", "away_summary"})
 """System records that come when a turn is over."""
+MICRO = "microcompact"
+"""Policy of what a micro-compaction prunes."""
 COPIES = 4
 """Names that a message may have whose id is taken, as on another branch."""
 
@@ -105,6 +111,21 @@ class ClaudeCodeMapping:
     def begin_node(self, message: str, to: RecordBuilder) -> None:
         """Begin the request for a compaction, or its summary."""
 
+    def ends(self, record: dict[str, Any]) -> bool:
+        """Whether a record that came before says that the turn is over with this one."""
+        del record
+        return False
+
+    def early(self, record: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        """Return records with results that came before the calls of this one, if none hold them."""
+        del record
+        return ()
+
+    def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
+        """Return the messages of the records that a compaction keeps (`kept_of`)."""
+        del uuids, to
+        return ()
+
     # -- what is no message ----------------------------------------------------------------------
 
     def _aside(self, kind: str, record: dict[str, Any], to: RecordBuilder) -> None:
@@ -115,9 +136,14 @@ class ClaudeCodeMapping:
                 found = record.get("compactMetadata")
                 metadata = found if is_object(found) else {}
                 before = metadata.get("preTokens")
-                self._compact(self.key(record, to), metadata.get("trigger") == "auto", before, to)
+                kept = self.kept(kept_of(record), to)
+                self._compact(self.key(record, to), metadata.get("trigger") == "auto", before, to, kept)
+            elif subtype == "microcompact_boundary":
+                _clear(record.get("microcompactMetadata"), to)
             elif subtype in TURN_ENDS and to.conversation.open is not None:
-                to.conversation.supersede()
+                parent = record.get("parentUuid")
+                if parent is None or self.knows(parent):  # else it ends with the parent
+                    to.conversation.supersede()
         elif kind == "summary":
             title = record.get("summary")
             if isinstance(title, str) and self.knows(record.get("leafUuid")) and not self.titled:
@@ -133,9 +159,12 @@ class ClaudeCodeMapping:
         elif kind == "agent_metadata":
             rename(time, text_or_empty(record.get("description")))
         elif kind == "attachment":
+            prompt = queued_prompt(record)
             found = record.get("attachment")
-            if is_object(found) and found.get("type") == "queued_command":
-                to.skip("a queued prompt that was sent as an attachment: kept, but not as a message")
+            if prompt is not None and (self.sidechain or record.get("isSidechain") is not True):
+                self._queued(record, prompt, to)
+            elif is_object(found) and found.get("type") == "queued_command":
+                to.skip("a queued notification that no person wrote: kept, but not as a message")
         elif kind not in ASIDE:
             to.skip(f"a record of unknown type {kind[:40]!r}" if kind else "a record without a type")
 
@@ -177,6 +206,21 @@ class ClaudeCodeMapping:
         to.begun = True
         conversation.user(to.time, ev.UserMessageAdded(to.fresh(_names(key)), synthetic=synthetic), parts)
 
+    def _queued(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
+        """Add a prompt that waited: it reaches the model here."""
+        self.begin(record, to)
+        conversation = to.conversation
+        if not conversation.title_now():
+            conversation.rename(to.time, prompt_of({"message": {"content": content}}))
+        parts = [user_part(block, to.batch, synthetic=False) for block in content]
+        for number, part in enumerate(parts):
+            if part is None:
+                to.skip(f"content block {number} of a queued prompt is not text, image or document")
+        to.begun = True
+        message = to.fresh(_names(self.key(record, to)))
+        conversation.user(to.time, ev.UserMessageAdded(message, delivery="queue"), parts)
+        conversation.add(to.time, ev.MessagePromoted(message))
+
     def _assistant(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         message, key, conversation = record["message"], self.key(record, to), to.conversation
         foreign, name, cwd = message.get("id"), message.get("model"), record.get("cwd")
@@ -202,6 +246,12 @@ class ClaudeCodeMapping:
         _spend(answer, message.get("usage"), record.get("costUSD"), to)
         if record.get("isApiErrorMessage") is True:
             conversation.interrupt_all(MessageError("api", " ".join(texts_of(content, bare=False))))
+        for early in self.early(record):
+            for block in content_of(early) or ():
+                if is_object(block) and block.get("tool_use_id") in conversation.calls:
+                    _result(self.key(early, to), block, early.get("toolUseResult"), to)
+        if self.ends(record) and conversation.open is not None:
+            conversation.supersede()
 
     def _block(self, key: str, place: int, block: Any, to: RecordBuilder) -> None:
         part = self.part(key, place, to) or to.next_part()
@@ -215,7 +265,7 @@ class ClaudeCodeMapping:
 
     # -- compaction ------------------------------------------------------------------------------
 
-    def _compact(self, key: str, auto: bool, before: object, to: RecordBuilder) -> None:
+    def _compact(self, key: str, auto: bool, before: object, to: RecordBuilder, kept: tuple[str, ...] = ()) -> None:
         """Begin a compaction of everything so far; its summary comes with a later record."""
         conversation = to.conversation
         conversation.interrupt_all(None)
@@ -225,7 +275,7 @@ class ClaudeCodeMapping:
         self.begin_node(message, to)
         to.begun = True
         tokens = before if isinstance(before, int) and not isinstance(before, bool) and 0 <= before < 1 << 53 else None
-        part = conversation.compact(to.time, message, auto=auto, before=tokens)
+        part = conversation.compact(to.time, message, auto=auto, before=tokens, kept=kept)
         conversation.compaction = (part, message)
 
     def _summary(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
@@ -238,7 +288,18 @@ class ClaudeCodeMapping:
         conversation.compaction = None
         text, message = "\n\n".join(texts_of(content)), to.fresh(_names(key))
         self.begin_node(message, to)
-        conversation.summary(to.time, part, asked, message, [(Text(to.batch.content(text)), text, "text")])
+        kinds: list[tuple[Text | Reasoning, str, str]] = [(Text(to.batch.content(text)), text, "text")]
+        if not conversation.summary(to.time, part, asked, message, kinds):
+            to.skip(COVERS_NOTHING)
+
+
+def _clear(found: object, to: RecordBuilder) -> None:
+    """Prune the results that a micro-compaction cleared."""
+    metadata = found if is_object(found) else {}
+    calls, freed = metadata.get("compactedToolIds"), metadata.get("tokensSaved")
+    named = dict.fromkeys(name for name in (calls if is_array(calls) else ()) if isinstance(name, str))
+    is_number = isinstance(freed, int) and not isinstance(freed, bool) and 0 <= freed < 1 << 53
+    to.conversation.prune(to.time, list(named), MICRO, freed if is_number else 0)
 
 
 def _names(name: str) -> Sequence[str]:

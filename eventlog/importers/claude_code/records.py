@@ -17,10 +17,10 @@ from eventlog.importers.common.json_lines import (
     lines,
     milliseconds,
     parse,
-    sound,
     text_or_empty,
     title_of,
 )
+from eventlog.importers.common.torn_lines import values
 
 __all__ = [
     "ASIDE",
@@ -31,9 +31,12 @@ __all__ = [
     "entries",
     "is_claude_code",
     "is_custom_title",
+    "is_message",
     "is_prompt",
+    "kept_of",
     "is_root",
     "prompt_of",
+    "queued_prompt",
     "texts_of",
 ]
 
@@ -49,6 +52,10 @@ ASIDE = frozenset(
     }
 )  # fmt: skip
 """Known types of records that are no messages."""
+_NAMES = frozenset({"leafUuid", "parentUuid", "sessionId", "snapshot"})
+"""Members that records have, and no object inside one."""
+NOTIFICATION = "<task-notification>"
+"""How the text begins that tells the model of a task's end."""
 INTERRUPT = "[Request interrupted by user"
 """How the text begins that says a user stopped the answer."""
 
@@ -86,6 +93,11 @@ def _is_record(record: dict[str, Any]) -> bool:
     )
 
 
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether an object on a torn line is a record, not a member of one."""
+    return isinstance(record.get("type"), str) and not record.keys().isdisjoint(_NAMES)
+
+
 def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
     """Yield the records of the file; unreadable ones are reported."""
     for line in lines(file):
@@ -93,9 +105,8 @@ def entries(file: BinaryIO, report: Report) -> Iterator[ClaudeRecord]:
         if line.data is not None and start.startswith(b"{") and (line.data == b"{" or b'"loglines"' in start):
             yield from _loglines(file, line.data, report)
             return
-        found = sound(line, report)
-        if found is not None:
-            yield _entry(line.number, found[0], plain=found[1])
+        for number, value, plain in values(line, report, _is_whole):
+            yield _entry(number, value, plain=plain)
 
 
 def _loglines(file: BinaryIO, first: bytes, report: Report) -> Iterator[ClaudeRecord]:
@@ -137,6 +148,46 @@ def content_of(record: dict[str, Any]) -> list[Any] | None:
     if isinstance(content, str):
         return [content]
     return content if is_array(content) else None
+
+
+def queued_prompt(record: dict[str, Any]) -> list[Any] | None:
+    """Return the content of a prompt that a person typed while the model was busy, else None.
+
+    What a program queues, as the notification that a task is over, is no prompt.
+    """
+    found = record.get("attachment") if record.get("type") == "attachment" else None
+    if not is_object(found) or found.get("type") != "queued_command":
+        return None
+    prompt, origin = found.get("prompt"), found.get("origin")
+    content = [prompt] if isinstance(prompt, str) else prompt if is_array(prompt) else []
+    kind = origin.get("kind") if is_object(origin) else origin
+    if found.get("commandMode", "prompt") != "prompt" or kind not in (None, "human") or not content:
+        return None
+    is_told = kind is None and any(text.lstrip().startswith(NOTIFICATION) for text in texts_of(content))
+    return None if is_told else content
+
+
+def is_message(record: object) -> bool:
+    """Whether a record is of a message of the conversation."""
+    if not is_object(record):
+        return False
+    return text_or_empty(record.get("type")) in CONVERSATION or queued_prompt(record) is not None
+
+
+def kept_of(record: dict[str, Any]) -> tuple[str, ...]:
+    """Return the records that a compaction keeps, by their uuids in order.
+
+    Those of a segment are its first and its last, with "" between them for all that are there.
+    """
+    found = record.get("compactMetadata")
+    metadata = found if is_object(found) else {}
+    listed, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
+    uuids = listed.get("uuids") if is_object(listed) else None
+    if is_array(uuids) and uuids:
+        return tuple(uuid for uuid in uuids if isinstance(uuid, str) and uuid)
+    ends = [segment.get(name) for name in ("headUuid", "tailUuid")] if is_object(segment) else []
+    named = [uuid for uuid in ends if isinstance(uuid, str) and uuid]
+    return (named[0], "", named[1]) if len(named) == 2 else ()
 
 
 def is_custom_title(record: object) -> bool:

@@ -2,7 +2,7 @@
 
 `importer.py` decides whose record it is; `mapping.py` says what it means.
 
-Messages are counted as *nodes*.  A new message whose parent is not in the newest node begins a
+Messages are counted as *nodes*.  A new message that the links (`links.py`) place elsewhere begins a
 branch: the versions before it become a fork, and this session is rolled back to the end of the
 parent's node and goes on with the new branch, as Claude Code itself does.
 """
@@ -10,16 +10,21 @@ parent's node and goes on with the new branch, as Claude Code itself does.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterable
 
 from eventlog import events as ev
+from eventlog.importers.claude_code.links import Links
 from eventlog.importers.claude_code.mapping import ResultNote, set_todos
 from eventlog.importers.common.conversation import Conversation
-from eventlog.importers.common.conversation_parts import CallInput, OpenAnswer, OpenCall
+from eventlog.importers.common.conversation_parts import CallInput, OpenAnswer, OpenCall, UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
 from eventlog.importers.common.json_lines import dump
-from eventlog.values import MessageError, Tool
+from eventlog.values import MessageError, Reasoning, Text, Tool
 
 __all__ = ["Thread"]
+
+MAX_NAMES = 8192
+"""Messages that a compaction may keep: more than a window of the model holds."""
 
 
 class Thread(Conversation):
@@ -33,6 +38,9 @@ class Thread(Conversation):
         """Key of the newest record of the conversation."""
         self.linked = False
         """Whether messages name their parents: the second one does."""
+        self.links = Links()
+        self.names: dict[int, str] = {}
+        """Messages of the newest nodes."""
         self.arrived: list[str] = []
         """Keys of the records whose early results the current record's calls received."""
         self.branch: str | None = None
@@ -64,6 +72,9 @@ class Thread(Conversation):
         self.waiting = [answer for answer in self.waiting if answer.node <= node]
         self.calls = {name: call for name, call in self.calls.items() if call.answer.node <= node}
         self.interrupted = {name: call for name, call in self.interrupted.items() if call.answer.node <= node}
+        self.done = {name: done for name, done in self.done.items() if done[1] <= node}
+        self.cleared = {part: version for part, version in self.cleared.items() if version < self.ends[node]}
+        self.names = {number: name for number, name in self.names.items() if number <= node}
         self.compaction = self.last_user = None
         return fork
 
@@ -87,10 +98,28 @@ class Thread(Conversation):
 
     # -- messages ------------------------------------------------------------------------------
 
+    def user(self, time: int, event: ev.UserMessageAdded, parts: Iterable[UserPart | None]) -> None:
+        """Add a user message; its node has begun."""
+        super().user(time, event, parts)
+        self._name(event.message)
+
+    def summary(
+        self, time: int, part: str, asked: str, message: str, kinds: Iterable[tuple[Text | Reasoning, str, str]]
+    ) -> bool:
+        """Complete a compaction with its summary; its node has begun."""
+        self._name(message)
+        return super().summary(time, part, asked, message, kinds)
+
+    def _name(self, message: str) -> None:
+        self.names[self.node] = message
+        if len(self.names) > MAX_NAMES:
+            del self.names[next(iter(self.names))]
+
     def answer(self, time: int, event: ev.AssistantMessageStarted) -> OpenAnswer:
         """Begin an assistant message; its node has begun."""
         answer = super().answer(time, event)
         answer.node = self.node
+        self._name(event.message)
         return answer
 
     # -- calls ---------------------------------------------------------------------------------

@@ -9,6 +9,8 @@
   result, or its tokens were counted.  What Codex itself puts into the history (developer's
   messages, the environment) become synthetic user messages.
 * `compacted` covers everything before it; the messages it keeps are added again after the summary.
+  Without a summary that can be read, as when the provider keeps it encrypted, it covers nothing,
+  and no message is added again.
   `thread_rolled_back` goes back to before the turns it drops.
 * Every readable record is stored so that `emit` gives it back, JSON-equal.
 """
@@ -21,9 +23,9 @@ from typing import Any, BinaryIO
 from eventlog import events as ev
 from eventlog.importers.codex.calls import progress_of
 from eventlog.importers.codex.duplicates import ScreenEvent
-from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of
+from eventlog.importers.codex.records import CodexRecord, entries, is_codex, parent_of, summary_of
 from eventlog.importers.codex.rollout import ALL_KINDS, Rollout
-from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
 from eventlog.importers.common.conversation_parts import ABORTED
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, path_identity
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
@@ -285,8 +287,9 @@ class _Reader:
         part = self.conversation.compact(
             self.rollout.time, f"line-{line}:marker", auto=self.conversation.open is not None, before=self.context
         )
-        text, found = text_or_empty(record.get("message")), record.get("replacement_history")
+        found = record.get("replacement_history")
         history = [item for item in (found if is_array(found) else []) if is_object(item)]
+        text = text_or_empty(record.get("message")) or summary_of(history)
         kinds: list[tuple[Text | Reasoning, str, str]] = []
         if text:
             kinds.append((Text(self.conversation.batch.content(text)), text, "text"))
@@ -296,10 +299,14 @@ class _Reader:
                 name = text_or_empty(item.get("id"))
                 metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
-        self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
-        for number, item in enumerate(history):
-            if item.get("type") == "message":
-                self._again(line, number, item, text)
+        said = self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
+        again = [(number, item) for number, item in enumerate(history) if item.get("type") == "message"]
+        if not said:
+            self.report.skip(line, COVERS_NOTHING)
+            self.report.messages += len(again)  # the view shows them where they were said
+            return
+        for number, item in again:
+            self._again(line, number, item, text)
 
     def _again(self, line: int, number: int, item: dict[str, Any], summary: str) -> None:
         """Add a message that a compaction left, unless it is the summary."""

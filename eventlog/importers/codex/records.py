@@ -13,17 +13,20 @@ from typing import Any, BinaryIO, NamedTuple
 
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import (
+    Line,
+    dump,
     has_record,
     is_object,
     lines,
     milliseconds,
-    sound,
     text_or_empty,
     title_of,
 )
 from eventlog.importers.common.record_index import RecordIndex
+from eventlog.importers.common.torn_lines import values
+from eventlog.importers.openai.items import texts_of
 
-__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of"]
+__all__ = ["ITEMS", "CodexRecord", "entries", "injected", "is_codex", "parent_of", "prompt_of", "summary_of"]
 
 
 OUTER = frozenset({"session_meta", "turn_context", "response_item", "event_msg", "compacted"})
@@ -36,6 +39,8 @@ ITEMS = frozenset(
     }
 )  # fmt: skip
 """Types of response items."""
+_SUMMARY = "Another language model started to solve this problem"
+"""How the message begins in which Codex hands a summary to the model."""
 _INJECTED = (
     "<environment_context>", "<user_instructions>", "<turn_aborted>", "<permissions instructions>", "<skill>", "<INSTRUCTIONS>",
     "<user_shell_command>", "<subagent_notification>", "<collaboration_mode>", "# AGENTS.md instructions", "<apps_instructions>",
@@ -90,15 +95,22 @@ def entries(file: BinaryIO, report: Report) -> Iterator[CodexRecord]:
     """
     seen = RecordIndex()
     for line in lines(file):
-        found = sound(line, report)
-        if found is None or line.data is None:
-            continue
-        value, plain = found
-        entry = _entry(line.number, value, plain=plain)
-        if entry.time is not None and not seen.put(blake2b(line.data, digest_size=12).hexdigest(), 0):
-            report.skip(line.number, "equal to an earlier line, time and all")
-            entry = entry._replace(kind="repeated", payload={})
-        yield entry
+        for number, value, plain in values(line, report, _is_whole):
+            entry = _entry(number, value, plain=plain)
+            if entry.time is not None and not seen.put(_digest(line, number, value, plain=plain), 0):
+                report.skip(number, "equal to an earlier line, time and all")
+                entry = entry._replace(kind="repeated", payload={})
+            yield entry
+
+
+def _digest(line: Line, number: int, value: Any, *, plain: bool) -> str:
+    data = line.data if number is line.number else dump(value, plain=plain).encode()
+    return blake2b(data or b"", digest_size=12).hexdigest()
+
+
+def _is_whole(record: dict[str, Any]) -> bool:
+    """Whether an object on a torn line is a record, not an item inside one."""
+    return (isinstance(record.get("type"), str) and "payload" in record) or _is_record(record)
 
 
 def _entry(line: int, value: Any, *, plain: bool) -> CodexRecord:
@@ -135,6 +147,12 @@ def parent_of(meta: dict[str, Any]) -> tuple[str | None, str]:
 def injected(text: str) -> bool:
     """Whether Codex wrote this text in the user's name."""
     return text.lstrip().startswith(_INJECTED)
+
+
+def summary_of(history: list[dict[str, Any]]) -> str:
+    """Return the summary in the history that a compaction left, "" if none can be read."""
+    texts = texts_of(history[-1].get("content")) if history else []
+    return next((text for text in texts if text.startswith(_SUMMARY)), "")
 
 
 def prompt_of(texts: list[str]) -> str:

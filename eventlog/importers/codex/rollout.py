@@ -12,7 +12,7 @@ from eventlog import events as ev
 from eventlog.importers.codex.calls import todos_of
 from eventlog.importers.codex.duplicates import Duplicates
 from eventlog.importers.codex.records import injected, prompt_of
-from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, UserPart
 from eventlog.importers.common.importer import Report, bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
@@ -93,7 +93,10 @@ class Rollout:
         elif kind == "agent_message":
             self.add_unmatched(ALL_KINDS)
             self._prompt(line, item.get("content"), synthetic=True, agent=text_or_empty(item.get("author")))
-        elif kind not in {"compaction", "compaction_summary", "context_compaction"}:
+        elif kind in {"compaction", "compaction_summary", "context_compaction"}:
+            if item.get("encrypted_content"):
+                self.report.skip(line, COVERS_NOTHING)
+        else:
             self.report.skip(line, f"an item of unknown type {kind[:40]!r}" if kind else "an item without a type")
 
     def _fresh(self, line: int, item: dict[str, Any]) -> str:

@@ -188,7 +188,7 @@ class RecordBuilder:
     # -- compaction ------------------------------------------------------------------------------
 
     def compaction(self, summary: str, *, id: str | Sequence[str] = (), auto: bool = True) -> None:
-        """Let a summary stand for all messages so far."""
+        """Let a summary stand for all messages so far; without a text it stands for none."""
         self.begun = True
         asked, message = self.fresh(()), self.fresh(_names(id))
         part = self.conversation.compact(self.time, asked, auto=auto, before=None)

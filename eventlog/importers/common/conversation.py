@@ -35,10 +35,17 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["Conversation"]
+__all__ = ["COVERS_NOTHING", "MAX_OPEN", "UNREADABLE", "Conversation"]
 
+UNREADABLE = "no readable summary"
+"""Reason of a failed compaction without a readable summary."""
+COVERS_NOTHING = (
+    "a compaction without a readable summary: it covers nothing, and the messages before it stay in the view"
+)
 MAX_OPEN = 8
 """Answers that may wait for results of their calls."""
+MAX_DONE = 8192
+"""Calls with a result that may be cleared: more than a window of the model holds."""
 MAX_LATE = 1024
 """Interrupted calls that may still get a late result."""
 
@@ -69,6 +76,10 @@ class Conversation:
         self.calls: dict[str, OpenCall] = {}
         self.interrupted: dict[str, OpenCall] = {}
         """Newest calls that were closed as interrupted: a late result may come."""
+        self.done: dict[str, tuple[str, int]] = {}
+        """Part and node of the newest calls that have a result, which may be cleared."""
+        self.cleared: dict[str, int] = {}
+        """Parts of those whose result is cleared, with the version before."""
         self.early: EarlyResults[_EarlyResult] = EarlyResults(report)
         self._call_ids = RecordIndex()
         """Ids of all calls."""
@@ -77,6 +88,8 @@ class Conversation:
         """Whether a system prompt has come; see `has_prompt`."""
         self.compaction: tuple[str, str] | None = None
         """Part and message of a compaction whose summary comes with a later record."""
+        self._before_compaction: str | None = None
+        """The newest user message before a compaction was asked for."""
         if started is not None:
             self.add(time, started)
 
@@ -271,7 +284,7 @@ class Conversation:
             return call
         self.batch.bodies.update(early.bodies)
         self.batch.weight += sum(map(len, early.bodies.values()))
-        self._complete(time, call, early.result)
+        self._complete(time, kind.call, call, early.result)
         return call
 
     def result(
@@ -291,7 +304,7 @@ class Conversation:
             self.remainder.move(result.output, "error" if result.failed else "output")
             if metadata is not None:
                 self.remainder.move_value(metadata, "metadata")
-        self._complete(time, call, result)
+        self._complete(time, name, call, result)
         self._finish_answered(call.answer)
         return call
 
@@ -313,8 +326,12 @@ class Conversation:
         size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
         return self.early.hold(name, line, _EarlyResult(result, bodies), size)
 
-    def _complete(self, time: int, call: OpenCall, result: CallResult) -> None:
+    def _complete(self, time: int, name: str, call: OpenCall, result: CallResult) -> None:
         call.result = result
+        self.done.pop(name, None)
+        self.done[name] = call.part, call.answer.node
+        if len(self.done) > MAX_DONE:
+            self.cleared.pop(self.done.pop(next(iter(self.done)))[0], None)
         content = self.batch.content(result.output)
         if result.failed:
             self.add(time, ev.ToolFailed(call.part, content, result.interrupted, metadata=result.metadata))
@@ -340,32 +357,60 @@ class Conversation:
 
     # -- compaction ----------------------------------------------------------------------------
 
-    def compact(self, time: int, message: str, *, auto: bool, before: int | None) -> str:
-        """Begin a compaction of everything so far, asked for by `message`; return its part."""
+    def holds(self, message: str) -> bool:
+        """Whether a message that was told is in the conversation now."""
+        del message
+        return True
+
+    def prune(self, time: int, calls: Iterable[str], policy: str, freed: int) -> None:
+        """Clear the results of these calls, those that have one which is not cleared."""
+        parts = tuple(part for name in calls if (part := self.prunable(name)))
+        if parts:
+            self.cleared.update((part, self.version) for part in parts)
+            self.add(time, ev.Pruned(parts, policy, freed))
+
+    def prunable(self, call: str) -> str:
+        """Return the part of the newest call of this id, "" if no result of it can be cleared."""
+        found = self.done.get(call)
+        return "" if found is None or found[0] in self.cleared else found[0]
+
+    def compact(
+        self, time: int, message: str, *, auto: bool, before: int | None, kept: tuple[str, ...] = ()
+    ) -> str:
+        """Begin a compaction of all but `kept` so far, asked for by `message`; return its part."""
         self.interrupt_all(None)
         part = own_id(message, "compaction")
         self.add(time, ev.UserMessageAdded(message, synthetic=True))
         self.add(time, ev.CompactionRequested(message, part, auto))
-        self.add(time, ev.CompactionStarted(part, tokens_before=before))
+        self.add(time, ev.CompactionStarted(part, tokens_before=before, kept=kept))
         self.report.messages += 1
-        self.last_user = message
+        self._before_compaction, self.last_user = self.last_user, message
         return part
 
     def summary(
         self, time: int, part: str, asked: str, message: str, kinds: Iterable[tuple[Text | Reasoning, str, str]]
-    ) -> None:
+    ) -> bool:
         """Complete the compaction that message `asked` asked for with the summary `message`.
 
         `kinds` are the summary's parts, each with the text of the record it holds and its field.
+        Without a text that can be read the compaction fails, for its messages stand for nothing:
+        False.
         """
+        is_readable = False
         self.add(time, ev.AssistantMessageStarted(message, asked, summary=True))
         self.report.messages += 1
         for number, (kind, held, field) in enumerate(kinds):
             body = own_id(message, str(number))
+            is_readable = is_readable or (isinstance(kind, Text) and bool(held.strip()))
             if held:
                 self.remainder.move(held, field)
             self.add(time, ev.PartStarted(message, body, kind))
             self.add(time, ev.PartEnded(body))
             self.report.parts += 1
         self.add(time, ev.MessageFinished(message, "stop"))
-        self.add(time, ev.CompactionCompleted(part, message))
+        if is_readable:
+            self.add(time, ev.CompactionCompleted(part, message))
+        else:
+            self.add(time, ev.CompactionFailed(part, UNREADABLE, message))
+            self.last_user = self._before_compaction or self.last_user
+        return is_readable

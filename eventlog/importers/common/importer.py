@@ -50,7 +50,7 @@ class Report(msgspec.Struct):
 
     def skip(self, line: int, reason: str) -> None:
         """List a record that was not imported, or not whole."""
-        self.skipped.append(Skipped(line, reason))
+        self.skipped.append(Skipped(int(line), reason))
 
 
 class ImportBatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeGuard
 
 import msgspec
 
@@ -22,6 +22,7 @@ __all__ = [
     "MAX_LINE",
     "DamagedLineError",
     "Line",
+    "LineNumber",
     "check_depth",
     "dump",
     "has_record",
@@ -62,6 +63,27 @@ class Line(NamedTuple):
     data: bytes | None
     ended: bool
     """Whether a line feed followed: the last line of a file that is being written has none."""
+
+
+class LineNumber(int):
+    """Line of a record behind `nth` others on the same line; it prints as `LINE+NTH`."""
+
+    nth: int
+
+    def __new__(cls, line: int, nth: int) -> Self:
+        """Return the number; it equals the line's."""
+        number = super().__new__(cls, line)
+        number.nth = nth
+        return number
+
+    @classmethod
+    def read(cls, text: str) -> int:
+        """Return the number that prints as this text."""
+        line, _, nth = text.partition("+")
+        return cls(int(line), int(nth)) if nth else int(line)
+
+    def __format__(self, spec: str) -> str:
+        return f"{int(self)}+{self.nth}"
 
 
 def is_object(value: object) -> TypeGuard[dict[str, Any]]:

@@ -26,10 +26,10 @@ from eventlog.importers.common.json_lines import (
     is_object,
     lines,
     parse,
-    sound,
 )
 from eventlog.importers.common.message_shapes import ALONE, shape_of, shape_of_object
 from eventlog.importers.common.remainder import SourceRecord
+from eventlog.importers.common.torn_lines import IsRecord, values
 
 __all__ = ["ListedConversation", "conversations", "document"]
 
@@ -49,9 +49,9 @@ class ListedConversation(NamedTuple):
 
 def document(sources: Iterable[SourceRecord]) -> Any:
     """Return the JSON document that the records came from: an array, or an object around it."""
-    records = {source.line: source.record for source in sources}
-    around = records.pop(0, None)
-    messages = [records[number] for number in sorted(records)]
+    found = list(sources)
+    around = next((source.record for source in found if source.line == 0), None)
+    messages = [source.record for source in found if source.line]
     if around is None:
         return messages
     member, value = around
@@ -83,7 +83,7 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
         whole = dict(_sound(Document(file, "", report.skip).members(), report))
         yield from _inside("", whole, plain=_is_plain(whole))
     elif shape.kind == "conversations":
-        for number, value, plain in _values(file, report):
+        for number, value, plain in _values(file, report, _is_conversation):
             if is_object(value):
                 yield from _inside(f":{number}", value, plain=plain)
             else:
@@ -91,7 +91,15 @@ def conversations(file: BinaryIO, report: Report) -> Iterator[ListedConversation
     elif shape.kind == "none":
         report.skip(1, "no list of messages is found in it")
     else:
-        yield ListedConversation("", "", {}, _values(file, report))
+        yield ListedConversation("", "", {}, _values(file, report, _is_message))
+
+
+def _is_conversation(value: dict[str, Any]) -> bool:
+    return shape_of_object(value).kind in {"object", "reply"}
+
+
+def _is_message(value: dict[str, Any]) -> bool:
+    return shape_of_object(value).kind == "messages"
 
 
 def _inside(name: str, value: dict[str, Any], *, plain: bool) -> Iterator[ListedConversation]:
@@ -155,8 +163,6 @@ def _is_plain(value: Any) -> bool:
     return plain and bool(again == value)
 
 
-def _values(file: BinaryIO, report: Report) -> Iterator[tuple[int, Any, bool]]:
+def _values(file: BinaryIO, report: Report, is_record: IsRecord) -> Iterator[tuple[int, Any, bool]]:
     for line in lines(file):
-        found = sound(line, report)
-        if found is not None:
-            yield line.number, *found
+        yield from values(line, report, is_record)

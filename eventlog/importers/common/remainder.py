@@ -5,7 +5,8 @@ text `[rest, moved]`. `rest` is the record with null in place of what moved to e
 says where it went: `[path, [event, field]]`, the path from an array that holds the record alone,
 with the event's index among those since the record before. A large text that no event has is an
 event of its own, `ForeignKept(of="line:N:K")`. So no large text is stored twice, and a text that is
-redacted in its part does not stay behind here (texts under `SHORT` characters may).
+redacted in its part does not stay behind here (texts under `SHORT` characters may). Of several
+records on one line the later ones have `N+1`, `N+2` … for `N`.
 
 Records of streams have another form: `stream_remainder.py`.
 """
@@ -21,7 +22,7 @@ from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import DamagedError, brief
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.importers.common.json_lines import dump, is_array, is_object
+from eventlog.importers.common.json_lines import LineNumber, dump, is_array, is_object
 from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
@@ -157,7 +158,7 @@ def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Itera
             continue
         try:
             rest, moved = json.loads(text(event.data))
-            yield SourceRecord(int(event.of[5:]), put_back(rest, moved, group, text))
+            yield SourceRecord(LineNumber.read(event.of[5:]), put_back(rest, moved, group, text))
         except UNFIT as error:
             raise DamagedError(f"what was kept of source record {brief(event.of)} does not fit its events") from error
         group = []

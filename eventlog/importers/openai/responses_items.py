@@ -11,7 +11,7 @@ from eventlog.values import Attachment
 
 __all__ = ["ASIDE", "CallItem", "FinishedItem", "call_of", "finished_item"]
 
-ASIDE = frozenset({"message", "reasoning", "mcp_list_tools", "mcp_approval_request", "compaction"})
+ASIDE = frozenset({"message", "reasoning", "mcp_list_tools", "mcp_approval_request"})
 """Types of items that are no calls."""
 _PROVIDERS = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}

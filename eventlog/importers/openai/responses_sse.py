@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from eventlog import events as ev
+from eventlog.importers.common.conversation import COVERS_NOTHING
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.sse import Record
@@ -239,7 +240,9 @@ class _Reader(StreamReader):
         call = call_of(item)
         if call is None:
             kind = text_or_empty(item.get("type"))
-            if kind not in ASIDE and not kind.endswith("_output"):
+            if kind == "compaction":
+                self.report.skip(line, COVERS_NOTHING)
+            elif kind not in ASIDE and not kind.endswith("_output"):
                 self.report.skip(line, f"an item of unknown type {kind[:40]!r}")
             return
         if call.id in self.call_ids:

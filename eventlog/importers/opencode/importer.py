@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, cast
 
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
+from eventlog.importers.common.conversation import COVERS_NOTHING, UNREADABLE
 from eventlog.importers.common.importer import BATCH_BYTES, BATCH_EVENTS, ImportBatch, Report, bounded_id
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump
@@ -225,9 +226,13 @@ class _Reader:
         crashed = any(self._messages[name].open for name in order[:place])
         through = order[place - 1] if place and not crashed else None
         started = ev.CompactionStarted(part, through, tail, None, message.model)
-        if message.failure is None and message.reason is not None:
+        is_over = message.failure is None and message.reason is not None
+        if is_over and message.readable:
             return [(end, started), (end, ev.CompactionCompleted(part, message.id))]
         reason = message.failure.name if message.failure is not None else "unfinished"
+        if is_over:
+            reason = UNREADABLE
+            self.report.skip(1, f"message {len(self._messages) + len(self._odd) + 1}: {COVERS_NOTHING}")
         return [(end, started), (end, ev.CompactionFailed(part, reason, message.id))]
 
     def _reverted(self) -> list[ev.Event]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from eventlog import events as ev
-from eventlog.importers.opencode.values import Record, model_of, string, time_of
+from eventlog.importers.opencode.values import Record, model_of, optional, string, time_of
 from eventlog.values import INTERRUPTED, Body, Content, MessageError
 
 __all__ = ["MessageEvents"]
@@ -35,6 +35,7 @@ class MessageEvents:
         "open_parts",
         "parent",
         "parts",
+        "readable",
         "reason",
         "skipped",
         "summary",
@@ -56,6 +57,10 @@ class MessageEvents:
         """Time of the message's end."""
         self.failure: MessageError | None = None
         self.reason: str | None = None
+        self.readable = any(
+            optional(part, "type") == "text" and (optional(part, "text") or "").strip() for part in record["parts"]
+        )
+        """Whether it says a text that can be read."""
         self.model = model_of(info)
         self.parts: list[str] = []
         self.compaction: str | None = None

@@ -15,6 +15,7 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.importers import Report, import_file
+from eventlog.importers.common.conversation import COVERS_NOTHING
 from eventlog.importers.common.remainder import emit
 from eventlog.values import File, Limits, Model, Reasoning, Text, Todo, Tool
 from projections import ModelView
@@ -98,11 +99,13 @@ def test_counts_agree_and_a_second_import_adds_nothing(store: Store) -> None:
     assert len(ROLLOUTS) >= 9
     for path in ROLLOUTS:
         report = import_file(store, path)
-        assert (report.format, report.skipped) == ("codex", [])
+        assert report.format == "codex"
+        assert {found.reason for found in report.skipped} <= {COVERS_NOTHING}
         counted = stored_counts([store.session(name) for name in report.sessions])
         assert counted == codex_counts(path), path.name
         listed = sum(store.info(name).messages for name in report.sessions)
-        assert (report.messages, report.parts) == (listed, counted[1])
+        assert report.messages == listed or report.skipped
+        assert report.parts == counted[1]
     position = store.log.last_positions()
     for path in ROLLOUTS:
         assert import_file(store, path).events == 0
@@ -321,10 +324,10 @@ def test_compaction_hides_what_it_replaced(store: Store) -> None:
     view = json.dumps([str(found) for found in ModelView.of(store.session(report.sessions[0])).messages])
     assert "old answer" not in view
     assert [view.count(text) for text in ("the summary", "old prompt", "new prompt")] == [1, 1, 1]
-    big = next(path for path in ROLLOUTS if "entire-graph" in path.name)
+    big = next(path for path in ROLLOUTS if "entire-graph" in path.name)  # its compaction is encrypted
     events = happened(store, import_file(store, big))
     kinds = Counter(type(found) for found in events)
-    assert (kinds[ev.CompactionStarted], kinds[ev.CompactionCompleted]) == (1, 1)
+    assert (kinds[ev.CompactionStarted], kinds[ev.CompactionCompleted], kinds[ev.CompactionFailed]) == (1, 0, 1)
 
 
 def test_dropped_turns_are_rolled_back(store: Store) -> None:

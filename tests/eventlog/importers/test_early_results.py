@@ -163,7 +163,7 @@ def test_every_recorded_result_is_shown() -> None:
     for path in recorded(data, "claude_code_jsonl", "claude_web_json"):
         blocks = [
             block
-            for record in claude_lines(path).values()
+            for _, record in claude_lines(path)
             if is_object(record) and is_object(record.get("message")) and is_array(record["message"].get("content"))
             for block in record["message"]["content"]
             if is_object(block)

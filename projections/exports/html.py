@@ -17,7 +17,7 @@ from eventlog.session.unfinished import state_of
 from projections.exports.html_text import Shown, import_html, markdown_html, plain_html, shown, visible
 from projections.exports.in_order import backwards, own_messages
 from projections.exports.markdown import SILENT
-from projections.reports.usage import total, usage_by_model
+from projections.reports.usage import cost_words, own_total
 from projections.reports.wording import counted, moment
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
@@ -79,18 +79,10 @@ def _facts(session: Session) -> Iterator[tuple[str, str]]:
 
 
 def _cost(session: Session) -> str:
-    """Return what was spent; list prices stand in for what was not recorded, which ≈ says."""
+    """Return what was spent; its events are read where a call has no recorded cost."""
     info = session.info
     if info.unpriced:
-        spans = session.reader.spans(session.version - info.events)
-        sums = total(usage_by_model(spans, session.store.host.models))
-        if sums.estimated:
-            known = (
-                ""
-                if sums.estimated == sums.unpriced
-                else f", not known for {counted(sums.unpriced - sums.estimated, 'call')}"
-            )
-            return f"≈ ${sums.cost + sums.estimate:.4f}, by list prices of {session.store.host.models.date}{known}"
+        return cost_words(own_total(session), session.store.host.models.date)
     return f"${info.spent}" if info.spent is not None else ""
 
 

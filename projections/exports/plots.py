@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 from warnings import catch_warnings, filterwarnings
 
@@ -83,19 +84,24 @@ def timeline_svg(history: Timeline) -> bytes:
     """Draw the tokens of each step, the usable ones, what changed them, and the spending."""
     steps = _steps(history.entries)
     every = max(history.kinds.get("StepStarted", 0), len(steps))
-    costs = [entry for entry in history.entries if entry.spent is not None]
+    calls, sums = history.calls, history.usage()
+    costs = (
+        list(accumulate(float(entry.cost or entry.estimate or 0) for entry in calls))
+        if sums.unknown < sums.calls
+        else []
+    )
     changes = [entry for entry in history.entries if entry.kind in SIGNS]
     drawn = f"{counted(every, 'step')} with reported tokens"
     if len(steps) < every:
         drawn = f"{len(steps):,} of {counted(every, 'step')} (turns with reported tokens)"
     what = f"{history.session}: {drawn}, version {history.version}"
+    if costs and sums.unpriced:
+        what += f"\n{counted(sums.estimated, 'call')} by list prices, {counted(sums.unknown, 'call')} of unknown cost"
     with _picture(what, 5.2 if costs else 4.0, [3, 1] if costs else [1]) as (axes, result):
         _draw_steps(axes[0], steps, changes)
         if costs:
-            axes[1].step(
-                [e.version for e in costs], [float(e.spent or 0) for e in costs], where="post", color="#333333"
-            )
-            axes[1].set_ylabel("US dollars spent")
+            axes[1].step([call.version for call in calls], costs, where="post", color="#333333")
+            axes[1].set_ylabel("US dollars, about" if sums.estimated else "US dollars spent")
             axes[1].set_ylim(bottom=0)
         for one in axes:
             one.set_xlim(0, max(history.version, 1) * 1.02)

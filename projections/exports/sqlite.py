@@ -21,13 +21,14 @@ from eventlog.codec.decoded import Recorded
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.redaction import blank
 from eventlog.events import LASTING
-from eventlog.history.catalog import SessionInfo, entry_of
+from eventlog.history.catalog import entry_of
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
 from eventlog.session.session import Session
 from projections.exports.in_order import own_messages
 from projections.formats.text import sendable
 from projections.reports.event_json import event_record
+from projections.reports.usage import UsageTotals, own_total
 from projections.reports.wording import DAY
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
@@ -37,7 +38,8 @@ _TABLES = """
 CREATE TABLE sessions (
     id TEXT PRIMARY KEY, title TEXT NOT NULL, scope TEXT NOT NULL, directory TEXT NOT NULL, agent TEXT NOT NULL,
     parent TEXT, fork_of TEXT, forked_at INTEGER, created TEXT, updated TEXT, version INTEGER NOT NULL,
-    messages INTEGER NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, cost TEXT, archived INTEGER NOT NULL,
+    messages INTEGER NOT NULL, calls INTEGER NOT NULL, tokens INTEGER NOT NULL, cost TEXT, unpriced INTEGER NOT NULL,
+    estimate TEXT, archived INTEGER NOT NULL,
     origin_format TEXT, origin_id TEXT, name TEXT, note TEXT NOT NULL
 );
 CREATE TABLE messages (
@@ -59,7 +61,8 @@ CREATE TABLE calls (
 CREATE TABLE usage (
     session TEXT NOT NULL REFERENCES sessions (id), version INTEGER NOT NULL, time TEXT, message TEXT, purpose TEXT NOT NULL,
     model TEXT, input INTEGER NOT NULL, output INTEGER NOT NULL, reasoning INTEGER NOT NULL, cache_read INTEGER NOT NULL,
-    cache_write INTEGER NOT NULL, total INTEGER, cost TEXT, failed INTEGER NOT NULL, PRIMARY KEY (session, version)
+    cache_write INTEGER NOT NULL, total INTEGER, cost TEXT, estimate TEXT, failed INTEGER NOT NULL,
+    PRIMARY KEY (session, version)
 );
 CREATE TABLE events (
     session TEXT NOT NULL REFERENCES sessions (id), version INTEGER NOT NULL, time TEXT, kind TEXT NOT NULL,
@@ -90,7 +93,7 @@ def write_sqlite(sessions: Iterable[Session], path: Path, *, inherited: bool) ->
 
 def _write(connection: sqlite3.Connection, session: Session, base: int) -> None:
     info = session.info
-    _insert(connection, "sessions", [_session(info)])
+    _insert(connection, "sessions", [_session(session)])
     for message in own_messages(session, base):
         _insert(connection, "messages", [_message(info.id, message)])
         parts = list(enumerate(message.parts, 1))
@@ -116,12 +119,15 @@ def _insert(connection: sqlite3.Connection, table: str, rows: Iterable[tuple[Any
         connection.executemany(f"INSERT INTO {table} VALUES ({places})", clean)  # noqa: S608  # no caller's text
 
 
-def _session(info: SessionInfo) -> tuple[Any, ...]:
+def _session(session: Session) -> tuple[Any, ...]:
+    info = session.info
     origin, name = info.origin, info.name
+    sums = own_total(session) if info.unpriced else UsageTotals()
     return (
         info.id, info.title, info.scope, info.directory, info.agent, info.parent, info.fork_of, info.forked_at,
         _time(info.created), _time(info.updated), info.version, info.messages, info.calls, info.tokens,
-        None if info.spent is None else str(info.spent), info.archived,
+        None if info.spent is None else str(info.spent), info.unpriced,
+        str(sums.estimate) if sums.estimated else None, info.archived,
         None if origin is None else origin.format, None if origin is None else origin.foreign_id,
         None if name is None else ":".join(name), info.note,
     )  # fmt: skip
@@ -163,15 +169,17 @@ def _events(session: Session, base: int) -> Iterator[tuple[tuple[Any, ...], tupl
         counts = isinstance(event, LASTING) or covers(effective, recorded.version)
         data = json.dumps(record["event"], ensure_ascii=False)
         row = session.id, recorded.version, _time(recorded.time), record["kind"], counts, data
-        yield row, _usage(session.id, recorded, event) if isinstance(event, ev.UsageRecorded) else None
+        yield row, _usage(session, recorded, event) if isinstance(event, ev.UsageRecorded) else None
 
 
-def _usage(session: str, recorded: Recorded, event: ev.UsageRecorded) -> tuple[Any, ...]:
+def _usage(session: Session, recorded: Recorded, event: ev.UsageRecorded) -> tuple[Any, ...]:
     tokens, cost = event.usage.tokens, event.usage.cost
+    price = None if cost is not None else session.store.host.models.price(event.model, tokens)
     return (
-        session, recorded.version, _time(recorded.time), event.message, event.purpose,
+        session.id, recorded.version, _time(recorded.time), event.message, event.purpose,
         None if event.model is None else str(event.model), tokens.input, tokens.output, tokens.reasoning,
-        tokens.cache_read, tokens.cache_write, tokens.total, None if cost is None else str(cost), event.failed,
+        tokens.cache_read, tokens.cache_write, tokens.total, None if cost is None else str(cost),
+        None if price is None else str(price.cost), event.failed,
     )  # fmt: skip
 
 

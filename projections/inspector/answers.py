@@ -273,7 +273,7 @@ def steps(room: Room, query: Query) -> dict[str, Any]:
         "cost": str(usage.cost) if usage.calls > usage.unpriced else None,
         "estimate": str(usage.estimate) if usage.estimated else None,
         "calls": usage.calls,
-        "unknown": usage.unpriced - usage.estimated,
+        "unknown": usage.unknown,
         "prices": room.session.store.host.models.date,
         "input": usage.input + usage.cache_read + usage.cache_write,
         "cached": usage.cache_read,

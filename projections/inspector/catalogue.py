@@ -121,8 +121,10 @@ class Catalogue:
         estimates = self._estimates.of(shown, wait=wait)
         rows: list[dict[str, Any]] = []
         for info in shown:
-            estimate = estimates.get(info.id)
-            rows.append(info_json(info) | {"estimate": None if estimate is None else str(estimate)})
+            sums = estimates.get(info.id)
+            estimate = str(sums.estimate) if sums is not None and sums.estimated else None
+            unknown = info.unpriced if sums is None else sums.unknown
+            rows.append(info_json(info) | {"estimate": estimate, "unknown": unknown})
         waiting = any(info.unpriced and not info.locked and info.id not in estimates for info in shown)
         return {"sessions": rows, "estimating": waiting}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from decimal import Decimal
 from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -37,19 +36,18 @@ class Estimates:
         self._known: OrderedDict[str, tuple[int, UsageTotals]] = OrderedDict()
         """By session the version up to which it was read, and its usage up to there."""
 
-    def of(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, Decimal | None]:
-        """Return estimates of what has no recorded cost in these sessions, as time allows.
+    def of(self, infos: Iterable[SessionInfo], *, wait: bool = True) -> dict[str, UsageTotals]:
+        """Return the usage of those of these sessions that have unpriced calls, as time allows.
 
-        None: the catalogue knows none of the models. A session that is not in the answer has to be
-        asked for again. Those without such calls have no estimate. Without `wait` nothing is read.
+        A session that is not in the answer has to be asked for again, if it has such calls. Without
+        `wait` nothing is read.
         """
-        found: dict[str, Decimal | None] = {}
+        found: dict[str, UsageTotals] = {}
         end = monotonic() + _SLICE if wait else 0.0
         with self._lock:
             for info in infos:
                 if info.unpriced and not info.locked and self._read(info, end):
-                    sums = self._known[info.id][1]
-                    found[info.id] = sums.estimate if sums.estimated else None
+                    found[info.id] = self._known[info.id][1]
         return found
 
     def _read(self, info: SessionInfo, end: float) -> bool:

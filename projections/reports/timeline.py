@@ -14,14 +14,20 @@ import msgspec
 
 from eventlog import events as ev
 from eventlog.codec.deltas import DeltaRun
+from eventlog.models.catalogue import ModelCatalogue
 from eventlog.session.session import Session
 from eventlog.values import Limits
 from projections.reports.first_words import FirstWords
+from projections.reports.usage import UsageTotals
 from projections.reports.wording import counted, policy_named
 from projections.window.limits import step_total, usable
 from projections.window.policy import decode_policy
 
 __all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
+
+
+_OTHER_TOKENS = frozenset(("pruned", "compacted"))
+"""Kinds of entries whose tokens are not those of a call."""
 
 
 class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,6 +44,8 @@ class TimelineEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens of a step so far as a share of the usable ones, where the limits are known."""
     cost: Decimal | None = None
     """US dollars that this call of a model cost, where that is known."""
+    estimate: Decimal | None = None
+    """US dollars of this call by list prices, where no cost was recorded; no part of `spent`."""
     spent: Decimal | None = None
     """US dollars spent so far, this call included, once a cost is known."""
     hidden: bool = False
@@ -60,11 +68,29 @@ class Timeline(msgspec.Struct, frozen=True):
     """Sessions that were forked from this session."""
     entries: tuple[TimelineEntry, ...]
 
+    @property
+    def calls(self) -> list[TimelineEntry]:
+        """The calls of models, those included that a rollback hides."""
+        return [entry for entry in self.entries if entry.tokens is not None and entry.kind not in _OTHER_TOKENS]
+
+    def usage(self) -> UsageTotals:
+        """Return the calls, their tokens and costs in sum."""
+        calls = self.calls
+        estimates = [entry.estimate for entry in calls if entry.estimate is not None]
+        return UsageTotals(
+            calls=len(calls),
+            total=sum(entry.tokens or 0 for entry in calls),
+            cost=sum((entry.cost for entry in calls if entry.cost is not None), Decimal(0)),
+            unpriced=sum(entry.cost is None for entry in calls),
+            estimated=len(estimates),
+            estimate=sum(estimates, Decimal(0)),
+        )
+
 
 def timeline(session: Session) -> Timeline:
     """Return the timeline of a session; reads every event once."""
     version = session.version
-    accumulator = TimelineBuilder()
+    accumulator = TimelineBuilder(session.store.host.models)
     entries: list[TimelineEntry] = []
     ranges = session.reader.effective_ranges(version)
     for span in session.reader.spans(upto=version):
@@ -89,7 +115,9 @@ def timeline(session: Session) -> Timeline:
 class TimelineBuilder:
     """A pass over the history, event by event: limits, policy, tools and spending so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, models: ModelCatalogue | None = None) -> None:
+        """`models` estimate the cost of calls that have none."""
+        self._models = models
         self.kinds: Counter[str] = Counter()
         self._limits: Limits | None = None
         self._policy: str | None = None
@@ -140,6 +168,10 @@ class TimelineBuilder:
         cost = event.usage.cost
         if cost is not None:
             self._spent = (self._spent or Decimal(0)) + cost
+        price = (
+            None if cost is not None or self._models is None else self._models.price(event.model, event.usage.tokens)
+        )
+        estimate = None if price is None else price.cost
         tokens = step_total(event.usage.tokens)
         step, before = self._steps.get(event.message or "", (None, 0))
         if step is not None and not event.failed:  # some programs record the usage of a step in pieces
@@ -148,7 +180,7 @@ class TimelineBuilder:
         fill = round((before + tokens) / room, 4) if room and event.purpose == "turn" else None
         kind = "step" if event.purpose == "turn" else event.purpose
         what = "failed" if event.failed else "overflow" if fill is not None and fill >= 1 else ""
-        return TimelineEntry(version, time, kind, what, tokens, fill, cost, self._spent, step=step)
+        return TimelineEntry(version, time, kind, what, tokens, fill, cost, estimate, self._spent, step=step)
 
 
 def _describe(event: ev.Event) -> tuple[str, str] | None:

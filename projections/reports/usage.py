@@ -20,8 +20,9 @@ from eventlog.session.session import Session
 from eventlog.validation import require, require_or_none
 from eventlog.values import Tokens
 from projections.reports.session_tree import whole_tree
+from projections.reports.wording import counted
 
-__all__ = ["SessionUsage", "UsageTotals", "session_usage", "total", "usage_by_model"]
+__all__ = ["SessionUsage", "UsageTotals", "cost_words", "own_total", "session_usage", "total", "usage_by_model"]
 
 _EXACT = Context(prec=200)
 """Context for sums of money: the current context could round a long sum."""
@@ -51,6 +52,16 @@ class UsageTotals(msgspec.Struct):
     """How many of the calls without a recorded cost have an estimate."""
     estimate: Decimal = Decimal(0)
     """US dollars of these, at the prices of the catalogue that is asked now; stored nowhere."""
+
+    @property
+    def unknown(self) -> int:
+        """How many calls have neither a recorded cost nor an estimate."""
+        return self.unpriced - self.estimated
+
+    @property
+    def known(self) -> Decimal:
+        """US dollars that were recorded, and those that are estimated."""
+        return _EXACT.add(self.cost, self.estimate)
 
     def add(self, event: UsageRecorded, models: ModelCatalogue | None = None) -> None:
         """Add one record; `models` estimate the cost of one that has none."""
@@ -135,6 +146,25 @@ def total(sums: Iterable[UsageTotals]) -> UsageTotals:
     for totals in sums:
         whole.include(totals)
     return whole
+
+
+def own_total(session: Session) -> UsageTotals:
+    """Return the sum of a session's own usage; reads its events."""
+    models = session.store.host.models
+    return total(usage_by_model(session.reader.spans(session.version - session.info.events), models))
+
+
+def cost_words(sums: UsageTotals, prices: str) -> str:
+    """Return the cost in words: ≈ where list prices stand in for a part, "" without a call.
+
+    `prices` is the date of the catalogue. The words say how many calls have no known cost.
+    """
+    if sums.unknown == sums.calls:
+        return "not known" if sums.calls else ""
+    known = f", not known for {counted(sums.unknown, 'call')}" if sums.unknown else ""
+    if sums.estimated:
+        return f"≈ ${sums.cost + sums.estimate:,.4f}, by list prices of {prices}{known}"
+    return f"${sums.cost}{known}"
 
 
 def session_usage(session: Session) -> SessionUsage:

@@ -32,6 +32,8 @@ KEYS = (
     "messages",
     "archived",
     "tokens",
+    "calls",
+    "unpriced",
     "locked",
     "name",
     "note",
@@ -146,8 +148,28 @@ def _states(info: SessionInfo) -> Iterator[str]:
         yield info.state
 
 
+def _cost(info: SessionInfo) -> str:
+    """Return the recorded cost; it is more where a call has none."""
+    if info.unpriced:
+        return "?" if info.spent is None else f"≥ {dollars(info.spent)}"
+    return dollars(info.spent)
+
+
 def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
-    columns = ["session", "updated", "title", "scope", "messages", "tokens", "cost", "state", "name", "note", "version"]
+    columns = [
+        "session",
+        "updated",
+        "title",
+        "scope",
+        "messages",
+        "tokens",
+        "cost",
+        "state",
+        "name",
+        "note",
+        "version",
+        "unpriced",
+    ]
     output.table(
         columns,
         (
@@ -158,15 +180,16 @@ def _print(sessions: list[SessionInfo], short: ShortIds) -> None:
                 info.scope,
                 info.messages,
                 number(info.tokens),
-                output.Cell(info.spent, dollars(info.spent)),
+                output.Cell(info.spent, _cost(info)),
                 ", ".join(_states(info)),
                 "" if info.name is None else ":".join(info.name),
                 info.note,
                 info.version,
+                output.Cell(info.unpriced or None, ""),
             )
             for info in sessions
         ),
-        numbers=["version", "messages", "tokens", "cost"],
+        numbers=["version", "messages", "tokens", "cost", "unpriced"],
         flexible=["title", "scope", "name", "note", "session"],
         optional=["cost", "state", "updated", "tokens", "messages", "scope", "note", "name", "version"],
         share=0.45,

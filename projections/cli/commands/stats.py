@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from eventlog import Session, SessionInfo, Store
+    from projections.cli.table import Cell
     from projections.reports.usage import UsageTotals
 
 __all__ = ["run"]
@@ -26,7 +27,8 @@ __all__ = ["run"]
 def run(context: Context, session: OPTIONAL_SESSION = None, *, json: JSON = False) -> None:
     """Count what a session or the store holds, and what it cost.
 
-    Of the store it also lists the sessions that cost most, and those with most tokens.
+    Of the store it also lists the sessions that cost most, and those with most tokens. A call
+    without a recorded cost is estimated by list prices, where the catalogue knows its model.
     """
     with reading(context) as store:
         if session is None:
@@ -34,7 +36,7 @@ def run(context: Context, session: OPTIONAL_SESSION = None, *, json: JSON = Fals
             if json:
                 output.document({"store": totals})
             else:
-                _print_store(totals, (head.session for head in store.log.heads()))
+                _print_store(totals, (head.session for head in store.log.heads()), store.host.models.date)
             return
         handle = session_of(store, session)
         if json:
@@ -44,10 +46,12 @@ def run(context: Context, session: OPTIONAL_SESSION = None, *, json: JSON = Fals
 
 
 def _store_stats(store: Store, path: Path) -> dict[str, Any]:
-    """Return the totals of a store, from its catalog; no event is read."""
+    """Return the totals of a store, from its catalog; of unpriced calls the events are read."""
     from eventlog.log.embedded.directory import bytes_on_disk
+    from projections.reports.usage import total
 
     sessions = list(store.sessions())
+    spent = {info.id: _spent(store, info) for info in sessions}
     return {
         "path": str(path),
         "sessions": len(sessions),
@@ -58,9 +62,9 @@ def _store_stats(store: Store, path: Path) -> dict[str, Any]:
         "messages": sum(info.messages for info in sessions),
         "bytes": bytes_on_disk(path),
         "tokens": sum(info.tokens for info in sessions),
-        "cost": _sum(info.spent for info in sessions),
-        "dearest": [_spender(info) for info in _most(sessions, _cost_of)],
-        "largest": [_spender(info) for info in _most(sessions, lambda info: info.tokens)],
+        **_money(total(spent.values())),
+        "dearest": [_spender(info, spent) for info in _most(sessions, lambda info: spent[info.id].known)],
+        "largest": [_spender(info, spent) for info in _most(sessions, lambda info: info.tokens)],
     }
 
 
@@ -68,8 +72,27 @@ _TOP = 5
 """Sessions that are listed by what they cost, and by tokens."""
 
 
-def _cost_of(info: SessionInfo) -> Decimal:
-    return info.spent or Decimal(0)
+def _spent(store: Store, info: SessionInfo) -> UsageTotals:
+    """Return the usage of a session; its events are read where a call has no recorded cost."""
+    from eventlog.errors import KeyMissingError, NotFoundError
+    from projections.reports.usage import UsageTotals, own_total
+
+    if info.unpriced and not info.locked:
+        try:
+            return own_total(store.session(info.id))
+        except (KeyMissingError, NotFoundError):  # erased, or its key gone, meanwhile
+            pass
+    return UsageTotals(calls=info.calls, cost=info.cost, unpriced=info.unpriced)
+
+
+def _money(sums: UsageTotals) -> dict[str, Any]:
+    return {
+        "calls": sums.calls,
+        "unpriced": sums.unpriced,
+        "estimated": sums.estimated,
+        "cost": str(sums.cost) if sums.calls > sums.unpriced else None,
+        "estimate": str(sums.estimate) if sums.estimated else None,
+    }
 
 
 def _most(sessions: list[SessionInfo], size: Callable[[SessionInfo], Decimal | int]) -> list[SessionInfo]:
@@ -77,26 +100,35 @@ def _most(sessions: list[SessionInfo], size: Callable[[SessionInfo], Decimal | i
     return [info for info in sorted(sessions, key=size, reverse=True)[:_TOP] if size(info)]
 
 
-def _spender(info: SessionInfo) -> dict[str, Any]:
-    return {"id": info.id, "title": info.title, "tokens": info.tokens, "cost": _text(info.spent)}
+def _spender(info: SessionInfo, spent: dict[str, UsageTotals]) -> dict[str, Any]:
+    return {"id": info.id, "title": info.title, "tokens": info.tokens, **_money(spent[info.id])}
 
 
-def _sum(costs: Iterable[Decimal | None]) -> str | None:
-    known = [cost for cost in costs if cost is not None]
-    return _text(sum(known, Decimal(0)) if known else None)
+def _amount(amount: str, *, about: str = "") -> Cell:
+    return output.Cell(amount, about + dollars(Decimal(amount)))
 
 
-def _text(cost: Decimal | None) -> str | None:
-    return None if cost is None else str(cost)
+def _cost(of: dict[str, Any]) -> Cell | None:
+    """Return what a session cost: ≈ with an estimate, ≥ where calls of unknown cost are left."""
+    if of["cost"] is None and of["estimate"] is None:
+        return None
+    known = Decimal(of["cost"] or 0) + Decimal(of["estimate"] or 0)
+    sign = "≥ " if of["unpriced"] > of["estimated"] else "≈ " if of["estimated"] else ""
+    return output.Cell(known, sign + dollars(known))
 
 
-def _print_store(totals: dict[str, Any], ids: Iterable[str]) -> None:
+def _print_store(totals: dict[str, Any], ids: Iterable[str], prices: str) -> None:
     """Print the totals, then the sessions that cost most and that have most tokens."""
     path = totals.pop("path")
     lists = {"most expensive": totals.pop("dearest"), "most tokens": totals.pop("largest")}
-    cost = totals.pop("cost")
+    money = {name: totals.pop(name) for name in ("unpriced", "estimated", "cost", "estimate")}
     rows: list[tuple[str, object]] = [(name, number(count)) for name, count in totals.items()]
-    rows.append(("cost", "unknown" if cost is None else output.Cell(cost, dollars(Decimal(cost)))))
+    rows.append(("cost", "unknown" if money["cost"] is None else _amount(money["cost"])))
+    if money["unpriced"]:
+        rows.append(("calls of unknown cost", number(money["unpriced"])))
+        rows.append(("of these by list prices", number(money["estimated"])))
+    if money["estimate"] is not None:
+        rows.append((f"estimate, prices of {prices}", _amount(money["estimate"], about="≈ ")))
     output.table(["store", path], rows, numbers=[path])
     short = ShortIds(ids)
     for title, found in lists.items():
@@ -109,7 +141,7 @@ def _print_store(totals: dict[str, Any], ids: Iterable[str]) -> None:
                         output.Cell(each["id"], short.of(each["id"])),
                         each["title"],
                         number(each["tokens"]),
-                        each["cost"] and output.Cell(each["cost"], dollars(Decimal(each["cost"]))),
+                        _cost(each),
                     )
                     for each in found
                 ],

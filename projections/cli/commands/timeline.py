@@ -13,10 +13,10 @@ from projections.cli.store_option import reading_session
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from decimal import Decimal
 
     from projections.reports.timeline import TimelineEntry
+    from projections.reports.usage import UsageTotals
 
 __all__ = ["run"]
 
@@ -31,7 +31,7 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
 
     Lists messages with their first words, numbered prunes, compactions and rollbacks, forks, and
     the calls of models: tokens of the request and its answer, how full the window was, what the
-    call cost, and what was spent until then.
+    call cost, ≈ by list prices where no cost was recorded, and what was spent until then.
     """
     import msgspec
 
@@ -40,6 +40,7 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
     with reading_session(context, session) as handle:
         history = timeline(handle)
         forks = [handle.store.info(fork) for fork in history.forks]
+        prices = handle.store.host.models.date
     if svg is not None:
         from projections.exports.plots import timeline_svg
 
@@ -47,7 +48,10 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
         return
     if json:
         entries = [
-            {**msgspec.to_builtins(entry), "cost": _text(entry.cost), "spent": _text(entry.spent)}
+            {
+                **msgspec.to_builtins(entry),
+                **{name: _text(getattr(entry, name)) for name in ("cost", "estimate", "spent")},
+            }
             for entry in history.entries
         ]
         output.document(
@@ -72,8 +76,9 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
         title = f": {info.title}" if info.title else ""
         output.line(f"forked at version {info.forked_at} as {info.id}{title}")
     if output.terminal():
-        output.line(_sum(history.entries))
+        output.line(_sum(history.usage(), prices))
     else:
+        output.note(_sum(history.usage(), prices))
         output.note(", ".join(f"{count} {kind}" for kind, count in history.kinds.items()))
 
 
@@ -90,7 +95,9 @@ def _row(entry: TimelineEntry) -> list[object]:
             _bar(entry.fill, drawn=output.columns() >= _WIDE) or "",
             "red" if entry.what == "overflow" else "",
         ),
-        output.Cell(_text(entry.cost), dollars(entry.cost)),
+        output.Cell(_text(entry.cost), dollars(entry.cost))
+        if entry.estimate is None
+        else output.Cell(f"≈{entry.estimate}", f"≈{dollars(entry.estimate)}"),
         output.Cell(_text(entry.spent), dollars(entry.spent)),
     ]
 
@@ -133,12 +140,12 @@ def _bar(fill: float | None, *, drawn: bool = True) -> str | None:
     return f"{'#' * full}{'.' * (BAR - full)} {fill:.0%}"
 
 
-def _sum(entries: Sequence[TimelineEntry]) -> str:
+def _sum(sums: UsageTotals, prices: str) -> str:
     """Return what all calls of models had and cost; also those that a rollback hides."""
-    calls = [entry for entry in entries if entry.tokens is not None and entry.kind not in _TOLD]
-    spent = next((entry.spent for entry in reversed(calls) if entry.spent is not None), None)
-    tokens = counted(sum(entry.tokens or 0 for entry in calls), "token")
-    return f"{counted(len(calls), 'model call')}, {tokens}" + ("" if spent is None else f", {dollars(spent)} spent")
+    from projections.reports.usage import cost_words
+
+    spent = f", cost {cost_words(sums, prices)}" if sums.calls else ""
+    return f"{counted(sums.calls, 'model call')}, {counted(sums.total, 'token')}{spent}"
 
 
 def _text(cost: Decimal | None) -> str | None:

@@ -22,12 +22,13 @@ def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
         window = window_of(handle)
         undone = window.undo()
         window.state.catch_up()
+        tokens = window.tokens
         document = {
             "session": handle.id,
             "version": handle.version,
             "undone": undone,
             "messages": len(window.view().messages),
-            "tokens": window.tokens,
+            "tokens": tokens,
         }
-    tokens = counted(window.tokens, "token")
-    output.answer(document, f"the newest {undone} is undone: the next request has {tokens}", json=json)
+    request = counted(tokens, "token")
+    output.answer(document, f"the newest {undone} is undone: the next request has {request}", json=json)

@@ -22,10 +22,13 @@ export const dollars = (cost) => {
   return `$${value.toFixed(value !== 0 && value < 0.1 ? 4 : 2)}`;
 };
 
-/** A cost as it was recorded; with ≈ where list prices stand in for all of it, or a part. */
-export const Cost = ({ cost, estimate, waiting = false, none = "–" }) => {
-  if (estimate !== null && estimate !== undefined) return html`<span title="estimated by list prices: no cost was recorded">≈ ${dollars(Number(cost || 0) + Number(estimate))}</span>`;
-  return cost !== null && cost !== undefined ? dollars(cost) : waiting ? "…" : none;
+/** A cost as it was recorded; with ≈ where list prices stand in for a part, ≥ where a part is not known. */
+export const Cost = ({ cost, estimate, unknown = 0, waiting = false, none = "–" }) => {
+  const [recorded, estimated] = [cost, estimate].map((amount) => amount !== null && amount !== undefined);
+  if (!recorded && !estimated) return waiting && unknown ? "…" : none;
+  const why = [estimated && "estimated by list prices where no cost was recorded", unknown && `not known for ${counted(unknown, "call")}`].filter(Boolean);
+  const text = `${unknown ? "≥ " : estimated ? "≈ " : ""}${dollars(Number(cost || 0) + Number(estimate || 0))}`;
+  return why.length ? html`<span title=${why.join("; ")}>${text}</span>` : text;
 };
 
 const DAY = 86400000;

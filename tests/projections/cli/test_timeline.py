@@ -66,7 +66,7 @@ def test_every_width_tells_how_full_the_window_was(told: Path, columns: int) -> 
     steps = [line for line in lines if "step" in line]
     assert [next(word for word in line if word.endswith("%")) for line in steps] == ["40%", "70%", "100%", "130%"]
     assert ["overflow" in line for line in steps] == [False, False, True, True]
-    assert " ".join(lines[-1]) == "4 model calls, 34,200 tokens, $0.05 spent"
+    assert " ".join(lines[-1]) == "4 model calls, 34,200 tokens, cost $0.0504, not known for 1 call"
 
 
 def test_an_overflow_is_red(told: Path) -> None:

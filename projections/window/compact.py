@@ -7,8 +7,9 @@ commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from inspect import unwrap
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,13 +26,10 @@ from eventlog.errors import (
 )
 from eventlog.session.inputs import stored_kind
 from eventlog.values import MessageError, Model, PartKind, Text, Usage
-from projections.view.carryover_text import carried_text
 from projections.view.model_view import digest_of
-from projections.view.neutral import NeutralMessage
-from projections.view.neutral import Text as Said
-from projections.view.part_rendering import QUESTION
 from projections.window.compaction.continuation import continuation, overflow_replay
 from projections.window.compaction.guard import check_summary
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
 from projections.window.compaction.selection import Selection
@@ -88,18 +86,16 @@ class Compaction:
         situation: Situation,
         version: int,
         *,
-        count: Callable[[Sequence[NeutralMessage], Sequence[str]], int],
         summarizer: Summarizer,
         hooks: Hooks,
         model: Model | None,
     ) -> None:
-        """`situation` is that right after `version`; `count` counts requests for `model`."""
+        """`situation` is that right after `version`."""
         self._session = session
         self._now = situation
         self._state = situation.state
         self._measure = situation.measure
         self._version = version
-        self._count = count
         self._summarizer = summarizer
         self._hooks = hooks
         self._model = model
@@ -127,11 +123,11 @@ class Compaction:
             selection.head,
             policy,
             self._measure.text,
-            self._count,
+            now.count,
             kept=[self._state.messages[name] for name in selection.kept],
             model=self._model,
             options=now.options,
-            max_input=now.usable,
+            max_input=None if unwrap(self._summarizer) is summarize_offline else now.usable,
             todos=self._state.todos,
             context=context,
             prompt=prompt,
@@ -184,7 +180,7 @@ class Compaction:
         done, limit, smaller = 0, None, 0
         while True:
             try:
-                request = job.request(done, previous, max_input=limit)
+                request = self._request(job, done, previous, limit)
             except MessageTooLargeError as error:
                 raise SummaryFailure(_reason(error)) from error
             try:
@@ -207,6 +203,15 @@ class Compaction:
                 raise SummaryFailure("empty")
             done, previous, record = request.upto, text, replace(record, previous=part)
             self._session.remove_part(part)
+
+    def _request(self, job: SummaryJob, done: int, previous: str | None, limit: int | None) -> SummaryRequest:
+        """Return the next request; a message that does not fit alone may fill the window."""
+        try:
+            return job.request(done, previous, max_input=limit)
+        except MessageTooLargeError:
+            if limit is not None or self._now.largest is None:
+                raise
+            return job.request(done, previous, max_input=self._now.largest)
 
     def _stream(
         self, reply: Reply, request: SummaryRequest, record: SummaryRecord, patch: str | None
@@ -255,31 +260,15 @@ class Compaction:
         policy = self._now.policy.compaction
         if own_prompt:
             policy = msgspec.structs.replace(policy, require_sections=False)
-        usable = self._now.usable if self._now.policy.overflow.count_next != "never" else None
-        reason = check_summary(text, policy, view_tokens_after=after, usable=usable)
+        reason = check_summary(text, policy, view_tokens_after=after, usable=self._now.largest)
         if reason is not None:
             raise SummaryFailure(reason)
 
     def _tokens_after(self, step: Compact, selection: Selection, text: str) -> int:
-        """Tokens of the first request after the compaction.
-
-        Counted are the messages that stay, the summary, and the texts carried beside it.
-        """
-        covered = {message.id for message in selection.head} | {selection.replay}
-        left = [
-            message
-            for message in self._state.messages.values()
-            if message.id not in covered and not (message.removed or message.waiting or message.id == step.message)
-        ]
-        left = [message for message in left if not self._is_older_pair(message)]
-        beside = carried_text(self._state.to_carry(), self._measure.text) if self._now.options.carry else ""
-        said = [NeutralMessage("user", (Said(QUESTION),)), NeutralMessage("assistant", (Said(text), Said(beside)))]
-        then = [
-            Said(self._measure.text(kind.text)) for kind in self._said_then(step, selection) if isinstance(kind, Text)
-        ]
-        if then:
-            said.append(NeutralMessage("user", tuple(then)))
-        return self._now.fixed() + self._measure.messages(left) + self._count(said, ())
+        """Tokens of the first request after the compaction."""
+        said = self._said_then(step, selection)
+        then = [self._measure.text(kind.text) for kind in said if isinstance(kind, Text)]
+        return self._now.tokens_after(selection, text, then, marker=step.message)
 
     def _said_then(self, step: Compact, selection: Selection) -> list[PartKind]:
         """Return the parts said after the summary: the refused message again, or a continuation.
@@ -291,12 +280,6 @@ class Compaction:
         if not step.auto:
             return []
         return [Text(continuation(self._now.policy.preset, overflow=step.overflow), synthetic=True)]
-
-    def _is_older_pair(self, message: Message) -> bool:
-        return any(
-            message.id in {other.message, other.summary} or message.reply_to == other.message
-            for other in self._state.compactions.values()
-        )
 
     # -- afterwards ----------------------------------------------------------------------------
 

@@ -7,11 +7,13 @@ covered, and nothing else can be said before the results are there.
 
 from __future__ import annotations
 
-from eventlog.session.outcome import GOES_ON, is_crash
+from msgspec.structs import replace
+
+from eventlog.session.outcome import CRASHED, GOES_ON, is_crash
 from projections.conversation.parts import SubtaskPart, ToolPart
-from projections.window.compaction.guard import SECTIONS_MISSING
+from projections.window.full_window import blocked, may_help, what_helps
 from projections.window.limits import is_over
-from projections.window.loop_state import NOTHING, LatestAnswer
+from projections.window.loop_state import LatestAnswer
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import Situation
 from projections.window.sizing.measure import Measure
@@ -32,23 +34,6 @@ from projections.window.steps import (
 from projections.window.task_calls import is_task
 
 __all__ = ["next_step"]
-
-_ADVICE = (
-    "if the summariser was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
-    " new session"
-)
-_SECTIONS = "let another model summarise, or accept summaries of any form: `CompactionPolicy(require_sections=False)`"
-_NOTHING_LEFT = (
-    "nothing older is left to summarise: what is newest is too large by itself; remove that message or roll back to before it, or take a"
-    " model with a larger window"
-)
-
-
-def _advice(why: str) -> str:
-    """Return what helps after a compaction that failed for this reason."""
-    if why == NOTHING:
-        return _NOTHING_LEFT
-    return _SECTIONS if why.startswith(SECTIONS_MISSING) else _ADVICE
 
 
 def next_step(situation: Situation) -> Step:
@@ -85,7 +70,7 @@ class _Turn:
         self._now = situation
         self._outline = situation.outline
         self._asked = situation.outline.asked
-        self._last = self._newest_answer()
+        self._last = self._to_repeat(self._newest_answer())
         self._said = situation.loop.said_place
         self.interrupted = situation.loop.interrupted > self._said and not self._is_closed_after_interrupt()
 
@@ -109,6 +94,13 @@ class _Turn:
             isinstance(part, ToolPart) and not part.removed and not part.provider_executed for part in last.parts
         )
         return LatestAnswer(last.id, last.place, last.reply_to, calls, last.reason, last.error)
+
+    def _to_repeat(self, last: LatestAnswer | None) -> LatestAnswer | None:
+        """Return the answer; a refusal counts as broken off once the request has changed."""
+        is_refusal = last is not None and last.error is not None and last.error.name == "overflow"
+        if last is None or not is_refusal or not self._now.loop.is_out_of_date(last.place):
+            return last
+        return replace(last, error=CRASHED)
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -161,34 +153,22 @@ class _Turn:
         return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
 
     def overflow(self) -> _Found | None:
-        """Compact if the window is full: by reported usage, by count, or after a refusal."""
+        """Compact if the window is full: by reported usage, by count, or after a refusal.
+
+        Only where the model is to be called: a turn that is answered ends, however full the window
+        is. Where a compaction cannot help, the request is sent as it is if it fits.
+        """
         now = self._now
-        policy = now.policy.overflow
-        if not policy.auto:
+        if not now.policy.overflow.auto:
             return None
         refused = self._is_refused()
-        tokens = self._tokens_over()
+        tokens = self._tokens_over() if self._goes_on() else None
         if not refused and tokens is None:
             return None
-        failures = now.loop.failed_compactions(now.usable)
-        why = now.loop.latest_failure()
-        if failures >= now.policy.compaction.max_failures or (failures and why == NOTHING):
-            return _Found(
-                Blocked(
-                    "compaction-fails",
-                    f"{failures} automatic compaction(s) in a row did not bring the conversation below its window"
-                    + (f" (the latest failed: {why})" if why else "")
-                    + f"; {_advice(why)}",
-                )
-            )
-        if now.usable is not None and now.fixed() >= now.usable:
-            return _Found(
-                Blocked(
-                    "window-too-small",
-                    f"the system prompt and the tools alone take {now.fixed()} of {now.usable} usable tokens",
-                )
-            )
-        return _Found(RequestCompaction(refused, tokens or 0))
+        fits = not refused and (now.largest is None or now.request() < now.largest)
+        if may_help(now, fits=fits, refused=refused):
+            return _Found(RequestCompaction(refused, tokens or 0))
+        return None if fits else _Found(blocked(now, refused=refused))
 
     def prune(self) -> _Found | None:
         """Old results that are worth clearing."""
@@ -205,7 +185,8 @@ class _Turn:
         if repeats is not None:
             return repeats
         steps = now.loop.steps
-        limit = now.policy.loop.max_steps
+        given = now.policy.loop.max_steps
+        limit = None if given is None else max(given, 1)
         if limit is not None and steps >= limit:
             return _Found(Blocked("max-steps", f"the turn had its {limit} steps; ask again to go on"))
         tokens = now.request()
@@ -224,7 +205,8 @@ class _Turn:
             return _Found(Stop("nothing-asked"))
         last = self._last
         if last is not None and last.error is not None and self._broke_off():
-            return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error))
+            helps = what_helps(self._now) if last.error.name == "overflow" else ""
+            return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error, helps))
         return _Found(Stop("finished"))
 
     # -- helpers -------------------------------------------------------------------------------
@@ -249,11 +231,8 @@ class _Turn:
 
     def _is_refused(self) -> bool:
         """Whether the newest request was refused for its size, and nothing came after it."""
-        last, state = self._last, self._now.state
+        last = self._last
         if last is None or last.error is None or last.error.name != "overflow":
-            return False
-        compaction = state.compactions.get(state.in_force or "")
-        if compaction is not None and state.messages[compaction.message].place > last.place:
             return False
         return self._asked is not None and self._asked.place < last.place
 
@@ -261,8 +240,6 @@ class _Turn:
         """The tokens that are over the limit, None if none are."""
         now = self._now
         policy = now.policy.overflow
-        if self._broke_off():
-            return None
         if policy.max_messages is not None and len(self._outline.messages) > policy.max_messages:
             return now.request()
         if now.usable is None:
@@ -271,8 +248,6 @@ class _Turn:
         if last_step is not None and is_over(last_step.tokens, now.usable, policy):
             return last_step.tokens
         if policy.count_next == "never" or (policy.count_next == "before-usage" and last_step is not None):
-            return None
-        if not self._goes_on():
             return None
         tokens = now.request()
         return tokens if is_over(tokens, now.usable, policy) else None

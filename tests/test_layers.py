@@ -65,7 +65,7 @@ LAYERS: dict[str, str] = {
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
         policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
-        | loop_state prune refused_request retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        | loop_state prune refused_request retrieval | situation steps | full_window compact | next_step window_state titles | running_task | window | aio report
         | __init__
     """,
     "projections.cli": """

@@ -24,10 +24,10 @@ OFFLINE_MOST = 4_000
 
 
 def may_help(now: Situation, *, fits: bool, refused: bool) -> bool:
-    """Whether an automatic compaction may bring the request below its limit.
+    """Return whether an automatic compaction may bring the request below its limit.
 
-    That is `usable` for a request that `fits` as it is, and `largest` for one that does not. What a
-    provider `refused` is compacted whatever its size.
+    That is `usable` for a request that `fits` as it is, and `largest` for one that does not. A
+    request that a provider `refused` is compacted at any size.
     """
     if now.loop.failed_compactions(now.usable) >= now.policy.compaction.max_failures:
         return False

@@ -334,13 +334,12 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (["no sections"], "sections-missing"),
         ([sections(), ToolCalled("bash")], "tool-called: bash"),
         ([sections("word " * 5_000)], "view-too-large"),
     ],
 )
 def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answer: list[Piece], reason: str) -> None:
-    """Without sections, with a tool call, or too large, a summary hides nothing."""
+    """With a tool call, or too large, a summary hides nothing."""
     talk(session, 6)
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=lambda _: answer, environment={})
     before = ModelView.of(session).digest

@@ -257,14 +257,14 @@ class Conversations(RuleBasedStateMachine):
 
 
 def test_after_one_action_that_the_stop_names_the_next_question_is_answered() -> None:
-    """Whatever the window, the policy, the summariser and the pastes, no conversation ends."""
+    """No window, policy, summariser or paste ends a conversation."""
     settings = profile(max_examples=60, stateful_step_count=8, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Conversations, settings=settings)
 
 
 @pytest.mark.parametrize("words", [7_000, 7_500, 7_900, 7_960])
 def test_a_paste_that_fitted_is_no_end(words: int) -> None:
-    """An answered paste ends its turn, and every later question is answered behind a compaction."""
+    """An answered paste ends its turn, and every later question is answered."""
     with eventlog.open("memory:") as store:
         session = store.create_session()
         limits = Limits(10_000, 2_000)

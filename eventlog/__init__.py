@@ -54,6 +54,7 @@ from eventlog.errors import (
     UnknownEventError,
     UnknownModelError,
     UnknownOutcomeError,
+    UnknownStreamError,
     UnsupportedStorageError,
     WindowTooSmallError,
 )
@@ -210,6 +211,7 @@ __all__ = [
     "UnknownEventError",
     "UnknownModelError",
     "UnknownOutcomeError",
+    "UnknownStreamError",
     "UnsupportedStorageError",
     "Usage",
     "Values",

@@ -20,6 +20,7 @@ EventlogError
 │   │   └── RequestTooLargeError    the request is too large for it
 │   ├── BlockedError            a loop cannot go on by itself
 │   │   └── WindowTooSmallError     system prompt and tools alone fill the model's window
+│   ├── UnknownStreamError      a provider's answer is of an API that is not read
 │   ├── UnknownModelError       the catalogue of models has no such model
 │   ├── CursorError             the list does not go on from this cursor: begin without one
 │   ├── ReadOnlyError           the store was opened for reading only
@@ -87,6 +88,7 @@ __all__ = [
     "UnknownEventError",
     "UnknownModelError",
     "UnknownOutcomeError",
+    "UnknownStreamError",
     "UnsupportedStorageError",
     "WindowTooSmallError",
 ]
@@ -327,6 +329,22 @@ class SummarizerRefusedError(CallError):
 
 class RequestTooLargeError(SummarizerRefusedError):
     """The provider refused the request because of its size."""
+
+
+class UnknownStreamError(CallError):
+    """A provider's answer is of an API that is not read; `api` is its name, "" if unknown.
+
+    `chunk` is the type of the first chunk that was not known, or the names of its fields.
+    """
+
+    def __init__(self, chunk: str, api: str = "") -> None:
+        whose = f"the answer is one of {api}" if api else "the answer is of an API that is not known"
+        super().__init__(
+            f"{whose} (chunk {brief(chunk)}); expected chunks of OpenAI Chat Completions. Ask the provider for these, or"
+            " fill the reply with the methods of `Reply`"
+        )
+        self.chunk = chunk
+        self.api = api
 
 
 class UnknownModelError(CallError):

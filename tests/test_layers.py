@@ -38,7 +38,7 @@ LAYERS: dict[str, str] = {
         | reader cluster_tables | attempt | group_commit check clusters | engine cluster_target cluster_reader | clustered move | joining
     """,
     "eventlog.session": """
-        owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome | text_stream context late_result redact rollback values | tool_call turn | reply | session
+        owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome empty_answers | text_stream context late_result redact rollback values | tool_call turn | reply | session
         | registry unfinished shelf naming
     """,
     "eventlog.state": """
@@ -65,8 +65,8 @@ LAYERS: dict[str, str] = {
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
-        policy hooks sizing fill_loop backoff tool_schemas | limits truncation repeated_calls compaction retrying task_calls
-        | loop_state prune refused_request retrieval | situation steps | next_step compact window_state titles | running_task | window | aio report
+        policy hooks sizing stream_api backoff tool_schemas | fill_loop limits truncation repeated_calls compaction task_calls | retrying
+        | loop_state prune refused_request retrieval | situation steps | full_window compact | next_step window_state titles | running_task | window | aio report
         | __init__
     """,
     "projections.cli": """

@@ -90,9 +90,7 @@ class UuidIndex:
             if row is None:
                 own = told[bisect_right(told, self._version) : bisect_right(told, min(end, version))]
                 named = [
-                    (number, name)
-                    for number, entry in zip(own, self._read(own), strict=True)
-                    for name in _names(entry)
+                    (number, name) for number, entry in zip(own, self._read(own), strict=True) for name in _names(entry)
                 ]
                 row = [number - window for number, _ in named], b"".join(_key(name) for _, name in named)
                 if is_whole and end <= version:

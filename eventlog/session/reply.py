@@ -16,11 +16,13 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
+from eventlog.session.empty_answers import is_second_empty_answer
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.outcome import failure_of
 from eventlog.session.text_stream import TextStream
 from eventlog.session.tool_call import ToolCall
+from eventlog.state.state import GOES_ON
 from eventlog.validation import require, require_json, require_or_none
 from eventlog.values import (
     Json,
@@ -59,6 +61,8 @@ class Reply:
         self._calls: list[ToolCall] = []
         self._purpose = "turn"
         """Purpose of the newest step."""
+        self.api = ""
+        """The API that the answer came from, as its reader recognised it."""
         self._failed = 0
         """Attempts that failed and are repeated, those of replies before this one included."""
         self.lease: Lease | None = None
@@ -333,7 +337,8 @@ class Reply:
         """Close the message; durable when it returns.
 
         Ends open texts and the open step. Tool calls without a result are refused: complete or fail
-        them first. `catalogue` is that of `Session.record_usage`.
+        them first. `catalogue` is that of `Session.record_usage`. A second answer in a row that
+        says nothing, with a reason behind which a loop asks again, fails with the error "empty".
         """
         self._require_open()
         closing: list[ev.Event] = []
@@ -352,8 +357,20 @@ class Reply:
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))
         closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
-        self._executor.command([*closing, ev.MessageFinished(self.id, reason)], last=self._took_lease, lease=self.lease)
+        error = self._empty_again(reason)
+        finished = ev.MessageFinished(self.id, reason if error is None else None, error)
+        self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
         self._close()
+
+    def _empty_again(self, reason: str) -> MessageError | None:
+        """Return the error of a second answer in a row to one request that says nothing."""
+        if self._started.summary or self._calls or reason not in GOES_ON:
+            return None
+        self._executor.writer.flush()
+        if not is_second_empty_answer(self._executor.reader, self.id):
+            return None
+        read = f"read as {self.api}" if self.api else "of no API that was recognised"
+        return MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands.

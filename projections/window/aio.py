@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
+from eventlog.errors import UnknownStreamError
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff
 from projections.window.fill_loop import ABORTED, ReplyFiller
@@ -177,6 +178,11 @@ async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
     require(AsyncIterable, chunks, "chunks are an async iterable")
     async for chunk in chunks:
         plain = filling.plain(chunk)
+        try:
+            filling.knows(plain)
+        except UnknownStreamError as error:
+            await asyncio.to_thread(filling.fail, error)
+            raise
         if filling.waits(plain):
             await asyncio.to_thread(filling.take, plain)
         else:

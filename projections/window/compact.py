@@ -7,8 +7,9 @@ commands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
+from inspect import unwrap
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,18 +26,17 @@ from eventlog.errors import (
 )
 from eventlog.session.inputs import stored_kind
 from eventlog.values import MessageError, Model, PartKind, Text, Usage
-from projections.view.carryover_text import carried_text
 from projections.view.model_view import digest_of
 from projections.view.neutral import NeutralMessage
 from projections.view.neutral import Text as Said
-from projections.view.part_rendering import QUESTION
 from projections.window.compaction.continuation import continuation, overflow_replay
-from projections.window.compaction.guard import check_summary
+from projections.window.compaction.guard import check_summary, is_thin
+from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, without
 from projections.window.compaction.request import SummaryJob, SummaryRequest
 from projections.window.compaction.selection import Selection
 from projections.window.compaction.summarizer import Summarizer, ToolCalled, pieces
-from projections.window.compaction.template import TEMPLATE
+from projections.window.compaction.template import ASKED_AGAIN, TEMPLATE, left_out, missing_sections
 from projections.window.hooks import AutoContinue, Hooks
 from projections.window.loop_state import NOTHING
 
@@ -88,21 +88,20 @@ class Compaction:
         situation: Situation,
         version: int,
         *,
-        count: Callable[[Sequence[NeutralMessage], Sequence[str]], int],
         summarizer: Summarizer,
         hooks: Hooks,
         model: Model | None,
     ) -> None:
-        """`situation` is that right after `version`; `count` counts requests for `model`."""
+        """`situation` is that right after `version`."""
         self._session = session
         self._now = situation
         self._state = situation.state
         self._measure = situation.measure
         self._version = version
-        self._count = count
         self._summarizer = summarizer
         self._hooks = hooks
         self._model = model
+        self._wants_sections = situation.policy.compaction.require_sections
         self._requests = 0
         self._asked = 0
         """Version at which the compaction was asked for."""
@@ -122,16 +121,17 @@ class Compaction:
             self._session.context.fail_compaction(step.part, NOTHING)
             return CompactionResult(step.part, NOTHING, tokens_before=self._before)
         prompt = None if self._hooks.prompt is None else self._hooks.prompt(TEMPLATE)
+        self._wants_sections = self._wants_sections and prompt is None
         context = () if self._hooks.context is None else tuple(self._hooks.context())
         job = SummaryJob(
             selection.head,
             policy,
             self._measure.text,
-            self._count,
+            now.count,
             kept=[self._state.messages[name] for name in selection.kept],
             model=self._model,
             options=now.options,
-            max_input=now.usable,
+            max_input=None if unwrap(self._summarizer) is summarize_offline else now.usable,
             todos=self._state.todos,
             context=context,
             prompt=prompt,
@@ -165,7 +165,7 @@ class Compaction:
             try:
                 text = self._summarise(reply, job, selection.previous, record)
                 after = self._tokens_after(step, selection, text)
-                self._judge(text, after, own_prompt=prompt is not None)
+                self._judge(text, after)
             except SummaryFailure as failed:
                 return self._fail(step, reply, str(failed), selection)
             except BaseException as error:
@@ -188,9 +188,10 @@ class Compaction:
         Only the last text stays in the message.
         """
         done, limit, smaller = 0, None, 0
+        again: str | None = None
         while True:
             try:
-                request = job.request(done, previous, max_input=limit)
+                request = self._request(job, done, previous, limit, again)
             except MessageTooLargeError as error:
                 raise SummaryFailure(_reason(error)) from error
             try:
@@ -208,11 +209,30 @@ class Compaction:
             except Exception as error:
                 raise SummaryFailure(_reason(error)) from error
             if request.last:
-                return text
-            if not text.strip():
+                if again is not None or not self._is_thin(text, job):
+                    return text
+                again = ASKED_AGAIN.format(headings=", ".join(missing_sections(text)))
+                record = replace(record, context=(*record.context, again))
+            elif not text.strip():
                 raise SummaryFailure("empty")
-            done, previous, record = request.upto, text, replace(record, previous=part)
+            else:
+                done, previous, record = request.upto, text, replace(record, previous=part)
             self._session.remove_part(part)
+
+    def _is_thin(self, text: str, job: SummaryJob) -> bool:
+        said = self._now.count((NeutralMessage("assistant", (Said(text),)),), ())
+        return self._wants_sections and is_thin(text, said, job.tokens)
+
+    def _request(
+        self, job: SummaryJob, done: int, previous: str | None, limit: int | None, again: str | None
+    ) -> SummaryRequest:
+        """Return the next request; a message that does not fit alone may fill the window."""
+        try:
+            return job.request(done, previous, max_input=limit, more=again)
+        except MessageTooLargeError:
+            if limit is not None or self._now.largest is None:
+                raise
+            return job.request(done, previous, max_input=self._now.largest, more=again)
 
     def _stream(
         self, reply: Reply, request: SummaryRequest, record: SummaryRecord, patch: str | None
@@ -245,47 +265,31 @@ class Compaction:
         except BaseException:
             reply.end_step("error", usage=spent[-1] if spent else None)
             raise
+        if request.last and self._wants_sections and (rest := left_out("".join(found))):
+            stream.append(rest)
+            found.append(rest)
         stream.end()
         reply.end_step("stop", usage=spent[-1] if spent else None)
         return "".join(found), stream.id
 
     def _refuse_tool(self, called: ToolCalled) -> None:
-        raise SummaryFailure(check_summary("", self._now.policy.compaction, tool_called=called.tool) or "tool-called")
+        raise SummaryFailure(check_summary("", tool_called=called.tool) or "tool-called")
 
     def _look_up(self) -> None:
         """Stop if an interrupt was requested after the compaction was."""
         if self._session.reader.state().interrupt_pending(self._asked):
             raise SummaryFailure("aborted")
 
-    def _judge(self, text: str, after: int, *, own_prompt: bool) -> None:
-        policy = self._now.policy.compaction
-        if own_prompt:
-            policy = msgspec.structs.replace(policy, require_sections=False)
-        usable = self._now.usable if self._now.policy.overflow.count_next != "never" else None
-        reason = check_summary(text, policy, view_tokens_after=after, usable=usable)
+    def _judge(self, text: str, after: int) -> None:
+        reason = check_summary(text, view_tokens_after=after, usable=self._now.largest)
         if reason is not None:
             raise SummaryFailure(reason)
 
     def _tokens_after(self, step: Compact, selection: Selection, text: str) -> int:
-        """Tokens of the first request after the compaction.
-
-        Counted are the messages that stay, the summary, and the texts carried beside it.
-        """
-        covered = {message.id for message in selection.head} | {selection.replay}
-        left = [
-            message
-            for message in self._state.messages.values()
-            if message.id not in covered and not (message.removed or message.waiting or message.id == step.message)
-        ]
-        left = [message for message in left if not self._is_older_pair(message)]
-        beside = carried_text(self._state.to_carry(), self._measure.text) if self._now.options.carry else ""
-        said = [NeutralMessage("user", (Said(QUESTION),)), NeutralMessage("assistant", (Said(text), Said(beside)))]
-        then = [
-            Said(self._measure.text(kind.text)) for kind in self._said_then(step, selection) if isinstance(kind, Text)
-        ]
-        if then:
-            said.append(NeutralMessage("user", tuple(then)))
-        return self._now.fixed() + self._measure.messages(left) + self._count(said, ())
+        """Tokens of the first request after the compaction."""
+        said = self._said_then(step, selection)
+        then = [self._measure.text(kind.text) for kind in said if isinstance(kind, Text)]
+        return self._now.tokens_after(selection, text, then, marker=step.message)
 
     def _said_then(self, step: Compact, selection: Selection) -> list[PartKind]:
         """Return the parts said after the summary: the refused message again, or a continuation.
@@ -297,12 +301,6 @@ class Compaction:
         if not step.auto:
             return []
         return [Text(continuation(self._now.policy.preset, overflow=step.overflow), synthetic=True)]
-
-    def _is_older_pair(self, message: Message) -> bool:
-        return any(
-            message.id in {other.message, other.summary} or message.reply_to == other.message
-            for other in self._state.compactions.values()
-        )
 
     # -- afterwards ----------------------------------------------------------------------------
 

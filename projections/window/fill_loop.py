@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
+from eventlog.errors import UnknownStreamError
 from eventlog.importers.openai.chat_sse import chat_usage
 from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
+from eventlog.values import MessageError
+from projections.window.stream_api import CHAT, is_chat
 
 if TYPE_CHECKING:
     from eventlog.session.text_stream import TextStream
@@ -37,7 +40,8 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     Text, reasoning and the arguments of calls are accepted as they come. Without a call that waits
     for its result the reply is finished too; with one it stays open for `RunTools`. What the stream
     raises is raised here, with the reply as far as it came. An interrupt ends the stream early, and
-    the reply is aborted as far as it came; the reason is then "aborted".
+    the reply is aborted as far as it came; the reason is then "aborted". The first chunk of another
+    API is an `UnknownStreamError` that names it, and the reply has failed.
     """
     return fill_with(ReplyFiller(reply), chunks)
 
@@ -47,7 +51,13 @@ def fill_with(filling: ReplyFiller, chunks: Iterable[Any]) -> str:
     reply = filling.reply
     require(Iterable, chunks, "chunks are an iterable")
     for chunk in chunks:
-        filling.take(filling.plain(chunk))
+        plain = filling.plain(chunk)
+        try:
+            filling.knows(plain)
+        except UnknownStreamError as error:
+            filling.fail(error)
+            raise
+        filling.take(plain)
         if filling.looks() and reply.interrupt_requested:
             close = getattr(chunks, "close", None)
             if close is not None:
@@ -72,6 +82,8 @@ class ReplyFiller:
         self._calls: dict[int, ToolCall] = {}
         self._reason = UNKNOWN
         self._usage: Usage | None = None
+        self._is_chat = False
+        """Whether a chunk of Chat Completions came."""
         self._unseen = 0
         self._looked = monotonic()
 
@@ -89,6 +101,15 @@ class ReplyFiller:
             return cast("Mapping[str, Any]", chunk)
         require_function(getattr(chunk, "model_dump", None), "a chunk is a mapping, or has `model_dump`, a function")
         return cast("Mapping[str, Any]", chunk.model_dump())
+
+    def fail(self, error: UnknownStreamError) -> None:
+        """The answer cannot be read: its reply has failed, and says why."""
+        self.reply.abort(MessageError("unknown-stream", str(error)))
+
+    def knows(self, chunk: Mapping[str, Any]) -> None:
+        """Raise `UnknownStreamError` for a chunk of another API, before one of this API came."""
+        if not self._is_chat and is_chat(chunk):
+            self._is_chat, self.reply.api = True, CHAT
 
     def waits(self, chunk: Mapping[str, Any]) -> bool:
         """Whether taking in this chunk may wait for the disk: where reasoning ends."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from eventlog.values import Limits, Tokens
 from projections.window.policy import OverflowPolicy
 
-__all__ = ["is_over", "max_output", "step_total", "usable"]
+__all__ = ["is_over", "largest_request", "max_output", "step_total", "usable"]
 
 
 def max_output(limits: Limits | None, policy: OverflowPolicy) -> int:
@@ -34,6 +34,17 @@ def usable(limits: Limits | None, policy: OverflowPolicy) -> int | None:
         reserved = min(policy.buffer, output) if policy.reserved is None else policy.reserved
         return max(0, limits.input - reserved)
     return max(0, limits.context - output)
+
+
+def largest_request(limits: Limits | None, policy: OverflowPolicy) -> int | None:
+    """Return the tokens that a request may have if no compaction helps; None: any number.
+
+    Half of what is kept free above `usable` is left for the answer.
+    """
+    least = usable(limits, policy)
+    if limits is None or least is None:
+        return None
+    return (least + max(least, min(limits.input or limits.context, limits.context)) + 1) // 2
 
 
 def step_total(tokens: Tokens) -> int:

@@ -137,6 +137,11 @@ class LoopState(msgspec.Struct, array_like=True):
     """Subtasks carried out since."""
     tasks_open: list[str] = msgspec.field(default_factory=list[str])
     """Parts of `task` calls without a result."""
+    acted: int = 0
+    """Version of the user's newest action, beside messages, after which a request may fit.
+
+    Other settings, another system prompt or other tools, a removal, a pin that is gone, a rollback.
+    """
 
     @property
     def said_place(self) -> int:
@@ -146,17 +151,24 @@ class LoopState(msgspec.Struct, array_like=True):
         """
         return self.said[-1][1] if self.said else 0
 
+    @property
+    def began_anew(self) -> int:
+        """Version from which failed compactions are counted: of the user's newest action."""
+        return max(self.acted, self.said_place)
+
     def say(self, message: str, place: int) -> None:
         """The user or the program said something, or a queued message took its place."""
         self.said = [*self.said[-1:], (message, place)]
 
     def failed_compactions(self, usable: int | None) -> int:
-        """Count automatic compactions in a row that failed or did not help.
+        """Count automatic compactions in a row that failed or did not help, since the user acted.
 
         A compaction did not help if the next step was over the limit again.
         """
         count = 0
         for mark in reversed(self.trail):
+            if mark.version < self.began_anew:
+                break
             if mark.kind == "step":
                 if usable is None or mark.tokens < usable:
                     break
@@ -167,8 +179,16 @@ class LoopState(msgspec.Struct, array_like=True):
         return count
 
     def latest_failure(self) -> str:
-        """Why the latest compaction that failed did."""
-        return next((mark.reason for mark in reversed(self.trail) if mark.kind == "failed"), "")
+        """Why the latest compaction since the user acted failed; "" if none did."""
+        return next(
+            (mark.reason for mark in reversed(self.trail) if mark.kind == "failed" and mark.version >= self.began_anew),
+            "",
+        )
+
+    def is_out_of_date(self, place: int) -> bool:
+        """Whether a refusal at this place may not be repeated: what was too large has changed."""
+        compacted = max((mark.version for mark in self.trail if mark.kind == "completed"), default=0)
+        return max(self.began_anew, compacted) > place
 
     def add_entry(self, entry: TrailEntry) -> None:
         """Something happened."""
@@ -234,9 +254,14 @@ class LoopStateProjection:
                     state.answer = LatestAnswer(event.message, version, event.reply_to, seen=event.seen)
             case ev.MessageFinished():
                 answer = state.answer
+                if event.error is not None and event.error.name == "overflow":
+                    state.steps = max(state.steps - 1, 0)  # a request that was refused was no step
                 if answer is not None and answer.message == event.message:
                     answer.reason, answer.error = event.reason, event.error
+            case ev.SettingsSet() | ev.SystemPromptSet() | ev.ToolsSet() | ev.Unpinned():
+                state.acted = version
             case ev.MessageRemoved():
+                state.acted = version
                 if state.answer is not None and state.answer.message == event.message:
                     state.answer = None
                 state.said = [("" if name == event.message else name, place) for name, place in state.said]
@@ -284,6 +309,7 @@ class LoopStateProjection:
                 state.interrupted = version
             case ev.RolledBack():
                 state.interrupted = 0  # a rollback means to go on from there
+                state.acted = version
             case _:
                 pass
         return state

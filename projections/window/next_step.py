@@ -7,11 +7,13 @@ covered, and nothing else can be said before the results are there.
 
 from __future__ import annotations
 
-from eventlog.session.outcome import is_crash
+from msgspec.structs import replace
+
+from eventlog.session.outcome import CRASHED, is_crash
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
-from projections.window.compaction.guard import SECTIONS_MISSING
+from projections.window.full_window import blocked, may_help, what_helps
 from projections.window.limits import is_over
-from projections.window.loop_state import NOTHING, LatestAnswer
+from projections.window.loop_state import LatestAnswer
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import Situation
 from projections.window.sizing.measure import Measure
@@ -32,23 +34,6 @@ from projections.window.steps import (
 from projections.window.task_calls import is_task
 
 __all__ = ["next_step"]
-
-_ADVICE = (
-    "if the summariser was not reached, compact by hand once it is; else take a model with a larger window, or begin a"
-    " new session"
-)
-_SECTIONS = "let another model summarise, or accept summaries of any form: `CompactionPolicy(require_sections=False)`"
-_NOTHING_LEFT = (
-    "nothing older is left to summarise: what is newest is too large by itself; remove that message or roll back to before it, or take a"
-    " model with a larger window"
-)
-
-
-def _advice(why: str) -> str:
-    """Return what helps after a compaction that failed for this reason."""
-    if why == NOTHING:
-        return _NOTHING_LEFT
-    return _SECTIONS if why.startswith(SECTIONS_MISSING) else _ADVICE
 
 
 def next_step(situation: Situation) -> Step:
@@ -85,7 +70,7 @@ class _Turn:
         self._now = situation
         self._outline = situation.outline
         self._asked = situation.outline.asked
-        self._last = self._newest_answer()
+        self._last = self._to_repeat(self._newest_answer())
         self._heard = self._newest_that_has_seen()
         self._said = situation.loop.said_place
         self.interrupted = situation.loop.interrupted > self._said and not self._is_closed_after_interrupt()
@@ -117,8 +102,14 @@ class _Turn:
             if answer.place < asked.place:
                 break
             if answer.has_seen(asked.place):
-                return _answer(answer)
+                return self._to_repeat(_answer(answer))
         return None
+
+    def _to_repeat(self, last: LatestAnswer | None) -> LatestAnswer | None:
+        """Return the answer; a refusal counts as broken off once the request has changed."""
+        if last is None or not last.is_refused or not self._now.loop.is_out_of_date(last.place):
+            return last
+        return replace(last, error=CRASHED)
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -171,36 +162,22 @@ class _Turn:
         return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
 
     def overflow(self) -> _Found | None:
-        """Compact if the window is full: by reported usage, by count, or after a refusal."""
+        """Compact if the window is full: by reported usage, by count, or after a refusal.
+
+        Only where the model is to be called: a turn that is answered ends, however full the window
+        is. Where a compaction cannot help, the request is sent as it is if it fits.
+        """
         now = self._now
-        policy = now.policy.overflow
-        if not policy.auto:
+        if not now.policy.overflow.auto:
             return None
         refused = self._is_refused()
-        tokens = self._tokens_over()
+        tokens = self._tokens_over() if self._goes_on() else None
         if not refused and tokens is None:
             return None
-        if not refused and (alone := self._questions_alone()) is not None:
-            return alone
-        failures = now.loop.failed_compactions(now.usable)
-        why = now.loop.latest_failure()
-        if failures >= now.policy.compaction.max_failures or (failures and why == NOTHING):
-            return _Found(
-                Blocked(
-                    "compaction-fails",
-                    f"{failures} automatic compaction(s) in a row did not bring the conversation below its window"
-                    + (f" (the latest failed: {why})" if why else "")
-                    + f"; {_advice(why)}",
-                )
-            )
-        if now.usable is not None and now.fixed() >= now.usable:
-            return _Found(
-                Blocked(
-                    "window-too-small",
-                    f"the system prompt and the tools alone take {now.fixed()} of {now.usable} usable tokens",
-                )
-            )
-        return _Found(RequestCompaction(refused, tokens or 0))
+        fits = not refused and (now.largest is None or now.request() < now.largest)
+        if may_help(now, fits=fits, refused=refused):
+            return _Found(RequestCompaction(refused, tokens or 0))
+        return None if fits else _Found(blocked(now, refused=refused))
 
     def prune(self) -> _Found | None:
         """Old results that are worth clearing."""
@@ -217,7 +194,8 @@ class _Turn:
         if repeats is not None:
             return repeats
         steps = now.loop.steps
-        limit = now.policy.loop.max_steps
+        given = now.policy.loop.max_steps
+        limit = None if given is None else max(given, 1)
         if limit is not None and steps >= limit:
             return _Found(Blocked("max-steps", f"the turn had its {limit} steps; ask again to go on"))
         tokens = now.request()
@@ -242,7 +220,8 @@ class _Turn:
             )
         last = self._heard
         if (self._asked is not None or is_covered) and last is not None and last.error and not is_crash(last.error):
-            return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error))
+            helps = what_helps(self._now) if last.is_refused else ""
+            return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error, helps))
         return _Found(Stop("nothing-asked" if self._asked is None else "finished"))
 
     # -- helpers -------------------------------------------------------------------------------
@@ -252,55 +231,22 @@ class _Turn:
         if self._asked is None:
             return False
         heard, last = self._heard, self._last
-        if heard is None or heard.goes_on or (last is not None and last.goes_on):
-            return True
-        return heard.is_refused and self._is_compacted_since(heard)
+        return heard is None or heard.goes_on or (last is not None and last.goes_on)
 
     def _broke_off(self) -> bool:
         """Whether the newest answer to the newest request ended with an error."""
         heard = self._heard
-        if self._asked is None or heard is None or heard.error is None or is_crash(heard.error):
-            return False
-        return not (heard.is_refused and self._is_compacted_since(heard))
+        return self._asked is not None and heard is not None and bool(heard.error) and not is_crash(heard.error)
 
     def _is_refused(self) -> bool:
         """Whether the newest request was refused for its size, and nothing came after it."""
         last = self._last
-        if last is None or not last.is_refused or self._is_compacted_since(last):
-            return False
-        return self._asked is not None and last.has_seen(self._asked.place)
-
-    def _is_compacted_since(self, answer: LatestAnswer) -> bool:
-        """Whether the compaction in force came after an answer."""
-        state = self._now.state
-        compaction = state.compactions.get(state.in_force or "")
-        return compaction is not None and state.messages[compaction.message].place > answer.place
-
-    def _questions_alone(self) -> _Found | None:
-        """The end, if the questions that wait fill the window alone: none of them is covered."""
-        now, answered = self._now, self._now.state.answered_place()
-        waiting = [message for message in self._outline.messages if message.user and message.place > answered]
-        waiting = [message for message in waiting if not (message.synthetic or message.is_marker)]
-        if now.usable is None or not waiting or now.fixed() >= now.usable:
-            return None
-        tokens = now.fixed() + now.measure.messages(waiting)
-        if not is_over(tokens, now.usable, now.policy.overflow):
-            return None
-        names = ", ".join(message.id for message in waiting)
-        return _Found(
-            Blocked(
-                "window-too-small",
-                f"with the system prompt the questions that wait for an answer take {tokens} of {now.usable} usable tokens: {names};"
-                " remove one or roll back to before it, or take a model with a larger window",
-            )
-        )
+        return last is not None and last.is_refused and self._asked is not None and last.has_seen(self._asked.place)
 
     def _tokens_over(self) -> int | None:
         """The tokens that are over the limit, None if none are."""
         now = self._now
         policy = now.policy.overflow
-        if self._broke_off():
-            return None
         if policy.max_messages is not None and len(self._outline.messages) > policy.max_messages:
             return now.request()
         if now.usable is None:
@@ -309,8 +255,6 @@ class _Turn:
         if last_step is not None and is_over(last_step.tokens, now.usable, policy):
             return last_step.tokens
         if policy.count_next == "never" or (policy.count_next == "before-usage" and last_step is not None):
-            return None
-        if not self._goes_on():
             return None
         tokens = now.request()
         return tokens if is_over(tokens, now.usable, policy) else None

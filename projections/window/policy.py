@@ -128,8 +128,9 @@ class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_u
     tool_output_limit: int = 2_000
     """Characters of a tool's output in the request for a summary."""
     require_sections: bool = True
-    """Whether a summary without the template's sections is refused; off with a prompt of one's
-    own.
+    """Whether a summary that is short and has no known heading is asked for once more.
+
+    Sections that it left out are then there as "(none)". Off with a prompt of one's own.
     """
     max_failures: int = 3
     """Automatic compactions in a row that may come to nothing before they stop."""

@@ -139,6 +139,8 @@ class Stop(msgspec.Struct, frozen=True):
     reason: Literal["finished", "nothing-asked", "interrupted", "aborted", "failed"]
     error: MessageError | None = None
     """The error that ended an aborted or failed answer."""
+    helps: str = ""
+    """Actions of the user, any one of which is needed before the question is asked again."""
 
     def __bool__(self) -> Literal[False]:
         return False
@@ -146,11 +148,13 @@ class Stop(msgspec.Struct, frozen=True):
     @property
     def goes_on(self) -> str:
         """The call that goes on: the failed turn's own, or the next question's."""
-        return "turn.retry()" if self.reason == "failed" else "session.turn(text, request_id)"
+        return "turn.retry()" if self.reason == "failed" and not self.helps else "session.turn(text, request_id)"
 
     @property
     def sentence(self) -> str:
-        """Why the loop ends, the provider's status and text, and the call that goes on."""
+        """Why the loop ends, the provider's status and text, and what goes on or helps."""
+        if self.helps:
+            return f"{_WHY[self.reason]}{_told(self.error)}; {self.helps}"
         then = "begins it again" if self.reason == "failed" else "asks the next question"
         return f"{_WHY[self.reason]}{_told(self.error)}; `{self.goes_on}` {then}"
 

@@ -500,7 +500,6 @@ class ContextWindow:
             self.session,
             state.situation(),
             state.version,
-            count=state.count,
             summarizer=self._summarizer,
             hooks=state.hooks,
             model=self._summary_model or like.model or state.model,

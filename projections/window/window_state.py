@@ -23,7 +23,7 @@ from projections.view.options import RenderOptions, preset
 from projections.view.system_prompt import two_segments
 from projections.view.token_count import ViewCounter
 from projections.window.hooks import Hooks, patch_of
-from projections.window.limits import usable
+from projections.window.limits import largest_request, usable
 from projections.window.loop_state import LoopState, LoopStateProjection
 from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
 from projections.window.prune.candidates import Candidates
@@ -178,7 +178,7 @@ class WindowState:
         self.model = settings.model
         self.limits = settings.limits
         self.usable = usable(settings.limits, self.policy.overflow)
-        """Tokens that a request may have; None: any number."""
+        """Tokens that a request may have before the conversation is compacted; None: any number."""
         options = self._given_options or preset(self.policy.preset)
         self.options = msgspec.structs.replace(options, model=settings.model)
         self._live.render_with(self.options)
@@ -299,8 +299,10 @@ class WindowState:
             self.options,
             self._sizes,
             self.usable,
+            largest_request(self.limits, self.policy.overflow),
             cache(lambda: self.tokens),
             cache(self._fixed),
+            self.count,
             self._outline,
             self._candidates,
             self._filled_message,

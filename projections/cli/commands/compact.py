@@ -117,7 +117,6 @@ _ADVICE = {
     "RequestTooLargeError": "take a summary model with a larger window",
     "MessageTooLargeError": "take a summary model with a larger window, and give --context or --input",
     "view-too-large": "give a larger --context, or prune first",
-    "sections-missing": "run the command again, or take another summary model",
     "empty": "run the command again, or take another summary model",
     "tool-called": "take another summary model",
     "aborted": "run the command again",

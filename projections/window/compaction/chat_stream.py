@@ -13,9 +13,10 @@ from typing import Any, cast
 
 import msgspec
 
-from eventlog.errors import RequestTooLargeError, SummarizerError, SummarizerRefusedError
+from eventlog.errors import RequestTooLargeError, SummarizerError, SummarizerRefusedError, UnknownStreamError
 from eventlog.importers.openai.chat_sse import chat_usage
 from projections.window.compaction.summarizer import Piece, ToolCalled
+from projections.window.stream_api import is_chat
 
 __all__ = [
     "LARGEST_REFUSAL",
@@ -64,7 +65,7 @@ def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
     what comes after that reason, its usage, is given first.
     """
     ended: str | None = None
-    done = False
+    done = known = False
     for number, data in enumerate(_events(chunks)):
         if number == MOST_EVENTS:
             raise SummarizerRefusedError(f"the answer to the request for a summary has more than {MOST_EVENTS} events")
@@ -74,6 +75,7 @@ def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
         record = _object(data)
         if record.get("error"):
             raise _stream_error(record)
+        known = known or _is_chat(record)
         for choice in _objects(record.get("choices")):
             yield from _said(choice.get("delta"))
             ended = _text(choice.get("finish_reason")) or ended
@@ -126,6 +128,7 @@ def pieces_of_answer(data: bytes) -> Iterator[Piece]:
     record = _object(data)
     if record.get("error"):
         raise _stream_error(record)
+    _is_chat(record)
     ended: str | None = None
     for choice in _objects(record.get("choices")):
         yield from _said(choice.get("message"))
@@ -204,6 +207,14 @@ def _object(data: bytes) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise SummarizerError("the answer to the request for a summary is not JSON")
     return cast("dict[str, Any]", record)
+
+
+def _is_chat(record: dict[str, Any]) -> bool:
+    """Return whether a record is known; `SummarizerRefusedError` for one of another API."""
+    try:
+        return is_chat(record)
+    except UnknownStreamError as error:
+        raise SummarizerRefusedError(str(error)) from None
 
 
 def _said(found: object) -> Iterator[Piece]:

@@ -12,18 +12,24 @@ __all__ = ["foreign_sections"]
 
 _OURS = {
     "accomplished": "Done",
+    "active": "In Progress",
     "all user messages": "Constraints & Preferences",
+    "completed": "Done",
     "current work": "In Progress",
+    "decisions": "Key Decisions",
     "discoveries": "Critical Context",
     "errors and fixes": "Critical Context",
     "files and code sections": "Relevant Files",
     "instructions": "Constraints & Preferences",
     "key technical concepts": "Critical Context",
+    "next move": "Next Steps",
+    "objective": "Goal",
     "optional next step": "Next Steps",
     "pending tasks": "Next Steps",
     "primary request and intent": "Goal",
     "problem solving": "Critical Context",
     "relevant files / directories": "Relevant Files",
+    "requirements": "Constraints & Preferences",
 }
 """Other names of a section, and where it belongs in the template."""
 

@@ -1,24 +1,27 @@
 """The check of a summary before it takes the place of messages.
 
-Pure; `window/compact.py` records a refusal.
+Pure; `window/compact.py` records a refusal, and asks once more for what is too thin.
 """
 
 from __future__ import annotations
 
-from projections.window.compaction.template import missing_sections
-from projections.window.policy import CompactionPolicy
+from projections.window.compaction.foreign_headings import foreign_sections
+from projections.window.compaction.template import sections_of
 
-__all__ = ["EMPTY", "SECTIONS_MISSING", "TOOL_CALLED", "VIEW_TOO_LARGE", "check_summary"]
+__all__ = ["EMPTY", "TOOL_CALLED", "VIEW_TOO_LARGE", "check_summary", "is_thin"]
 
 EMPTY = "empty"
 TOOL_CALLED = "tool-called"
-SECTIONS_MISSING = "sections-missing"
 VIEW_TOO_LARGE = "view-too-large"
+
+LONG_ENOUGH = 200
+"""Tokens of a summary that is long enough for any conversation."""
+SHARE = 50
+"""Tokens that one token of a summary may stand for, up to `LONG_ENOUGH`."""
 
 
 def check_summary(
     text: str,
-    policy: CompactionPolicy,
     *,
     tool_called: str | None = None,
     view_tokens_after: int | None = None,
@@ -35,10 +38,17 @@ def check_summary(
         return f"{TOOL_CALLED}: {tool_called[:80]}" if tool_called else TOOL_CALLED
     if not text.strip():
         return EMPTY
-    if policy.require_sections:
-        missing = missing_sections(text)
-        if missing:
-            return f"{SECTIONS_MISSING}: {', '.join(missing)}"
     if usable is not None and view_tokens_after is not None and view_tokens_after >= usable:
         return f"{VIEW_TOO_LARGE}: {view_tokens_after} tokens, {usable} usable"
     return None
+
+
+def is_thin(text: str, tokens: int, covered: int) -> bool:
+    """Whether a summary says too little for the tokens that it covers.
+
+    A known heading is enough, ours or another agent's; so is a text of any form and language that
+    is long enough.
+    """
+    if tokens >= min(LONG_ENOUGH, covered // SHARE) or not text.strip():
+        return False
+    return not (sections_of(text) or foreign_sections(text))

@@ -150,6 +150,11 @@ class SummaryJob:
         self._prompt = prompt
         self._system = system
 
+    @property
+    def tokens(self) -> int:
+        """Tokens of all that is to be summarised, as counted."""
+        return sum(self._sizes)
+
     def __len__(self) -> int:
         """How many units there are to summarise: messages, each with the results of its calls."""
         return len(self._units)
@@ -161,16 +166,17 @@ class SummaryJob:
         *,
         max_input: int | None = None,
         upto: int | None = None,
+        more: str | None = None,
     ) -> SummaryRequest:
         """Return the request for the units from `after` on, as many as fit, at most up to `upto`.
 
-        `previous` is the summary of the units before.
+        `previous` is the summary of the units before, `more` is put behind the prompt.
 
         `max_input` goes before the job's own, for a provider that turned out to take less. Raises
         `MessageTooLargeError` if not even the first unit fits.
         """
         limit = self._max_input if max_input is None else max_input
-        prompt = self._worded(previous)
+        prompt = self._worded(previous, more)
         system = (self._system,) if self._system else ()
         tokens = self._count((NeutralMessage("user", (Text(prompt),)),), system)
         chunk: list[NeutralMessage] = []
@@ -203,9 +209,9 @@ class SummaryJob:
 
     # -- helpers -------------------------------------------------------------------------------
 
-    def _worded(self, previous: str | None) -> str:
+    def _worded(self, previous: str | None, more: str | None) -> str:
         if self._prompt is None:
-            return summary_prompt(previous, self._context)
+            return summary_prompt(previous, self._context if more is None else (*self._context, more))
         before = () if previous is None else (previous,)
         return "\n\n".join((*before, self._prompt, *self._context))
 

@@ -79,25 +79,29 @@ def select_tail(
     marker: str | None = None,
     options: RenderOptions = DEFAULT,
     most: int | None = None,
+    room: int | None = None,
 ) -> Selection | None:
     """Return what a compaction should cover now; None if there is nothing to compact.
 
     `marker` is the message with the compaction's part, if it was requested: what came after it is
     left alone, and whether a refused request was the cause is told by it. `options` are those of
     the view. `most` are the messages that a view may have at most: the tail is held to half of
-    them, so that there is room to go on. An open message is never covered, nor what follows it.
+    them, so that there is room to go on. `room` are the tokens that the window leaves for the tail:
+    its budget is never more. An open message is never covered, nor what follows it.
     """
+    budget = tail_budget(policy, usable)
+    budget = budget if room is None else min(budget, room)
     asked = next((found for found in state.compactions.values() if found.message == marker), None)
     shown = summarisable(state, options, marker)
     previous = previous_summary(state, measure.text)
     if asked is not None and asked.overflow and policy.replay:
-        found = _refused(state, shown, policy, measure, usable)
+        found = _refused(state, shown, policy, measure, budget)
         if found is not None:
             return msgspec.structs.replace(found, previous=previous)
         stay, starts = frozenset[str](), [len(shown)]  # the one message there is was refused: nothing of it can stay
     else:
         stay = _staying(state, shown) if policy.keep_newest_user else frozenset[str]()
-        starts = _starts(shown, policy, measure, usable)
+        starts = _starts(shown, policy, measure, budget)
     if most is not None:
         starts = [max(start, len(shown) - max(most // 2, 1)) for start in starts]
     for start in starts:
@@ -126,7 +130,7 @@ def _selection(shown: Sequence[Message], start: int, stay: frozenset[str]) -> Se
 
 
 def _refused(
-    state: Conversation, shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None
+    state: Conversation, shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, budget: int
 ) -> Selection | None:
     """Select after a refused request: its user message is covered, to be added again.
 
@@ -142,11 +146,11 @@ def _refused(
     if not policy.replay_keeps_steps:
         if not any(_begins_turn(message, policy) for message in before):
             return None
-        start = _starts(before, policy, measure, usable)[0]
+        start = _starts(before, policy, measure, budget)[0]
         tail = before[start].id if start < len(before) else None
         through = before[start - 1].id if tail is not None else shown[-1].id
         return Selection(tuple(before[:start]), through, tail, replay=shown[place].id)
-    start = _fitting(shown, place + 1, len(shown), tail_budget(policy, usable), measure)
+    start = _fitting(shown, place + 1, len(shown), budget, measure)
     stay = _pending(state, shown) - {shown[place].id}
     found = _selection(shown, min(start, _barrier(shown)), stay)
     if found is None or not any(map(_says_something, (*before, *shown[place + 1 :]))):
@@ -159,14 +163,13 @@ def _refused(
 # -- where the tail begins ---------------------------------------------------------------------
 
 
-def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, usable: int | None) -> list[int]:
+def _starts(shown: Sequence[Message], policy: CompactionPolicy, measure: Measure, budget: int) -> list[int]:
     """Where the tail may begin, the best first: `len(shown)` is no tail."""
     turns = [index for index, message in enumerate(shown) if _begins_turn(message, policy)]
     if not policy.synthetic_turns and shown and (not turns or turns[0] != 0):
         turns.insert(0, 0)  # what a compaction left of an earlier turn
     limit = policy.tail_turns
     recent = turns if limit is None else turns[-limit:] if limit > 0 else []
-    budget = tail_budget(policy, usable)
     start, end = len(shown), len(shown)
     for turn in reversed(recent):
         size = measure.messages(shown[turn:end])

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 __all__ = [
+    "ASKED_AGAIN",
     "NONE",
     "SECTIONS",
     "SYSTEM",
     "TEMPLATE",
+    "left_out",
     "missing_sections",
     "prompt_digest",
     "sections_of",
@@ -68,7 +70,13 @@ TEMPLATE = "\n".join(
 ).strip()
 """The skeleton of a summary in Markdown."""
 
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t:#*]*$", re.MULTILINE)
+ASKED_AGAIN = (
+    "An earlier answer to this request was too short to take over from, and had none of the headings."
+    "  Write the notes in full, under each of these headings: {headings}."
+)
+"""The last words of a request that is made once more."""
+
+_HEADING = re.compile(r"^ {0,3}(#{1,6}[ \t]+|\*\*|__)(.*?)[ \t:#*_]*$", re.MULTILINE)
 _NAMES = {name.casefold(): name for _, name, _ in SECTIONS}
 
 
@@ -95,8 +103,8 @@ def prompt_digest(system: str, prompt: str) -> bytes:
 def sections_of(text: str) -> dict[str, str]:
     """Return the sections of a summary by name, each with the text below its heading.
 
-    Headings match by their words, at any level, in any case, with or without a colon.  Two sections
-    of one name are joined.  Text before the first heading is left out.
+    Headings match by their words, at any level or bold, in any case, with or without a colon.  Two
+    sections of one name are joined.  Text before the first heading is left out.
     """
     found: dict[str, str] = {}
     headings = [(match, _name(match[2])) for match in _HEADING.finditer(text)]
@@ -112,6 +120,18 @@ def missing_sections(text: str) -> tuple[str, ...]:
     """Return the template's sections that a summary lacks, in order.  Empty ones are there."""
     found = sections_of(text)
     return tuple(name for _, name, _ in SECTIONS if name not in found)
+
+
+def left_out(text: str) -> str:
+    """Return the sections that a summary with headings left out, each with "(none)"; else ""."""
+    missing = missing_sections(text)
+    if len(missing) == len(SECTIONS):
+        return ""
+    return "".join(
+        f"\n\n{level} {name}" + (f"\n- {NONE}" if meaning else "")
+        for level, name, meaning in SECTIONS
+        if name in missing
+    )
 
 
 def _name(words: str) -> str | None:

@@ -199,7 +199,6 @@ def test_the_session_names_the_model(cli: Cli, talked: Path) -> None:
 
 REFUSED = Answer(status=401, error={"message": f"bad key {KEY}", "code": "invalid_api_key"})
 FAILING = {
-    "sections-missing": (Answer("Done."), "another summary model"),
     "empty": (Answer(""), "another summary model"),
     "tool-called": (Answer(calls=[ToolCall("c", "read")]), "another summary model"),
     "SummarizerRefusedError": (REFUSED, "API key"),

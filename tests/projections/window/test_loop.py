@@ -334,13 +334,12 @@ def test_a_failed_summary_leaves_the_boundary_in_force_and_after_three_the_loop_
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (["no sections"], "sections-missing"),
         ([sections(), ToolCalled("bash")], "tool-called: bash"),
         ([sections("word " * 5_000)], "view-too-large"),
     ],
 )
 def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answer: list[Piece], reason: str) -> None:
-    """Without sections, with a tool call, or too large, a summary hides nothing."""
+    """With a tool call, or too large, a summary hides nothing."""
     talk(session, 6)
     window = ContextWindow(session, SMALL, model=MODEL, limits=LIMITS, summarizer=lambda _: answer, environment={})
     before = ModelView.of(session).digest
@@ -350,24 +349,15 @@ def test_a_summary_that_is_no_good_is_a_failed_compaction(session: Session, answ
     assert ModelView.of(session).digest == before
 
 
-def test_a_loop_that_is_blocked_for_want_of_sections_says_what_helps(session: Session) -> None:
-    """A model whose summaries have no sections is replaced, or its summaries are accepted."""
-    talk(session, 14)
-    session.user("newest")
-
-    def talked(request: SummaryRequest) -> str:
-        del request
-        return "They talked."
-
-    options: dict[str, Any] = {"summarizer": talked}
-    step = Loop(session, lambda _request: Reply("never"), {}, SMALL, LIMITS, options).run()
-    assert isinstance(step, Blocked)
-    assert "require_sections=False" in step.sentence
-    compaction = msgspec.structs.replace(SMALL.compaction, require_sections=False)
-    policy = msgspec.structs.replace(SMALL, compaction=compaction)
-    by_hand = ContextWindow(session, policy, limits=LIMITS, environment={}, **options)
-    assert by_hand.compact().completed
-    assert Loop(session, lambda _request: Reply("at last"), {}, policy, LIMITS, options).run() == Stop("finished")
+def test_what_cannot_be_compacted_is_sent_as_it_is_if_it_fits(session: Session) -> None:
+    """After three failed summaries a request that leaves room for its answer is sent."""
+    talk(session, 13)
+    bad = Loop(session, lambda _request: Reply("fine"), {}, SMALL, LIMITS, {"summarizer": says_nothing})
+    for number in range(1, 3):
+        session.user(f"question {number}")
+        assert bad.run() == Stop("finished")
+        assert (bad.count(Compact), len(bad.requests)) == (3 * number, number)
+    assert 4_000 <= bad.requests[0].counted < 4_500
 
 
 def test_an_error_of_the_summariser_is_a_failed_compaction(session: Session) -> None:
@@ -607,6 +597,19 @@ def test_without_anything_before_it_a_refused_message_is_not_made_again(session:
 # -- going on --------------------------------------------------------------------------------------
 
 
+def test_an_answered_turn_ends_however_full_the_window_is(session: Session) -> None:
+    """The loop ends behind the answer; the window is compacted once there is a next question."""
+    talk(session, 12)
+    session.user("newest")
+    loop = Loop(session, lambda _request: Reply("done", tokens=4_100), {}, SMALL, LIMITS, {"summarizer": summarized})
+    assert loop.run() == Stop("finished")
+    assert loop.kinds() == ["CallModel", "Stop"]
+    session.user("next")
+    loop.model = lambda _request: Reply("done")
+    assert loop.run() == Stop("finished")
+    assert loop.kinds()[2:] == ["RequestCompaction", "Compact", "CallModel", "Stop"]
+
+
 def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
     """The hook learns which compaction it is; its no, or the policy's, stops the continuation."""
     told_of: list[AutoContinue] = []
@@ -615,12 +618,12 @@ def test_a_hook_may_keep_the_loop_from_going_on(session: Session) -> None:
         told_of.append(found)
         return False
 
-    talk(session, 3, words=20)
+    talk(session, 12)
     session.user("newest")
-    model = scripted(Reply("all done", tokens=90_000), Reply("never asked"))
+    model = scripted(Reply(calls=[("look", "{}")], tokens=4_100), Reply("all done"))
     loop = Loop(session, model, {}, SMALL, LIMITS, {"summarizer": summarized, "hooks": Hooks(auto_continue=no)})
     assert loop.run() == Stop("finished")
-    assert loop.kinds() == ["CallModel", "RequestCompaction", "Compact", "Stop"]
+    assert loop.kinds() == ["CallModel", "RunTools", "RequestCompaction", "Compact", "CallModel", "Stop"]
     assert [(found.session, found.overflow) for found in told_of] == [(session.id, False)]
     assert CONTINUE not in told(ModelView.of(session).messages)
 

@@ -14,7 +14,6 @@ from projections.window.compaction.guard import check_summary
 from projections.window.compaction.offline import ROOM, summarize_offline
 from projections.window.compaction.request import SummaryFacts, SummaryRequest
 from projections.window.compaction.template import missing_sections, sections_of
-from projections.window.policy import DEFAULT_POLICY
 
 PLAIN = SummaryFacts()
 MOST_BYTES = sum(ROOM.values()) + 400
@@ -68,7 +67,7 @@ def test_fills_the_template() -> None:
 def test_passes_the_guard() -> None:
     """The digest of any or no messages passes the guard."""
     for text in (summary(), summary(*TALK), summary(user(""), said(""))):
-        assert check_summary(text, DEFAULT_POLICY.compaction) is None
+        assert check_summary(text) is None
 
 
 def test_error_that_was_overcome_is_no_obstacle() -> None:

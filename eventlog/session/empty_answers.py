@@ -1,0 +1,72 @@
+"""Whether a reply is the second answer in a row to one request that says nothing.
+
+A loop asks again behind an answer that broke off without a word, and must not do so without end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from eventlog import events as ev
+from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
+from eventlog.state.state import GOES_ON
+from eventlog.values import Text
+
+if TYPE_CHECKING:
+    from eventlog.session.reader import SessionReader
+    from eventlog.state.facts import MessageFacts
+    from eventlog.state.state import State
+
+__all__ = ["is_second_empty_answer"]
+
+_FINISHED = CODES["finished"]
+
+
+def is_second_empty_answer(reader: SessionReader, message: str) -> bool:
+    """Return whether this open reply and the finished one before it say nothing.
+
+    The caller has flushed what was streamed. No user message may stand between them.
+    """
+    with reader.deciding() as state:
+        facts = state.messages.get(message)
+        before = None if facts is None else _before(state, message)
+        if facts is None or before is None or _does(state, facts) or _does(state, before):
+            return False
+        finished = [change >> CODE_BITS for change in before.changes if change & CODE_MASK == _FINISHED]
+        upto = state.version
+    for recorded in reader.events(finished[-1] - 1, finished[-1]) if finished else ():
+        end = recorded.event
+        if isinstance(end, ev.MessageFinished) and end.error is None and end.reason in GOES_ON:
+            return not any(_texts(reader, before, finished[-1])) and not any(_texts(reader, facts, upto))
+    return False
+
+
+def _before(state: State, message: str) -> MessageFacts | None:
+    """The newest other reply behind the newest user message, if it was not removed."""
+    asked = state.last_user()
+    since = 0 if asked is None else state.messages[asked].added
+    for _, names in state.opens.newest_first(state.history):
+        for name in names:
+            facts = state.messages[name]
+            if name != message and not facts.summary:
+                return facts if facts.added > since and state.now(facts.changes) != "removed" else None
+    return None
+
+
+def _does(state: State, facts: MessageFacts) -> bool:
+    """Whether a reply has calls, files or the like, which are no texts."""
+    kinds = {part.kind for part in facts.parts.values() if state.status(part) != "removed"}
+    return not kinds <= {"text", "reasoning", "step", "other"}
+
+
+def _texts(reader: SessionReader, facts: MessageFacts, upto: int) -> Iterator[str]:
+    """Yield the pieces of a reply's texts that were not removed and are not empty."""
+    with reader.deciding() as state:
+        parts = {name for name, part in facts.parts.items() if state.status(part) != "removed"}
+    for recorded in reader.events(facts.added - 1, upto):
+        event = recorded.event
+        if isinstance(event, ev.PartDelta) and event.part in parts and event.text:
+            yield event.text
+        elif isinstance(event, ev.PartStarted) and event.part in parts and isinstance(event.kind, Text):
+            yield from [str(event.kind.text)] if event.kind.text else []

@@ -173,7 +173,7 @@ def test_of_many_late_results_one_is_first(engine: Engine) -> None:
 def test_a_late_result_stays_in_the_view_when_its_turn_is_resumed(
     engine: Engine, given: dict[str, object] | None, *, failed: bool
 ) -> None:
-    """A reply that broke off stays with the result of its call, also if the call had not begun."""
+    """A reply that broke off stays with the result of its call, begun or not."""
     session = engine.open().create_session(id="s")
     with pytest.raises(ConnectionError), session.turn("What is the time?", "r1"), session.assistant() as reply:  # noqa: PT012
         call = reply.tool("clock", call_id="c1", input=given)

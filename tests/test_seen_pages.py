@@ -1,4 +1,4 @@
-"""The programs that the pages print, with a second question within 20 ms: none stays unseen."""
+"""Programs of the pages, with a second question within 20 ms: none stays unseen."""
 
 from __future__ import annotations
 

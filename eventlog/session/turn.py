@@ -190,18 +190,20 @@ class Turn:
         A result that comes late meanwhile is not lost with it: then the outcome is read again.
         """
         executor, contention = self._executor, Contention()
-        while True:
+        found = outcome_of(executor.reader, self.message)
+        while found.state == due and found.broken and not found.is_open:
             version = executor.reader.version
             found = outcome_of(executor.reader, self.message)
-            if found.state != due or found.is_open or not found.broken:
-                return found
+            if not found.broken:
+                break
             try:
                 executor.commit([ev.MessageRemoved(reply) for reply in found.broken], expected=version)
             except ConflictError:
                 if not contention.goes_on():
                     raise
             else:
-                return found
+                break
+        return found
 
     def _see(self, found: Outcome) -> None:
         self._found, self.answer, self.error = found, found.replies, found.error

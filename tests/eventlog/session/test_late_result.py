@@ -173,7 +173,7 @@ def test_of_many_late_results_one_is_first(engine: Engine) -> None:
 def test_a_late_result_stays_in_the_view_when_its_turn_is_resumed(
     engine: Engine, given: dict[str, object] | None, *, failed: bool
 ) -> None:
-    """A reply that broke off stays with the result of its call, also if the call had not begun."""
+    """A reply that broke off stays with the result of its call, begun or not."""
     session = engine.open().create_session(id="s")
     with pytest.raises(ConnectionError), session.turn("What is the time?", "r1"), session.assistant() as reply:  # noqa: PT012
         call = reply.tool("clock", call_id="c1", input=given)
@@ -203,7 +203,7 @@ def test_a_result_that_comes_while_its_turn_is_resumed_is_not_lost(
     def looks_and_waits(reader: SessionReader, message: str) -> Outcome:
         found = looked(reader, message)
         looks.append(found)
-        if len(looks) == 2:  # the first look is the one without the lease
+        if len(looks) == 3:  # the look that the removal is decided on
             worker.late_result(reply.id, "c1", "noon")
         return found
 

@@ -60,12 +60,12 @@ def shown(session: Session, **options: Any) -> list[str]:
 
 
 def state_of(session: Session, *messages: str) -> list[str]:
-    """What became of questions."""
+    """The states of questions."""
     return [outcome_of(session.reader, message).state for message in messages]
 
 
 def seen_by(session: Session, reply: str) -> int | None:
-    """What the first event of a reply says that it has seen."""
+    """The version that the first event of a reply has."""
     (found,) = [
         recorded.event.seen
         for recorded in session.events()
@@ -80,7 +80,7 @@ def seen_by(session: Session, reply: str) -> int | None:
 @pytest.mark.parametrize("names_view", [True, False], ids=["view=", "no view"])
 @pytest.mark.parametrize("when", ["before the reply", "in the reply"])
 def test_a_question_behind_the_view_waits(engine: Engine, when: str, *, names_view: bool) -> None:
-    """A question that comes after the view waits for its own answer, and its session is listed."""
+    """A question that comes after the view waits for its answer, and its session is listed."""
     store = engine.open()
     session = store.create_session(id="s")
     other = engine.open().session("s")
@@ -119,7 +119,7 @@ def test_one_reply_answers_all_that_it_has_seen(engine: Engine) -> None:
 
 
 def test_what_a_reply_without_a_view_has_seen(engine: Engine) -> None:
-    """It is what was there when its turn began, a reply ended, or its task said something."""
+    """A reply has seen what was there when its turn or its task's last word was."""
     session = engine.open().create_session(id="s")
     other = engine.open().session("s")
     with session.turn("first", "r1"):
@@ -244,7 +244,7 @@ def test_a_view_is_a_view_or_a_version(engine: Engine) -> None:
 
 
 def test_a_turn_that_took_over_has_seen_what_was_there(engine: Engine) -> None:
-    """What came while the former owner answered is in the view of the task that took over."""
+    """Messages of the former owner's time are in the view of the task that took over."""
     session = engine.open().create_session(id="s")
     other = engine.open().session("s")
     with session.turn("first", "r1") as former:
@@ -479,7 +479,7 @@ def test_an_undone_compaction_leaves_what_was_answered(engine: Engine) -> None:
 
 
 def test_a_question_stands_behind_the_replies_that_had_not_seen_it(engine: Engine) -> None:
-    """It stands before the first that has; transcript and the preset of OpenCode go by events."""
+    """A question stands before the first that has; transcript and OpenCode go by events."""
     session = engine.open().create_session(id="s")
     session.user("1")
     view = ModelView.of(session)
@@ -500,7 +500,7 @@ def test_a_question_stands_behind_the_replies_that_had_not_seen_it(engine: Engin
 
 
 def test_the_reminder_follows_the_order_of_the_view(engine: Engine) -> None:
-    """What stands behind the last step of a turn that goes on is wrapped, and nothing before it."""
+    """Messages behind the last step of a turn that goes on are wrapped, and none before it."""
     session = engine.open().create_session(id="s")
     session.user("first")
     view = ModelView.of(session)

@@ -1,4 +1,4 @@
-"""A loop answers the questions that its requests had, goes on with the others, and covers none."""
+"""A loop answers the questions that its requests had, and goes on with the others."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_loop_goes_on_until_no_question_is_left(store: Store, when: str) -> 
 
 
 def test_every_reply_of_a_window_says_what_it_has_seen(store: Store) -> None:
-    """Replies, summaries and the reply of a subtask: each first event has a version of its path."""
+    """Replies, summaries and replies of subtasks have a version in their first event."""
     session = store.create_session(id="s")
     for number in range(4):
         session.user(f"question {number}")

@@ -154,7 +154,7 @@ class SeenMachine(RuleBasedStateMachine):
         self.note(self.reply, words(view.messages))
 
     def note(self, reply: Reply, sent: str) -> None:
-        """What the provider got."""
+        """Note the request as the provider got it."""
         self.requests[reply.id] = {name for name, text in self.texts.items() if text in sent}
 
     @precondition(lambda self: self.reply is not None)
@@ -327,7 +327,7 @@ def titled(request: SummaryRequest) -> str:
 
 
 class SeenOnDiskMachine(SeenMachine):
-    """The same with two handles of a store in files."""
+    """A machine with two handles of a store in files."""
 
     engine_name = "embedded"
 

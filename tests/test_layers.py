@@ -70,7 +70,7 @@ LAYERS: dict[str, str] = {
         | __init__
     """,
     "projections.cli": """
-        exits screen guard import_sources | table bar_chart pager grammar | output times short_ids amounts
+        exits screen guard import_sources | table bar_chart pager grammar | output times amounts | short_ids
         | confirm part_file holders summarizers window_options saved_head import_report view_text part_table
           copy_report message_text live_text next_page
         | store_option registry stats_tables | options completion | commands app | __init__

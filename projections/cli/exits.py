@@ -70,12 +70,16 @@ class FileFault(Exception):  # noqa: N818  # wraps an error and is none of its o
         self.error = error
 
 
+_PIECES = (
+    "`eventlog show --json` lists those there are; a piece of an id names it from 6 characters on, "
+    "and a number is a version"
+)
 _ADVICE = {
     "store": "import something first (`eventlog import FILE`), or name another directory with --store",
-    "session": "`eventlog sessions` lists those there are",
+    "session": "`eventlog sessions` lists those there are; a piece of an id names it from 6 characters on",
     "version": "`eventlog sessions` shows the newest version of each session",
     "preset": "see `eventlog view --help`",
-    "message or part": "`eventlog show --json` lists those there are",
+    **dict.fromkeys(("message", "message or part", "message, part or pin", "part"), _PIECES),
     "compaction": "`eventlog window` names those in force",
     "planner": "see `eventlog prune --help`",
 }

@@ -1,7 +1,8 @@
 """Short ids: the beginning or the end of an id that is enough to name it.
 
-A word names the id that it is, else the only one that begins with it, else the only one that ends
-with it. Ids that are made here differ at their ends; those of other programs at either side.
+A word names the id that it is. One of at least six characters names the only id that begins with
+it, else the only one that ends with it. Ids that are made here differ at their ends; those of other
+programs at either side. A number names a version, and no message or part by a piece of its id.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from projections.cli import output
 from projections.cli.exits import UsageFault
 
 if TYPE_CHECKING:
     from eventlog import Session, Store
 
-__all__ = ["ShortIds", "part_named", "session_of"]
+__all__ = ["LEAST", "ShortIds", "is_number", "is_part", "part_named", "session_of"]
 
+LEAST = 6
+"""Characters of the shortest piece of an id that names it."""
 _LISTED = 5
 """How many candidates the error for an ambiguous word lists."""
 _SHORTEST = 8
@@ -45,7 +49,8 @@ class ShortIds:
         if len(name) <= _SHORTEST + _GAINED:
             return name
         for short in (name[-_SHORTEST:], name[:_SHORTEST], name[-2 * _SHORTEST :]):
-            if len(self._ids) < _MANY and self._known.get(short) == 1 and short not in self._ids:
+            unique = self._known.get(short) == 1 and short not in self._ids
+            if unique and len(self._ids) < _MANY and not is_number(short):
                 return short
         return name
 
@@ -56,7 +61,7 @@ def session_of(store: Store, word: str) -> Session:
     Where several ids begin with it, the shortest is meant if all others begin with that, as those
     of sidechains do; else a `UsageFault` lists the candidates.
     """
-    if store.log.head(word) is not None:
+    if store.log.head(word) is not None or len(word) < LEAST:
         return store.session(word)
     how, found = "begins", list[str]()
     for info in store.sessions(after=word):
@@ -65,28 +70,42 @@ def session_of(store: Store, word: str) -> Session:
         found.append(info.id)
         if len(found) > _LISTED and not info.id.startswith(found[0]):
             break
-    if not found and word:
+    if not found:
         how, found = "ends", [info.id for info in store.sessions() if info.id.endswith(word)]
     return store.session(_only(found, f"session {how}", word) or word)
 
 
 def part_named(session: Session, word: str) -> str:
-    """Return the id of the message or part that a word names, else the word itself."""
-    from eventlog.errors import NotFoundError
+    """Return the id of the message or part that a word names, else the word itself.
 
-    try:
-        session.reader.find(word)
-    except NotFoundError:
-        if not word:
-            return word
-    else:
+    A note says which id a piece of it stands for.
+    """
+    if is_part(session, word) or len(word) < LEAST or is_number(word):
         return word
     ids = list(dict.fromkeys(_ids_in(session)))
     for how, is_match in (("begins", str.startswith), ("ends", str.endswith)):
         found = [name for name in ids if is_match(name, word)]
         if found:
-            return _only(found, f"message or part {how}", word) or word
+            name = _only(found, f"message or part {how}", word) or word
+            output.note(f"{word} is taken for {name}")
+            return name
     return word
+
+
+def is_part(session: Session, name: str) -> bool:
+    """Return whether a message or part has this very id."""
+    from eventlog.errors import NotFoundError
+
+    try:
+        session.reader.find(name)
+    except NotFoundError:
+        return False
+    return True
+
+
+def is_number(word: str) -> bool:
+    """Return whether a word is a number, which names a version."""
+    return word.isascii() and word.isdecimal()
 
 
 def _only(found: list[str], what: str, word: str) -> str | None:

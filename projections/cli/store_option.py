@@ -96,9 +96,12 @@ def reading_session(context: Context, name: str) -> Generator[Session]:
 
 @contextmanager
 def writing_session(context: Context, name: str) -> Generator[Session]:
-    """Open the store to write it, and find the session."""
+    """Open the store to write it, and find the session; a note says which one."""
     with writing(context) as store:
-        yield session_of(store, name)
+        session = session_of(store, name)
+        if session.id != name:
+            output.note(f"{name} is taken for session {session.id}")
+        yield session
 
 
 @contextmanager

@@ -52,6 +52,8 @@ def run(
 
     with writing(context) as store:
         name = session_of(store, session).id
+        if name != session:
+            output.note(f"{session} is taken for session {name}")
         plan = plan_erasure(store, name, forks=forks, subsessions=subsessions)
         obstacles = list(_obstacles(store, plan))
         if obstacles:

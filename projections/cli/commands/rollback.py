@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
 from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
-from projections.cli.short_ids import part_named
+from projections.cli.short_ids import is_number, is_part, part_named
 from projections.cli.store_option import writing_session
+
+if TYPE_CHECKING:
+    from eventlog import Session
 
 __all__ = ["run"]
 
@@ -21,23 +24,29 @@ def run(
     to: Annotated[int | None, Option("--to", min=1, metavar="V", help="The version to return to.")] = None,
     before: Annotated[
         str | None,
-        Option("--before", metavar="MESSAGE", help="Return to right before this message: its id, or an end of it."),
+        Option(
+            "--before",
+            metavar="MESSAGE|V",
+            help="Return to right before this message (its id, or its unique beginning or end) or version.",
+        ),
     ] = None,
     json: JSON = False,
 ) -> None:
     """Return a session to an earlier version.
 
-    The session is then as it was right after version V, also if an earlier rollback hid that
-    version, or right before MESSAGE was added. Nothing is deleted: `eventlog undo` takes the
-    rollback back, and so does a rollback to the version right before it.
+    The session is then as it was right after version V (`--to`), also if an earlier rollback hid
+    that version, or right before MESSAGE or version V (`--before`). Nothing is deleted:
+    `eventlog undo` takes the rollback back, and so does a rollback to the version right before it.
     """
     if (to is None) == (before is None):
-        raise UsageFault("rollback needs --to V or --before MESSAGE, one of them")
+        raise UsageFault("rollback needs --to V or --before MESSAGE|V, one of them")
     with writing_session(context, session) as handle:
-        result = handle.rollback(to, before=None if before is None else part_named(handle, before))
+        if before is not None:
+            to, before = _place(handle, before)
+        result = handle.rollback(to, before=before)
         name = handle.id
-    to = result.to
-    lines = [f"{name} is as it was at version {to} (recorded as version {result.version})"]
+    where = f"version {result.to}" + ("" if before is None else f", right before {before}")
+    lines = [f"{name} is as it was at {where} (recorded as version {result.version})"]
     if result.patches or result.snapshots:
         changes = f"{len(result.patches)} patches, {len(result.snapshots)} snapshots"
         lines.append(f"files had changed since: {changes}; --json names them")
@@ -52,3 +61,16 @@ def run(
         *lines,
         json=json,
     )
+
+
+def _place(session: Session, word: str) -> tuple[int | None, str | None]:
+    """Return the version right before the one that a word names, or else the id of a message."""
+    if not is_number(word) or is_part(session, word):
+        return None, part_named(session, word)
+    if word.startswith("0") or word == "1":
+        raise UsageFault(f"--before {word}: a version from 2 on, written without a zero in front, or a message")
+    if int(word) > session.version:
+        from eventlog.errors import NotFoundError
+
+        raise NotFoundError("version", word, session=session.id)
+    return int(word) - 1, None

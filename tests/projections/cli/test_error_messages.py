@@ -34,17 +34,20 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> Cli:
 
 
 def test_a_beginning_names_the_session_that_others_begin_with(tmp_path: Path, cli: Cli) -> None:
-    """`ab` names the session `abc` beside `abc:side`, and is ambiguous beside another `ab…`."""
+    """`abcdef` names `abcdefg` beside `abcdefg:side`, and is ambiguous beside `abcdefh`."""
     with eventlog.open(tmp_path / "store") as store:
-        for name in ("abc", *(f"abc:side{number}" for number in range(9))):
+        for name in ("abcdefg", *(f"abcdefg:side{number}" for number in range(9))):
             store.create_session(id=name)
-    assert cli("stats", "ab", "--json").json["session"]["id"] == "abc"
-    assert cli("stats", "abc:side3", "--json").json["session"]["id"] == "abc:side3"
+    assert cli("stats", "abcdef", "--json").json["session"]["id"] == "abcdefg"
+    assert cli("stats", "abcdefg:side3", "--json").json["session"]["id"] == "abcdefg:side3"
     with eventlog.open(tmp_path / "store") as store:
-        store.create_session(id="abd")
-    refused = cli("stats", "ab")
-    assert (refused.code, "more than one session begins with 'ab': abc, abc:side0" in refused.err) == (Exit.USAGE, True)
-    assert cli("stats", "abc:", "--json").code == Exit.USAGE
+        store.create_session(id="abcdefh")
+    refused = cli("stats", "abcdef")
+    assert (refused.code, "more than one session begins with 'abcdef': abcdefg, abcdefg:side0" in refused.err) == (
+        Exit.USAGE,
+        True,
+    )
+    assert cli("stats", "abcdefg:", "--json").code == Exit.USAGE
 
 
 def test_a_cost_that_nobody_said_is_unknown(cli: Cli) -> None:

@@ -176,3 +176,40 @@ def test_broken_pipe_is_quiet(tmp_path: Path) -> None:
         assert process.stderr.read() == ""
         process.wait(30)
     assert process.returncode == Exit.PIPE
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A store whose session has long tools, prompt, texts, inputs and outputs: stored bodies."""
+    path, long = tmp_path / "store", "x y " * 20_000
+    with eventlog.open(path) as store:
+        session = store.create_session(id="large")
+        session.set_tools(json.dumps([{"type": "function", "function": {"name": "f", "description": long}}]))
+        session.set_system_prompt(long)
+        for number in range(4):
+            session.user(f"question {number}: {long}", id=f"message{number}")
+            with session.assistant("openai/gpt-5") as reply:
+                reply.step()
+                reply.tool("f", call_id=f"c{number}", input={"a": long}, id=f"part{number}a").succeed(long)
+                reply.add_text(long)
+                reply.finish()
+    return path
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_is_done_ends_with_0(cli: Cli, large: Path, tmp_path: Path, *, as_json: bool) -> None:
+    """A command that did its work ends with 0, though all texts are bodies to be read."""
+    assert large
+    (tmp_path / "more.json").write_text(json.dumps([{"role": "user", "content": "x " * 20_000}]))
+    for command in (
+        "stats", "stats large", "sessions", "show large", "view large", "window large --context 400000",
+        "timeline large", "audit large", "diff large 3 30", "explain large part1a", "recall large part1a",
+        "search question", "events large", "tail large", "prove large --version 3", "head", "verify",
+        "rollback large --before message3", "rollback large --to 20", "undo large", "undo large", "fork large",
+        "prune large --context 60000 --policy opencode", "undo large", "compact large --context 400000", "undo large",
+        "redact large part1a --yes", "scrub", f"backup {tmp_path / 'copy'}", "upgrade",
+        f"import {tmp_path / 'more.json'}", "expire --count 2 --yes", "vacuum", "erase large --forks keep --yes",
+    ):  # fmt: skip
+        json_too = ["--json"] * (as_json and not command.startswith("serve"))
+        done = cli(*command.split(), *json_too)
+        assert done.code == Exit.OK, (command, done.err)

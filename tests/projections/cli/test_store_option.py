@@ -15,12 +15,13 @@ from tests.support.cli_runner import Cli
 def test_session_ids_may_be_abbreviated(cli: Cli, store: Path) -> None:
     """The unique beginning of an id is enough; an ambiguous one lists the candidates."""
     with eventlog.open(store) as opened:
-        opened.create_session(id="ses_a")
-    assert cli("view", "ses_b", "--json").json["session"] == "ses_b2"
-    answer = cli("view", "ses_", "--json")
+        for name in ("ses_c", "session_a1", "session_b2"):
+            opened.create_session(id=name)
+    assert cli("view", "session_b", "--json").json["session"] == "session_b2"
+    answer = cli("view", "session_", "--json")
     assert answer.code == Exit.USAGE
-    assert "ses_a, ses_a1, ses_b2" in answer.err
-    assert cli("view", "ses_a", "--json").json["session"] == "ses_a"
+    assert "session_a1, session_b2" in answer.err
+    assert cli("view", "ses_c", "--json").json["session"] == "ses_c"
     assert cli("view", "zzz").code == Exit.MISSING
 
 

@@ -205,7 +205,7 @@ def test_questions_that_fill_the_window_alone_are_named(store: Store) -> None:
     """The stop names the questions that wait, no summary is asked for, and removing one helps."""
     session = store.create_session(id="s")
     some_turns(session)
-    waiting = [session.user(f"{number} " + "word " * 2_500) for number in range(2)]
+    waiting = [session.user(f"{number} " + "word " * 3_300) for number in range(2)]
     with window_of(session, Limits(6_000, 1_000)) as window:
         step = window.next_step()
         assert isinstance(step, Blocked)

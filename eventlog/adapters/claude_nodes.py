@@ -8,7 +8,7 @@ from typing import Any
 
 from eventlog import events as ev
 from eventlog.adapters.claude_uuids import TAIL, UuidIndex, uuid_of
-from eventlog.importers.claude_code.links import AGE, Links, Place
+from eventlog.importers.claude_code.links import AGE, Links
 from eventlog.importers.claude_code.mapping import TURN_ENDS
 from eventlog.importers.claude_code.records import CONVERSATION, content_of, is_prompt, kept_of, queued_prompt
 from eventlog.importers.common.json_lines import is_object, text_or_empty
@@ -32,13 +32,13 @@ class Tip:
         self._calls: dict[str, str] = {}
         """Newest calls and results, with the entry of a result whose call has not come, else ""."""
 
-    def take(self, entry: Any, kind: str, answer: object, place: Place, *, has_come: bool) -> list[str]:
+    def take(self, entry: Any, kind: str, answer: object, *, has_come: bool, is_branch: bool = False) -> list[str]:
         """Take an entry of a kind; return the entries with results that came before its calls."""
         uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
         if kind in {"message", "node"}:
             self.answer = answer
         if kind == "message":
-            self.links.message(uuid, parent, place, has_come=has_come)
+            self.links.message(uuid, parent, has_come=has_come, is_branch=is_branch)
         elif kind == "node":
             kept = kept_of(entry) if entry["type"] == "system" else ()
             self.links.node(uuid, kept[-1] if kept else "")
@@ -97,21 +97,22 @@ class Nodes:
         self._uuids = uuids
         self._sidechain = sidechain
         self._is_linked: bool | None = None
-        """Whether the second message has a parent, once there is one."""
+        """Whether one of the first two messages has a parent, once there are two."""
 
     def opening(self, told: list[int]) -> tuple[int, bool]:
-        """Return how many messages began, of the first two, and whether the second has a parent."""
+        """Return how many messages began, of the first two, and whether one has a parent."""
         if self._is_linked is not None:
             return OPENING, self._is_linked
-        nodes = 0
+        nodes, is_linked = 0, False
         for place in range(0, len(told), PIECE):
             piece = told[place : place + PIECE]
             for begun, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
                 nodes += bool(begun)
+                is_linked = is_linked or (bool(begun) and isinstance(entry.get("parentUuid"), str))
                 if nodes == OPENING:
-                    self._is_linked = is_object(entry) and isinstance(entry.get("parentUuid"), str)
-                    return nodes, self._is_linked
-        return nodes, False
+                    self._is_linked = is_linked
+                    return nodes, is_linked
+        return nodes, is_linked
 
     def newest(self, told: list[int]) -> Tip:
         """Read the newest nodes, as far back as a gap may be open, and take their entries again."""
@@ -137,10 +138,7 @@ class Nodes:
             kind, answer = kind_of(entry, tip.answer, sidechain=self._sidechain)
             kind = "message" if kind == "inside" and begins else kind
             has_come = found is not None and found < number
-            place: Place = "here"
-            if kind == "message":
-                place = tip.links.place(uuid_of(entry), entry.get("parentUuid"), has_come=has_come)
-            tip.take(entry, kind, answer, "here" if place == "branch" else place, has_come=has_come)
+            tip.take(entry, kind, answer, has_come=has_come)
         return tip
 
     def end(self, uuid: str, told: list[int]) -> int | None:

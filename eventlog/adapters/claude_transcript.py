@@ -14,7 +14,6 @@ from eventlog.adapters.claude_nodes import OPENING, Nodes, Tip, kind_of
 from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
 from eventlog.append.contention import Contention
 from eventlog.errors import ConflictError
-from eventlog.importers.claude_code.links import Place
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping
 from eventlog.importers.claude_code.records import is_root
 from eventlog.importers.common.builder import RecordBuilder
@@ -95,20 +94,19 @@ class TranscriptFeed(Feed):
             uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
             kind, answer = kind_of(entry, tip.answer, sidechain=self.mapping.sidechain)
             has_come = parent in coming or self._uuids.number(parent) is not None
-            place: Place = "here"
+            root, branches = kind == "message" and is_root(entry), False
             if kind == "message":
-                is_first = is_linked and is_root(entry)
-                place = tip.links.place(uuid, parent, has_come=has_come, is_root=is_first)
-                if place == "branch":
-                    if piece:
-                        yield after, piece, tip
-                    piece, after = [], 0 if is_first else self._end_of_node(parent)
+                branches = tip.links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=is_linked)
+            if branches:
+                if piece:
+                    yield after, piece, tip
+                piece, after = [], 0 if root else self._end_of_node(parent)
             if kind in {"message", "node"}:
                 nodes += 1
-                is_linked = isinstance(parent, str) if nodes == OPENING else is_linked
+                is_linked = is_linked or (nodes <= OPENING and isinstance(parent, str))
             if uuid and tip.links.ends(uuid):
                 self.mapping.over.add(uuid)
-            self.mapping.results[uuid] = tip.take(entry, kind, answer, place, has_come=has_come)
+            self.mapping.results[uuid] = tip.take(entry, kind, answer, has_come=has_come, is_branch=branches)
             coming.add(uuid)
             piece.append(entry)
         if piece:

@@ -234,8 +234,8 @@ class _Reader:
         self.mapping.over = thread.links.ends(text_or_empty(record.get("uuid")))
         self._followers = set()
         self.mapping.read(record, _ThreadBuilder(thread, entry, self))
-        if node < 2 <= thread.node:
-            thread.linked = isinstance(record.get("parentUuid"), str)
+        if node < thread.node <= 2:
+            thread.linked = thread.linked or isinstance(record.get("parentUuid"), str)
         self._place_record(entry, record, thread, begun=node < thread.node)
         return thread
 
@@ -283,14 +283,13 @@ class _Reader:
         """Begin a new message where the links place it."""
         place, parent = self.place(record.get("parentUuid")), record.get("parentUuid")
         uuid, has_come = text_or_empty(record.get("uuid")), place is not None
-        if thread.linked and is_root(record):
-            at, place = thread.links.place(uuid, parent, has_come=has_come, is_root=True), (thread, 0)
-        else:
-            at = thread.links.place(uuid, parent, has_come=has_come)
-        if place is None or place[0] is not thread:
-            at = "here" if at == "branch" else at
-        self._followers = thread.links.message(uuid, parent, at, has_come=has_come)
-        if at != "branch" or place is None:
+        root, links = is_root(record), thread.links
+        branches = links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=thread.linked)
+        if root and branches:
+            place = thread, 0
+        branches = branches and place is not None and place[0] is thread
+        self._followers = links.message(uuid, parent, has_come=has_come, is_branch=branches)
+        if not branches or place is None:
             thread.supersede()
             thread.begin_node(entry.key)
             return

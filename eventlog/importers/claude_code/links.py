@@ -1,40 +1,33 @@
 """Links between a transcript's records: where the conversation goes on, and where it branches.
 
 A record names its parent by uuid, and may stand before it: then the parent is a *gap* until it
-comes. Records that are no messages wait in it, and belong to its node once it is there. A message
-that stands before its parent goes on where the transcript is; the parent, and what leads to it
-from before, join it there: no branch begins between them. A gap that stays open for `AGE` records
-closes: its parent is lost.
+comes. Records that are no messages wait in the gap, and belong to the parent's node once it is
+there. A message that stands before its parent goes on where the transcript is, and while the gap is
+open no branch begins at a record behind it or right before it: a record that comes may be the
+parent, or lead to it. A gap that stays open for `AGE` records closes: the parent is lost.
 
 Importers and feeds of a transcript ask the same links, so both give equal branches.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
-__all__ = ["AGE", "Gap", "Links", "Place"]
+__all__ = ["AGE", "Links"]
 
 AGE = 128
-"""Records in which a parent may follow its child."""
-
-Place: TypeAlias = Literal["here", "joins", "branch"]
-"""Where a message stands: behind the newest node, within it, or behind an earlier one."""
+"""Records among which a parent may follow its child."""
 
 
-class Gap:
+class _Gap:
     """A parent that has not come."""
 
-    __slots__ = ("base", "born", "crossed", "ends", "followers")
+    __slots__ = ("born", "crossed", "ends", "followers")
 
     def __init__(self, born: int) -> None:
         self.born = born
         self.followers: set[str] = set()
         """Records that belong to the parent's node."""
         self.crossed = False
-        """Whether a message stands behind the gap."""
-        self.base: set[str] = set()
-        """Records of the node before that message, where the parents of the parent may be."""
+        """Whether a message stands before it that belongs behind it."""
         self.ends = False
         """Whether the parent is the last record of its turn."""
 
@@ -43,11 +36,13 @@ class Links:
     """The newest node of a conversation, and its gaps."""
 
     def __init__(self) -> None:
-        self.tip: set[str] = set()
-        """Records of the newest node, and of nodes that it joined."""
         self.tail = ""
         """The last message that a compaction under way keeps: what follows it follows the summary."""
-        self._gaps: dict[str, Gap] = {}
+        self._node: set[str] = set()
+        """Records of the newest node."""
+        self._loose: dict[str, int] = {}
+        """Records behind which the newest node may stand, with the count of records then."""
+        self._gaps: dict[str, _Gap] = {}
         self._count = 0
 
     def ends(self, uuid: str) -> bool:
@@ -55,83 +50,83 @@ class Links:
         gap = self._gaps.get(uuid)
         return gap is not None and gap.ends
 
-    def place(self, uuid: str, parent: object, *, has_come: bool, is_root: bool = False) -> Place:
-        """Return where a message stands; `has_come` says this of its parent."""
-        crossed = [gap for gap in self._gaps.values() if gap.crossed]
+    def branches(self, uuid: str, parent: object, *, has_come: bool, is_root: bool, is_linked: bool = True) -> bool:
+        """Whether a message begins a branch; `has_come` says whether its parent has.
+
+        A root begins the conversation anew if its messages are linked.
+        """
         own = self._gaps.get(uuid)
         if own is not None and own.crossed:
-            return "joins"
+            return False
         if is_root:
-            return "branch" if all(gap.base for gap in crossed) else "joins"
-        if not has_come or parent in self.tip:
-            return "here"
-        return "joins" if any(parent in gap.base for gap in crossed) else "branch"
+            return is_linked and not self._is_open()
+        is_behind_gap = any(parent in gap.followers for gap in self._gaps.values())
+        return has_come and not self._is_near(parent) and not is_behind_gap
 
-    def message(self, uuid: str, parent: object, place: Place, *, has_come: bool) -> set[str]:
-        """Take a message at its place; return the records that waited for it."""
-        gap, before = self._come(uuid), self.tip
-        followers = set[str]() if gap is None else gap.followers
-        if place == "branch":
+    def message(self, uuid: str, parent: object, *, has_come: bool, is_branch: bool) -> set[str]:
+        """Take a message; return the records that waited for it."""
+        gap = self._come(uuid)
+        if is_branch:
             self._gaps.clear()
-        if place == "joins":
-            for other in self._gaps.values():
-                if parent in other.base:
-                    other.base.add(uuid)
+        elif (waiting := self._gap(parent, has_come=has_come)) is not None:
+            waiting.crossed = True
+        if not is_branch and (self._is_open() or (gap is not None and gap.crossed)):
+            self._loose.update(dict.fromkeys(self._node, self._count))
         else:
-            self.tip = set()
-        self._take(uuid, *followers)
-        if isinstance(parent, str) and place != "branch":
-            waiting = self._gap(parent, has_come=has_come)
-            if waiting is not None and not waiting.crossed:
-                waiting.crossed = True
-                waiting.base |= before if gap is None or not gap.crossed else gap.base
+            self._loose.clear()
+        followers = set[str]() if gap is None else gap.followers
+        self._node = {uuid, *followers} - {""}
         return followers
 
     def inside(self, uuid: str, parent: object, *, has_come: bool) -> set[str]:
         """Take a record of the newest message; return the records that waited for it."""
-        gap = self._come(uuid)
-        followers = set[str]() if gap is None else gap.followers
-        self._take(uuid, *followers)
-        if isinstance(parent, str) and uuid and (waiting := self._gap(parent, has_come=has_come)) is not None:
-            waiting.followers.add(uuid)
-        return followers
+        return self._follow(uuid, self._gap(parent, has_come=has_come), is_near=True, ends=False)
 
     def aside(self, uuid: str, parent: object, *, has_come: bool, ends: bool = False) -> set[str]:
         """Take a record that is of no message; return the records that waited for it."""
-        gap = self._come(uuid)
-        followers = set[str]() if gap is None else gap.followers
-        waiting = self._gap(parent, has_come=has_come) if isinstance(parent, str) else None
-        if waiting is not None:
-            waiting.followers |= {uuid, *followers} - {""}
-            waiting.ends = waiting.ends or ends
-            if gap is not None and gap.crossed:
-                waiting.crossed, waiting.base = True, waiting.base | gap.base
-        if waiting is not None or not has_come or parent in self.tip:
-            self._take(uuid, *followers)
-        return followers
+        is_near = not has_come or self._is_near(parent)
+        return self._follow(uuid, self._gap(parent, has_come=has_come), is_near=is_near, ends=ends)
 
     def node(self, uuid: str, tail: str = "") -> None:
         """Take the request for a compaction, which keeps messages up to `tail`, or its summary."""
         self._come(uuid)
         kept, self.tail = tail or self.tail, tail
-        self.tip = set()
-        self._take(uuid, kept)
+        self._loose.clear()
+        self._node = {uuid, kept} - {""}
 
-    def _take(self, *uuids: str) -> None:
-        self.tip.update(uuid for uuid in uuids if uuid)
+    def _follow(self, uuid: str, waiting: _Gap | None, *, is_near: bool, ends: bool) -> set[str]:
+        gap = self._come(uuid)
+        followers = set[str]() if gap is None else gap.followers
+        if waiting is not None:
+            waiting.followers |= {uuid, *followers} - {""}
+            waiting.ends = waiting.ends or ends
+            waiting.crossed = waiting.crossed or (gap is not None and gap.crossed)
+        if waiting is not None or is_near:
+            self._node |= {uuid, *followers} - {""}
+        return followers
 
-    def _come(self, uuid: str) -> Gap | None:
-        """Count a record that comes, and close the gap that it was, and those that are too old."""
+    def _come(self, uuid: str) -> _Gap | None:
+        """Count a record that comes; close the gap that it was, and what is too old."""
+        if not uuid:
+            return None
         self._count += 1
-        while self._gaps:
-            oldest = next(iter(self._gaps))
-            if self._gaps[oldest].born >= self._count - AGE:
-                break
-            del self._gaps[oldest]
+        for name in [name for name, gap in self._gaps.items() if gap.born < self._count - AGE]:
+            del self._gaps[name]
+        while self._loose and self._loose[next(iter(self._loose))] < self._count - AGE:
+            del self._loose[next(iter(self._loose))]
         return self._gaps.pop(uuid, None)
 
-    def _gap(self, parent: str, *, has_come: bool) -> Gap | None:
+    def _gap(self, parent: object, *, has_come: bool) -> _Gap | None:
         """Return the gap behind which a child of this parent stands."""
+        if not isinstance(parent, str):
+            return None
         if has_come:
             return next((gap for gap in self._gaps.values() if parent in gap.followers), None)
-        return self._gaps.setdefault(parent, Gap(self._count))
+        return self._gaps.setdefault(parent, _Gap(self._count))
+
+    def _is_open(self) -> bool:
+        """Whether a message that came stands behind a gap."""
+        return any(gap.crossed for gap in self._gaps.values())
+
+    def _is_near(self, parent: object) -> bool:
+        return parent in self._node or parent in self._loose

@@ -37,7 +37,7 @@ class Thread(Conversation):
         self.tip = ""
         """Key of the newest record of the conversation."""
         self.linked = False
-        """Whether messages name their parents: the second one does."""
+        """Whether messages name their parents: one of the first two does."""
         self.links = Links()
         self.names: dict[int, str] = {}
         """Messages of the newest nodes."""

@@ -11,13 +11,14 @@ from typing import Any
 
 from eventlog.adapters.claude_nodes import OPENING, Nodes, Tip, kind_of
 from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
+from eventlog.adapters.framework_feed import FrameworkFeed
+from eventlog.adapters.odd_values import shown_in
 from eventlog.append.contention import Contention
-from eventlog.errors import ConflictError
+from eventlog.errors import ConflictError, RetryError
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping
 from eventlog.importers.claude_code.records import is_root
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.json_lines import is_object
-from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 
 __all__ = ["Keep", "TranscriptFeed"]
@@ -26,7 +27,7 @@ Keep = Callable[[list[Any]], dict[str, str | bytes]]
 """Returns the values that are kept with entries."""
 
 
-class TranscriptFeed(Feed):
+class TranscriptFeed(FrameworkFeed):
     """The entries of a transcript."""
 
     def __init__(self, session: Session, *, sidechain: bool) -> None:
@@ -40,7 +41,8 @@ class TranscriptFeed(Feed):
     def tell(self, entries: list[Any], keep: Callable[[], Keep], *, wait: float) -> None:
         """Tell those entries that are not stored yet, in one append unless a branch begins in it.
 
-        `keep` is called for each attempt, and what it returns with the entries of each append.
+        `keep` is called for each attempt, and what it returns with the entries of each append. What
+        an attempt that is refused has stored is taken out of `entries`.
         """
         contention = Contention()
         while True:
@@ -55,9 +57,9 @@ class TranscriptFeed(Feed):
                     numbers = self.add(piece, after=after, keep=kept(piece), expected=newest, wait=wait)
                     self._uuids.take(piece, numbers)
                     newest, tip, stored = numbers[-1], left, stored + len(piece)
-            except ConflictError:  # another writer's entries
-                entries = fresh[stored:]
-                if not contention.goes_on():
+            except RetryError as error:
+                entries[:] = fresh[stored:]
+                if not isinstance(error, ConflictError) or not contention.goes_on():  # another writer's entries
                     raise
             else:
                 self._tips[newest] = tip
@@ -123,8 +125,9 @@ class _Mapping(ClaudeCodeMapping):
         """Uuids of entries of the append."""
 
     def read(self, record: Any, to: RecordBuilder) -> None:
-        super().read(record, to)
-        self.told.add(uuid_of(record))
+        entry = shown_in(record)
+        super().read(entry, to)
+        self.told.add(uuid_of(entry))
 
     def knows(self, uuid: object) -> bool:
         return uuid in self.told or self._uuids.number(uuid) is not None

@@ -18,6 +18,8 @@ from eventlog.codec.decoded import Recorded, Span
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import (
     AlreadyExistsError,
+    ArgumentTypeError,
+    ArgumentValueError,
     BlockedError,
     BusyError,
     CallError,
@@ -117,6 +119,8 @@ __all__ = [
     "Agent",
     "AlreadyExistsError",
     "AnthropicMapping",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "AsyncReply",
     "AsyncSession",
     "AsyncSubscription",

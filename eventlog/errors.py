@@ -9,6 +9,8 @@ EventlogError
 │   ├── KeyProviderError        the key provider failed
 │   └── SummarizerError         the summarizer was not reached, failed or broke off
 ├── CallError               the call is wrong: fix it
+│   ├── ArgumentTypeError       one value where a list is wanted; a `TypeError`, too
+│   ├── ArgumentValueError      a word that is none of those allowed; a `ValueError`, too
 │   ├── NotFoundError           no such session, message, part, body or version
 │   │   └── ErasedError             the session was erased
 │   ├── AlreadyExistsError      the id is taken
@@ -52,6 +54,8 @@ from contextlib import contextmanager
 
 __all__ = [
     "AlreadyExistsError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
     "BlockedError",
     "BusyError",
     "CallError",
@@ -140,6 +144,14 @@ class RetryError(EventlogError):
 
 class CallError(EventlogError):
     """The call is wrong: fix it."""
+
+
+class ArgumentTypeError(CallError, TypeError):
+    """An argument is a single value, as a str, where a list is wanted."""
+
+
+class ArgumentValueError(CallError, ValueError):
+    """An argument is none of the words that are allowed."""
 
 
 class DataError(EventlogError):

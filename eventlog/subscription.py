@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, cast
 from eventlog.append.own_appends import uncommitted
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import CallError, CursorError, brief
+from eventlog.errors import ArgumentTypeError, CallError, CursorError, brief
 from eventlog.events import Base, SessionErased
 from eventlog.following.follower import Follower, Watch
 from eventlog.following.thread_bell import ThreadBell
@@ -195,6 +195,8 @@ def kinds_of(kinds: object) -> tuple[type[Base], ...] | None:
     if kinds is None:
         return None
     asked = kinds
+    if isinstance(asked, str):
+        raise ArgumentTypeError(f"kinds are event classes in a list, such as [events.PartDelta], not {brief(kinds)}")
     if isinstance(asked, Iterable):
         items = tuple(cast("Iterable[object]", asked))
         classes = tuple(kind for kind in items if isinstance(kind, type) and issubclass(kind, Base))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, cast, get_args, 
 
 import msgspec
 
-from eventlog.errors import CallError
+from eventlog.errors import ArgumentTypeError, CallError
 from eventlog.values import Body, Limits
 
 if TYPE_CHECKING:
@@ -150,13 +150,13 @@ def require_limits(limits: object) -> None:
 
 
 def each(values: Iterable[T], rule: str) -> tuple[T, ...]:
-    """Return the values as a tuple; `CallError` for a str, a mapping or no iterable."""
+    """Return the values as a tuple; `ArgumentTypeError` for a str, a mapping or no iterable."""
     if isinstance(values, (str, bytes, Mapping)):
-        raise CallError(f"{rule}, not {a_kind(cast('object', values))}")
+        raise ArgumentTypeError(f"{rule}, not {a_kind(cast('object', values))}")
     try:
         return tuple(values)
     except TypeError:
-        raise CallError(f"{rule}, not {a_kind(values)}") from None
+        raise ArgumentTypeError(f"{rule}, not {a_kind(values)}") from None
 
 
 def a_kind(value: object) -> str:

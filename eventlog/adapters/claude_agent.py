@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from eventlog.adapters.claude_keys import MAIN, SUB, TranscriptKey, project_prefix
 from eventlog.adapters.claude_summaries import folding, summary_of
 from eventlog.adapters.claude_transcript import TranscriptFeed
-from eventlog.adapters.settled import settled
+from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
 from eventlog.importers.common.json_lines import is_object
 from eventlog.records.read import Forgotten, Redacted
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.validation import each
 
 __all__ = ["FORMAT", "EverdeltaSessionStore"]
 
@@ -52,8 +53,8 @@ class EverdeltaSessionStore:
 
     async def append(self, key: Any, entries: list[Any]) -> None:
         """Add the entries whose uuids are new, in one append; durable when this returns."""
-        if entries:
-            await settled(self._append, TranscriptKey.of(key), entries)
+        if told := list(each(entries, "entries are a list of JSON values")):
+            await patient(self.store, partial(self._append, TranscriptKey.of(key), told), self.wait)
 
     async def load(self, key: Any) -> list[Any] | None:
         """Return all entries in the order in which they came, None if there are none."""
@@ -69,7 +70,7 @@ class EverdeltaSessionStore:
 
     async def delete(self, key: Any) -> None:
         """Erase a transcript, a main one with all its sub-paths; the key may be used again."""
-        await settled(self._delete, TranscriptKey.of(key))
+        await patient(self.store, partial(self._delete, TranscriptKey.of(key)), self.wait)
 
     async def list_subkeys(self, key: Any) -> list[str]:
         """Return the sub-paths of a session."""
@@ -78,8 +79,9 @@ class EverdeltaSessionStore:
     # -- in a thread ---------------------------------------------------------------------------
 
     def _append(self, key: TranscriptKey, entries: list[Any]) -> None:
+        """Tell the entries; those that a refused attempt has stored are taken out of the list."""
         feed = self._feed(self._begun(key, entries), key.subpath is not None)
-        feed.tell(entries, lambda: folding(feed, key), wait=self.wait)
+        feed.tell(entries, lambda: folding(feed, key), wait=patience(self.wait))
 
     def _begun(self, key: TranscriptKey, entries: list[Any]) -> Session:
         """Return the session of a transcript, begun if there is none and none was deleted."""
@@ -97,7 +99,7 @@ class EverdeltaSessionStore:
             if parent is not None:
                 self.store.info(parent)  # it may have been deleted while this one began
         except NotFoundError:
-            erase_unshared(self._feed(session, True), wait=self.wait)
+            erase_unshared(self._feed(session, True), wait=patience(self.wait))
             raise
         self._seen[key] = session.id
         return session
@@ -145,7 +147,7 @@ class EverdeltaSessionStore:
         with suppress(NotFoundError):
             session = self.store.open_session(key.name, create=False)
             if not parent or session.info.parent == parent:
-                erase_unshared(self._feed(session, key.subpath is not None), wait=self.wait)
+                erase_unshared(self._feed(session, key.subpath is not None), wait=patience(self.wait))
                 return session.id
         return ""
 

@@ -12,13 +12,14 @@ from typing import Any
 from eventlog import events as ev
 from eventlog.adapters.claude_nodes import OPENING, Nodes, Tip, kind_of
 from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
+from eventlog.adapters.framework_feed import FrameworkFeed
+from eventlog.adapters.odd_values import shown_in
 from eventlog.append.contention import Contention
-from eventlog.errors import ConflictError
+from eventlog.errors import ConflictError, RetryError
 from eventlog.importers.claude_code.mapping import ClaudeCodeMapping
 from eventlog.importers.claude_code.records import is_root
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.json_lines import is_object
-from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 
 __all__ = ["Keep", "TranscriptFeed"]
@@ -27,7 +28,7 @@ Keep = Callable[[list[Any]], dict[str, str | bytes]]
 """Returns the values that are kept with entries."""
 
 
-class TranscriptFeed(Feed):
+class TranscriptFeed(FrameworkFeed):
     """The entries of a transcript."""
 
     def __init__(self, session: Session, *, sidechain: bool) -> None:
@@ -42,7 +43,8 @@ class TranscriptFeed(Feed):
     def tell(self, entries: list[Any], keep: Callable[[], Keep], *, wait: float) -> None:
         """Tell those entries that are not stored yet, in one append unless a branch begins in it.
 
-        `keep` is called for each attempt, and what it returns with the entries of each append.
+        `keep` is called for each attempt, and what it returns with the entries of each append. What
+        an attempt that is refused has stored is taken out of `entries`.
         """
         contention = Contention()
         while True:
@@ -57,9 +59,9 @@ class TranscriptFeed(Feed):
                     numbers = self.add(piece, after=after, keep=kept(piece), expected=newest, wait=wait)
                     self._uuids.take(piece, numbers)
                     newest, tip, stored = numbers[-1], left, stored + len(piece)
-            except ConflictError:  # another writer's entries
-                entries = fresh[stored:]
-                if not contention.goes_on():
+            except RetryError as error:
+                entries[:] = fresh[stored:]
+                if not isinstance(error, ConflictError) or not contention.goes_on():  # another writer's entries
                     raise
             else:
                 self._tips[newest] = tip
@@ -140,12 +142,13 @@ class _Mapping(ClaudeCodeMapping):
         """Entries with results that stand before the entry with their calls."""
 
     def read(self, record: Any, to: RecordBuilder) -> None:
+        entry = shown_in(record)
         before = len(to.batch.items)
-        super().read(record, to)
+        super().read(entry, to)
         for _, event in to.batch.items[before:]:
             if isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted)):
                 self._newest = event.message
-        self._told[uuid_of(record)] = self._newest
+        self._told[uuid_of(entry)] = self._newest
 
     def knows(self, uuid: object) -> bool:
         return uuid in self._told or self._uuids.number(uuid) is not None

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from eventlog.adapters.framework_feed import FrameworkFeed, Showing
 from eventlog.adapters.pydantic_messages import PydanticAIMapping
 from eventlog.errors import NotFoundError
 from eventlog.importers.common.json_lines import is_object
-from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 
 __all__ = ["EntryFeed"]
@@ -21,11 +21,11 @@ PIECE = 32
 """Records that are read together in search of an entry."""
 
 
-class EntryFeed(Feed):
+class EntryFeed(FrameworkFeed):
     """The entries of a conversation."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session, PydanticAIMapping())
+        super().__init__(session, Showing(PydanticAIMapping()))
 
     def newest(self) -> tuple[int, dict[str, Any]]:
         """Return the number and value of the newest record."""

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
 from eventlog.adapters.openai_feed import ItemFeed
 from eventlog.adapters.openai_settings import limit_of, settings_of
-from eventlog.adapters.settled import settled
+from eventlog.adapters.settled import patience, patient
 from eventlog.adapters.unshared import erase_unshared
 from eventlog.errors import NotFoundError
 from eventlog.session.session import Session
 from eventlog.store import Store
-from eventlog.validation import require
+from eventlog.validation import each, require
 
 __all__ = ["FORMAT", "EverdeltaSession"]
 
@@ -27,6 +27,8 @@ T = TypeVar("T")
 
 FORMAT = "openai-agents"
 """Format of the names of these sessions; their keys are the SDK's session ids."""
+_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
+"""What a subclass may override: a compaction then goes through them."""
 
 
 class EverdeltaSession:
@@ -64,27 +66,41 @@ class EverdeltaSession:
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items in one append, durable when this returns."""
-        if items:
-            await settled(self._write, lambda feed: feed.tell(items, wait=self.wait))
+        if told := each(items, "items are a list"):
+            await self._patient(lambda: self._write(lambda feed: feed.tell(told, wait=patience(self.wait))))
 
     async def pop_item(self) -> Any | None:
         """Take away the newest item by a rollback, and return it; None if there is none."""
-        return await settled(self._read, lambda feed: feed.take_back(wait=self.wait))
+        return await self._patient(lambda: self._read(lambda feed: feed.take_back(wait=patience(self.wait))))
 
     async def clear_session(self) -> None:
         """Erase the session; `Store.scrub` then removes its bytes.  The id may be used again."""
-        await settled(self._clear)
+        await self._patient(self._clear)
 
     async def _get_compaction_snapshot(self, limit: int, *, prune_prefix: Prune | None = None) -> Snapshot | None:
-        """Return the newest items for a compaction; a subclass may change items, and has none."""
-        if type(self) is not EverdeltaSession:
+        """Return the newest items for a compaction; a subclass that changes items has none."""
+        if not self._is_plain():
             return None
         return await asyncio.to_thread(self._read, lambda feed: snapshot_of(feed, limit, prune_prefix, self.wait))
 
     async def _atomic_replace_items(self, items: list[Any]) -> bool:
-        """Replace all items in one append: of a compaction that the program asks for."""
-        await settled(self._write, lambda feed: feed.make(items, wait=self.wait))
+        """Replace all items in one append: of a compaction that the program asks for.
+
+        False for a subclass that changes items: the SDK then clears the session and adds them.
+        """
+        if not self._is_plain():
+            return False
+        await self._patient(lambda: self._write(lambda feed: feed.make(items, wait=patience(self.wait))))
         return True
+
+    def _is_plain(self) -> bool:
+        """Whether the methods by which items come and go are those of this class."""
+        found = (getattr(getattr(self, name), "__func__", None) for name in _METHODS)
+        return all(one is getattr(EverdeltaSession, name) for one, name in zip(found, _METHODS, strict=True))
+
+    async def _patient(self, command: Callable[[], T]) -> T:
+        """Run a command in a thread; this task waits for the lease."""
+        return await patient(self.store, command, self.wait)
 
     # -- in a thread ---------------------------------------------------------------------------
 
@@ -137,7 +153,7 @@ class EverdeltaSession:
             return
         self._cleared = feed.session.id
         try:
-            erase_unshared(feed, wait=self.wait)
+            erase_unshared(feed, wait=patience(self.wait))
         except BaseException:
             self._cleared = ""
             raise

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 from eventlog.adapters.openai_feed import shown
-from eventlog.adapters.settled import settled
+from eventlog.adapters.settled import patience, patient
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.records.feed import Feed
 
@@ -34,7 +35,7 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
     def replace(start: int, output: list[Any]) -> bool:
         first = path.index(found[start][0])
         try:
-            feed.add(output, after=path[first - 1] if first else before, expected=path[-1], wait=wait)
+            feed.add(output, after=path[first - 1] if first else before, expected=path[-1], wait=patience(wait))
         except (ConflictError, NotFoundError):  # other items, or none, by now
             return False
         if prune is not None:
@@ -42,7 +43,7 @@ def snapshot_of(feed: Feed, limit: int, prune: Prune | None, wait: float) -> Sna
         return True
 
     async def replace_suffix(start: int, output: list[Any]) -> bool:
-        return start < len(found) and await settled(replace, start, output)
+        return start < len(found) and await patient(feed.session.store, partial(replace, start, output), wait)
 
     return Snapshot([item for _, item in found], before == 0, replace_suffix)
 

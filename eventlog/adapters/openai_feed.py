@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from eventlog.adapters.framework_feed import FrameworkFeed, Showing
 from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.feed import Feed
@@ -14,11 +16,11 @@ from eventlog.session.session import Session
 __all__ = ["ItemFeed", "shown"]
 
 
-class ItemFeed(Feed):
+class ItemFeed(FrameworkFeed):
     """The items of a session."""
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session, OpenAIResponsesMapping())
+        super().__init__(session, Showing(OpenAIResponsesMapping()))
         self._seen = 0
         """The newest item when items were last read, or of own ones told right behind it."""
         self._own: dict[int, int] = {}
@@ -31,7 +33,7 @@ class ItemFeed(Feed):
             self._see(numbers[-1] if numbers else 0)
         return [item for _, item in shown(self, numbers)]
 
-    def tell(self, items: list[Any], *, wait: float) -> None:
+    def tell(self, items: Sequence[Any], *, wait: float) -> None:
         """Add items in one append."""
         numbers = self.add(items, wait=wait)
         with suppress(NotFoundError), self._lock:  # cleared elsewhere, once they were stored

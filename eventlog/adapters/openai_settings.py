@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from typing import Any
 
+from eventlog.errors import ArgumentTypeError, brief
 from eventlog.importers.common.json_lines import is_object
 
 __all__ = ["limit_of", "settings_of"]
 
 
 def settings_of(given: Any) -> Any:
-    """Return settings as the SDK's runner takes them, in a program that has imported the SDK."""
+    """Return settings as the SDK's runner takes them, in a program that has imported the SDK.
+
+    `ArgumentTypeError` for a setting that the SDK does not have.
+    """
     sdk = sys.modules.get("agents.memory")
-    return sdk.SessionSettings(**given or {}) if sdk is not None and (given is None or is_object(given)) else given
+    if sdk is None or not (given is None or is_object(given)):
+        return given
+    known = [field.name for field in fields(sdk.SessionSettings)]
+    if unknown := [name for name in given or {} if name not in known]:
+        raise ArgumentTypeError(f"a session has the settings {', '.join(known)}, not {brief(unknown[0])}")
+    return sdk.SessionSettings(**given or {})
 
 
 def limit_of(settings: Any) -> int | None:

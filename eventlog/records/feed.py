@@ -88,7 +88,7 @@ class Feed:
         Takes the session's lease for the append: `LeaseHeldError` if another owner or task still
         holds it after `wait` seconds.
         """
-        told = [(value, require_value(value)) for value in each(values, "records are a list of JSON values")]
+        told = self._told(values)
         for number in (after, expected, version):
             if number is not None:
                 require_version(number)
@@ -144,7 +144,7 @@ class Feed:
 
         They are in its first append, and so is its name: `AlreadyExistsError` if a session has it.
         """
-        told = [(value, require_value(value)) for value in each(values, "records are a list of JSON values")]
+        told = self._told(values)
         require_version(after)
         self._require_record(after)
         contention = Contention()
@@ -224,7 +224,7 @@ class Feed:
         values = each(values, "records are a list of JSON values")
         if expected is not None:
             require_version(expected)
-        digests = [_digest_of(require_value(value)) for value in values]
+        digests = [_digest_of(text) for _, text in self._told(values)]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):
             raise ConflictError(self.session.id, expected, path[-1] if path else 0)
@@ -244,7 +244,7 @@ class Feed:
         lacking = [number for number in numbers if number not in self._digests]
         for number, value in zip(lacking, self.read(lacking), strict=True):
             try:
-                self._digests[number] = _digest_of(dumped(value))
+                self._digests[number] = _digest_of(dumped(self.record_of(value)))
             except TypeError:
                 return [self._digests.get(other, b"") for other in numbers]
         return [self._digests[number] for number in numbers]
@@ -297,7 +297,8 @@ class Feed:
                     self._require_record(number)
             hidden.update((number, Forgotten(number)) for number in numbers if covers(forgotten, number))
         shown = [number for number in numbers if number not in hidden] if hidden else numbers
-        values = values_of(self._log, self.session.id, streams, shown)
+        records = values_of(self._log, self.session.id, streams, shown)
+        values = {number: self.value_of(record) for number, record in records.items()}
         values.update(hidden)
         return [values[number] for number in numbers]
 
@@ -325,6 +326,21 @@ class Feed:
         self._reader.resolve(None)
         self._require_record(number)
         return number
+
+    # -- for feeds of frameworks -----------------------------------------------------------------
+
+    def record_of(self, value: Any) -> Any:
+        """Return the record of a value that a program tells: here the value itself."""
+        return value
+
+    def value_of(self, record: Any) -> Any:
+        """Return the value that was told as a record."""
+        return record
+
+    def _told(self, values: Sequence[Any]) -> list[tuple[Any, str]]:
+        """Return the records of values, each with its text."""
+        records = map(self.record_of, each(values, "records are a list of JSON values"))
+        return [(record, require_value(record)) for record in records]
 
     # -- where records are -----------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import cast
 
 import msgspec
 
-from eventlog.errors import CallError, brief
+from eventlog.errors import ArgumentTypeError, CallError, brief
 from eventlog.search.query import match_of
 from eventlog.search.said import KINDS
 from eventlog.validation import require, require_or_none
@@ -95,7 +95,9 @@ def _kinds(kinds: object) -> tuple[int, ...] | None:
     asked = kinds
     if kinds is None:
         return None
-    if not isinstance(kinds, str) and isinstance(kinds, Iterable):
+    if isinstance(kinds, str):
+        raise ArgumentTypeError(f"kinds are a list of {', '.join(KINDS)}, not {brief(asked)}")
+    if isinstance(kinds, Iterable):
         given = list(cast("Iterable[object]", kinds))
         if given and all(kind in KINDS for kind in given):
             return tuple(number for number, kind in enumerate(KINDS) if kind in given)

@@ -79,7 +79,7 @@ class Executor:
         epoch = 0 if lease is None else lease.epoch
         is_new = request_id is None or self.host.log.request(self.id, request_id) is None
         if lease is None and is_new:
-            self._require_no_owner()
+            self.require_no_owner()
         committed = self.writer.commit(
             items,
             bodies,
@@ -112,7 +112,7 @@ class Executor:
             return None
         self.writer.flush()
         committed = CommittedState(self.host.log, self.id, self.host.checkpoint_events)
-        return BulkAppender(committed, self.host.counted, self._require_no_owner)
+        return BulkAppender(committed, self.host.counted, self.require_no_owner)
 
     def interrupt_requested(self, asked: str | None = None) -> bool:
         """Whether any process asked for a stop since this user message was added.
@@ -294,7 +294,8 @@ class Executor:
         finally:
             self.leases.release(lease)
 
-    def _require_no_owner(self) -> None:
+    def require_no_owner(self) -> None:
+        """Raise `LeaseHeldError` if another owner or task runs the session now."""
         current = self.leases.running
         if current is not None:  # taken lazily, the log may not have it yet
             raise LeaseHeldError(self.id, "another task of this process", current.claim.state.until)

@@ -219,7 +219,7 @@ def test_messages_told_again_are_read_at_once(engine: Engine, monkeypatch: pytes
     session = store.create_session()
     messages = MessageList(session, EverdeltaSaver(store).serde)
     given = messages.given([], [HumanMessage(text, id=text) for text in ("one", "two", "three", "four")])
-    line = messages.tell([], given, {}, session.version, 1.0)
+    line = messages.tell([], given, {}, session.version)
     messages.feed.forget([line[2].number])
     reads: list[Any] = []
     read = messages.feed.read
@@ -229,7 +229,7 @@ def test_messages_told_again_are_read_at_once(engine: Engine, monkeypatch: pytes
         return read(numbers)
 
     monkeypatch.setattr(messages.feed, "read", counted)
-    told = messages.tell(line, messages.written(line, [RemoveMessage("one")]), {}, session.version, 1.0)
+    told = messages.tell(line, messages.written(line, [RemoveMessage("one")]), {}, session.version)
     assert reads == [[entry.number for entry in line[1:]]]
     assert [entry.id for entry in told] == ["two", "four"]
     assert messages.load(session.version) == [HumanMessage("two", id="two"), HumanMessage("four", id="four")]

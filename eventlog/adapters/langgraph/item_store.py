@@ -38,11 +38,13 @@ from eventlog.adapters.langgraph.items import (
     time_of,
 )
 from eventlog.adapters.langgraph.stored import bytes_of
+from eventlog.adapters.odd_values import record_of, value_of
 from eventlog.adapters.settled import settled
-from eventlog.errors import CallError, ConflictError
+from eventlog.errors import ArgumentValueError, CallError, ConflictError
 from eventlog.records.json_value import parsed, require_value
 from eventlog.session.shelf import Shelf
 from eventlog.store import Store
+from eventlog.validation import each
 
 __all__ = ["EverdeltaStore"]
 
@@ -83,6 +85,7 @@ class EverdeltaStore(BaseStore):
         read: list[_Found] = []
         given: Iterable[Any] = ops
         for op in given:
+            _require_namespaces(op)
             validate_op_namespace(op)
             if isinstance(op, PutOp):
                 puts[op.namespace, op.key] = op
@@ -98,7 +101,7 @@ class EverdeltaStore(BaseStore):
             elif isinstance(op, ListNamespacesOp):
                 results.append(self._namespaces(shelf, op, now))
             else:
-                raise CallError(f"an operation is a get, a search, a put or a list, not {type(op).__name__}")
+                raise ArgumentValueError(f"an operation is a get, a search, a put or a list, not {type(op).__name__}")
         written = {key_in(*place): self._put(shelf, place, op, now) for place, op in puts.items()}
         if written:
             with shelf.pipeline():
@@ -118,6 +121,20 @@ class EverdeltaStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """See `batch`; a cancelled caller hears of it once it is known whether it is stored."""
         return await settled(self.batch, list(ops))
+
+    async def aput(self, *args: Any, **kwargs: Any) -> None:
+        """See `put`, which is called if a subclass has its own."""
+        if type(self).put is BaseStore.put:
+            await super().aput(*args, **kwargs)
+        else:
+            await settled(self.put, *args, **kwargs)
+
+    async def adelete(self, *args: Any, **kwargs: Any) -> None:
+        """See `delete`, which is called if a subclass has its own."""
+        if type(self).delete is BaseStore.delete:
+            await super().adelete(*args, **kwargs)
+        else:
+            await settled(self.delete, *args, **kwargs)
 
     def sweep_ttl(self) -> int:
         """Remove the items whose time is over; returns how many."""
@@ -144,7 +161,7 @@ class EverdeltaStore(BaseStore):
             if len(found) >= op.offset + op.limit:
                 break
             if not one.kept.is_over(now):
-                value: Any = parsed(one.kept.value) if op.filter else None
+                value: Any = value_of(parsed(one.kept.value)) if op.filter else None
                 if all(is_found(value.get(name), wanted) for name, wanted in (op.filter or {}).items()):
                     found.append(one)
         return found[op.offset :]
@@ -177,7 +194,7 @@ class EverdeltaStore(BaseStore):
         before = self._read(shelf, place, now)
         if op.ttl is not None and not 0 < op.ttl <= LONGEST_TTL:
             raise CallError(f"a ttl is a number of minutes, more than 0 and at most {LONGEST_TTL}, or None")
-        text = require_value(dict(op.value))
+        text = require_value(record_of(dict(op.value)))
         kept = Kept(text, now if before is None else before.kept.created, now, op.ttl)
         kept.place = place if place_in(key_in(*place)) is None else None
         return kept if op.ttl is None else _prolonged(kept, now)
@@ -189,6 +206,16 @@ def _prolonged(kept: Kept, now: int) -> Kept:
     return kept
 
 
+def _require_namespaces(op: Any) -> None:
+    """Raise `ArgumentTypeError` for a namespace that is a str."""
+    if isinstance(op, ListNamespacesOp):
+        given = [condition.path for condition in op.match_conditions or ()]
+    else:
+        given = [getattr(op, "namespace", ()), getattr(op, "namespace_prefix", ())]
+    for namespace in given:
+        each(namespace, "a namespace is a tuple of str")
+
+
 def _is_listed(namespace: tuple[str, ...], op: ListNamespacesOp) -> bool:
     return all(matches(namespace, condition) for condition in op.match_conditions or ())
 
@@ -198,7 +225,7 @@ def _fields(found: _Found) -> dict[str, Any]:
     return {
         "namespace": place[0],
         "key": place[1],
-        "value": parsed(kept.value),
+        "value": value_of(parsed(kept.value)),
         "created_at": time_of(kept.created),
         "updated_at": time_of(kept.updated),
     }

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from langgraph.store.base import MatchCondition
 
-from eventlog.errors import CallError
+from eventlog.errors import ArgumentValueError
 from eventlog.importers.common.json_lines import is_array, is_object
 
 __all__ = ["Kept", "Place", "decode", "encode", "is_found", "key_in", "matches", "place_in", "prefix_of", "time_of"]
@@ -94,7 +94,7 @@ def _compares(value: Any, name: str, other: Any) -> bool:
     if name in {"$eq", "$ne"}:
         return bool(value == other) is (name == "$eq")
     if name not in _ORDERS:
-        raise CallError(f"an operator of a filter is $eq, $ne, $gt, $gte, $lt or $lte, not {name!r:.40}")
+        raise ArgumentValueError(f"an operator of a filter is $eq, $ne, $gt, $gte, $lt or $lte, not {name!r:.40}")
     try:
         return _ORDERS[name](float(value), float(other))
     except (TypeError, ValueError):

@@ -104,9 +104,11 @@ class MessageList:
         entries: Sequence[Entry],
         keep: Mapping[str, str | bytes],
         version: int,
-        wait: float,
     ) -> list[Entry]:
-        """Tell a list that comes of another one, in one append with values to keep."""
+        """Tell a list that comes of another one, in one append with values to keep.
+
+        `LeaseHeldError` while another owner or task holds the lease.
+        """
         same = _same([entry.mark for entry in line], [entry.mark for entry in entries])
         again = [entry.number for entry in entries[same:] if entry.number]
         stored = dict(zip(again, self.feed.read(again), strict=True))
@@ -116,7 +118,7 @@ class MessageList:
         ]
         shown = [(entry, record) for entry, record in records if is_object(record)]  # not one that was redacted
         after = line[same - 1].number if same else 0
-        numbers = self.feed.add([record for _, record in shown], after=after, keep=keep, version=version, wait=wait)
+        numbers = self.feed.add([record for _, record in shown], after=after, keep=keep, version=version)
         told = [entry._replace(number=number, item=None) for (entry, _), number in zip(shown, numbers, strict=True)]
         return [*line[:same], *told]
 

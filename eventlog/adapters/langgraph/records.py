@@ -7,7 +7,6 @@ with the checkpointer's serializer, beside what of it can be read.
 
 from __future__ import annotations
 
-import json
 import marshal
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -18,10 +17,9 @@ from langchain_core import messages as lc
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from eventlog.errors import CallError
-from eventlog.records.json_value import require_value
+from eventlog.adapters.odd_values import is_odd, shown
 
-__all__ = ["Mark", "mark_of", "message_of", "record_of"]
+__all__ = ["KINDS", "Mark", "give_fields", "mark_of", "message_of", "record_of"]
 
 Mark = tuple[str, int]
 
@@ -45,7 +43,7 @@ def _kind(cls: type[BaseMessage]) -> _Kind:
     return _Kind(cls, cls.__name__, defaults, itemgetter(*(name for name in fields if name != "content")), made)
 
 
-_KINDS = {
+KINDS = {
     cls.__name__: _kind(cls)
     for cls in (
         lc.AIMessage,
@@ -64,14 +62,10 @@ _KINDS = {
 
 def record_of(item: Any, serde: SerializerProtocol) -> dict[str, Any]:
     """Return the record of an item of a list of messages, a message or what becomes one."""
-    kind = _KINDS.get(type(item).__name__)
+    kind = KINDS.get(type(item).__name__)
     if kind is not None and type(item) is kind.cls and not item.__pydantic_extra__:
         record = {"kind": kind.cls.__name__, **_told(item, kind)}
-        try:
-            require_value(record)
-        except CallError:
-            pass
-        else:
+        if not is_odd(record):
             return record
     packed, data = serde.dumps_typed(item)
     return {"kind": "", "packed": packed, "data": b64encode(data).decode(), "shown": _shown(item)}
@@ -90,8 +84,8 @@ def _shown(item: Any) -> dict[str, Any]:
     """Return what can be read of an item, as a record of the nearest class that is known."""
     try:
         message = item if isinstance(item, BaseMessage) else convert_to_messages([item])[0]
-        name = next(cls.__name__ for cls in type(message).__mro__ if cls.__name__ in _KINDS)
-        told: Any = json.loads(json.dumps(_told(message, _KINDS[name]), default=str))
+        name = next(cls.__name__ for cls in type(message).__mro__ if cls.__name__ in KINDS)
+        told: Any = shown(_told(message, KINDS[name]))
     except Exception:  # noqa: BLE001 - of any class of the program's own; it is kept all the same
         return {}
     return {"kind": name, **told}
@@ -99,7 +93,7 @@ def _shown(item: Any) -> dict[str, Any]:
 
 def message_of(record: dict[str, Any], serde: SerializerProtocol) -> Any:
     """Return the item of a record; each call gives a new one."""
-    kind = _KINDS.get(record["kind"])
+    kind = KINDS.get(record["kind"])
     if kind is None:
         return serde.loads_typed((record["packed"], b64decode(record["data"])))
     values = kind.defaults | record
@@ -108,15 +102,20 @@ def message_of(record: dict[str, Any], serde: SerializerProtocol) -> Any:
         if name not in record:
             values[name] = make()
     message = kind.cls.__new__(kind.cls)
-    message.__setstate__(  # as unpickled: it was checked when the program made it
+    give_fields(message, values, {})
+    return message
+
+
+def give_fields(message: BaseMessage, values: dict[str, Any], extra: dict[str, Any] | None) -> None:
+    """Give a message its fields, as unpickled: it was checked when the program made it."""
+    message.__setstate__(
         {
             "__dict__": values,
-            "__pydantic_extra__": {},
+            "__pydantic_extra__": extra,
             "__pydantic_fields_set__": set(values),
             "__pydantic_private__": None,
         }
     )
-    return message
 
 
 def mark_of(item: Any, serde: SerializerProtocol) -> Mark:
@@ -125,7 +124,7 @@ def mark_of(item: Any, serde: SerializerProtocol) -> Mark:
     Its text stands for itself, so it is compared at once if it is the same object; the rest, which
     a program may change in place, by a hash.
     """
-    kind = _KINDS.get(type(item).__name__)
+    kind = KINDS.get(type(item).__name__)
     if kind is not None and type(item) is kind.cls:
         fields: Any = item.__dict__
         content = fields["content"]

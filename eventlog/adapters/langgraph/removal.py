@@ -148,7 +148,7 @@ def _unused(thread: Thread, kin: Iterable[str], records: list[int]) -> list[int]
     streams = {one.session: one.last for one in thread.session.reader.ancestry()}
     for id in kin:
         with suppress(NotFoundError):  # erased meanwhile
-            other = Thread(thread.session.store.session(id), thread.serde)
+            other = Thread(thread.session.store.session(id), thread.given)
             shared = max(min(one.last, streams.get(one.session, 0)) for one in other.session.reader.ancestry())
             end = bisect_right(records, shared)
             if end:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -32,16 +32,23 @@ from eventlog.adapters.langgraph.reading import config_of, delta_history, matchi
 from eventlog.adapters.langgraph.stored import root_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
-from eventlog.adapters.settled import settled
+from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import fork
-from eventlog.errors import CallError, ErasedError, NotFoundError
+from eventlog.errors import ArgumentValueError, CallError, ErasedError, NotFoundError, brief
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.validation import each
 
 __all__ = ["FORMAT", "EverdeltaSaver"]
 
+T = TypeVar("T")
+
 DURABILITY = "__pregel_durability"
 """Where a run's config says when it stores checkpoints; of others it is not known."""
+
+
+class MissingYetError(NotFoundError):
+    """A checkpoint that a write comes of has not come yet."""
 
 
 class EverdeltaSaver(BaseCheckpointSaver[Any]):
@@ -130,7 +137,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
                 with self._threads.putting(place.thread):
                     return self._put(config, checkpoint, metadata, new_versions)
             time.sleep(pause)
-        raise NotFoundError("checkpoint", root_of(metadata))
+        raise MissingYetError("checkpoint", root_of(metadata))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -140,33 +147,35 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
             if self._put_writes(config, writes, task_id, task_path):
                 return
             time.sleep(pause)
-        raise NotFoundError("checkpoint", str(get_checkpoint_id(config)))
+        raise MissingYetError("checkpoint", str(get_checkpoint_id(config)))
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread; a write that comes later is refused."""
         if (thread := self._threads.find(str(thread_id), self.serde)) is not None:
-            removal.erase(thread, wait=self.wait)
+            removal.erase(thread, wait=patience(self.wait))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Remove the checkpoints of runs, in all threads."""
-        for run in dict.fromkeys(run_ids):
+        runs = dict.fromkeys(each(run_ids, "run ids are a list of str"))
+        for run in runs:
             for _, thread in self._threads.all(self.serde):
-                removal.remove_run(thread, run, wait=self.wait)
+                removal.remove_run(thread, run, wait=patience(self.wait))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Remove all but the newest checkpoint of each namespace, or with "delete" all."""
-        if strategy not in {"keep_latest", "delete"}:
-            raise CallError(f"a strategy is keep_latest or delete, not {strategy!r:.40}")
-        for id in dict.fromkeys(thread_ids):
+        ids = dict.fromkeys(each(thread_ids, "thread ids are a list of ids"))
+        if strategy not in ("keep_latest", "delete"):
+            raise ArgumentValueError(f"a strategy is keep_latest or delete, not {brief(strategy)}")
+        for id in ids:
             if strategy == "delete":
                 self.delete_thread(id)
             elif (thread := self._threads.find(str(id), self.serde)) is not None:
-                removal.keep_latest(thread, wait=self.wait)
+                removal.keep_latest(thread, wait=patience(self.wait))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Fork a thread, which costs the same however long it is; the target has none yet."""
         source, name = self.session(source_thread_id), (FORMAT, str(target_thread_id))
-        fork(source, partial(source.fork, name=name), wait=self.wait)
+        fork(source, partial(source.fork, name=name), wait=patience(self.wait))
 
     def get_next_version(self, current: Any, channel: None) -> Any:
         """Return the next version of a channel; of threads of other checkpointers a text."""
@@ -200,11 +209,11 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         thread = thread or self._threads.begin(place.thread, self.serde)
         described = get_checkpoint_metadata(config, metadata)
         try:
-            thread.put(place.ns, place.id, checkpoint, described, new=new, wait=self.wait)
+            thread.put(place.ns, place.id, checkpoint, described, new=new, wait=patience(self.wait))
         except NotFoundError as error:
             now = None if place.ns else self._threads.find(place.thread, self.serde)
             if now is not None:
-                removal.remove_inner(now, id, wait=self.wait)
+                removal.remove_inner(now, id, wait=patience(self.wait))
             if place.id is None or isinstance(error, ErasedError):
                 raise
             raise self._threads.missing(place.thread, place.id) from None
@@ -215,7 +224,7 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         if place.id is None:
             raise CallError("what a task wrote belongs to a checkpoint: the config names none")
         thread = self._threads.find(place.thread, self.serde)
-        if thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=self.wait):
+        if thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=patience(self.wait)):
             return True
         if isinstance(error := self._threads.missing(place.thread, place.id), ErasedError):
             raise error
@@ -253,37 +262,47 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """See `put`; a cancelled caller hears of it once it is known whether it is stored."""
-        place = place_of(config)
-        for pause in self._threads.patience(place.thread):
-            if await settled(self._may_come, config, metadata):
-                with self._threads.putting(place.thread):
-                    return await settled(self._put, config, checkpoint, metadata, new_versions)
-            await asyncio.sleep(pause)
-        raise NotFoundError("checkpoint", root_of(metadata))
+        """See `put`; a cancelled caller hears of it once it is known whether it is stored.
+
+        The wait for a lease is the caller's, so a cancelled one ends at once.
+        """
+        return await self._written(config, partial(self.put, config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """See `put_writes`."""
-        for pause in self._threads.patience(place_of(config).thread):
-            if await settled(self._put_writes, config, writes, task_id, task_path):
-                return
-            await asyncio.sleep(pause)
-        raise NotFoundError("checkpoint", str(get_checkpoint_id(config)))
+        await self._written(config, partial(self.put_writes, config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """See `delete_thread`."""
-        await settled(self.delete_thread, thread_id)
+        await self._patient(partial(self.delete_thread, thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """See `delete_for_runs`."""
-        await settled(self.delete_for_runs, run_ids)
+        await self._patient(partial(self.delete_for_runs, run_ids))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """See `prune`."""
-        await settled(self.prune, thread_ids, strategy=strategy)
+        await self._patient(partial(self.prune, thread_ids, strategy=strategy))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """See `copy_thread`."""
-        await settled(self.copy_thread, source_thread_id, target_thread_id)
+        await self._patient(partial(self.copy_thread, source_thread_id, target_thread_id))
+
+    async def _written(self, config: RunnableConfig, write: Callable[[], T]) -> T:
+        """Run a write in a thread; this task waits for the lease, and for what it comes of."""
+        id = place_of(config).thread
+        missing: MissingYetError | None = None
+        for pause in self._threads.patience(id):
+            try:
+                return await patient(self.store, write, self.wait, meanwhile=self._threads.putting(id))
+            except MissingYetError as error:
+                missing = error
+            await asyncio.sleep(pause)
+        assert missing is not None
+        raise missing
+
+    async def _patient(self, command: Callable[[], T]) -> T:
+        """Run a command in a thread; this task waits for the lease."""
+        return await patient(self.store, command, self.wait)

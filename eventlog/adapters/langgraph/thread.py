@@ -33,8 +33,10 @@ from eventlog.adapters.langgraph.stored import (
     key_of,
     quoted,
 )
+from eventlog.adapters.langgraph.sturdy import sturdy
 from eventlog.append.contention import Contention
-from eventlog.errors import ConflictError, DamagedError, NotFoundError
+from eventlog.errors import ConflictError, DamagedError, LeaseHeldError, NotFoundError
+from eventlog.session.lease import unless_held
 from eventlog.session.session import Session
 
 __all__ = ["Thread"]
@@ -50,8 +52,10 @@ class Thread:
 
     def __init__(self, session: Session, serde: SerializerProtocol) -> None:
         self.session = session
-        self.serde = serde
-        self.list = MessageList(session, serde)
+        self.given = serde
+        """Kept, because threads are found by it."""
+        self.serde = sturdy(serde)
+        self.list = MessageList(session, self.serde)
         self.lock = RLock()
         self._values = session.values
         self._tells = not isinstance(serde, EncryptedSerializer)
@@ -157,7 +161,7 @@ class Thread:
             if isinstance(run, str) and run and not self._values.revision(key_of("r", run)):
                 keep[key_of("r", run)] = b""
             if ns:
-                self.list.feed.add([], keep=keep, version=version, wait=wait)
+                self.list.feed.add([], keep=keep, version=version)
                 return
             line = [] if before is None else self.list.line(self.revision(ns, before.id))
             if MESSAGES in same:
@@ -168,10 +172,10 @@ class Thread:
                 entries = self._from_writes(line, before, body["channel_versions"])
             else:  # the channel is empty
                 entries = []
-            line = self.list.tell(line, entries, keep, version, wait)
+            line = self.list.tell(line, entries, keep, version)
             self.list.keep(self.revision(ns, id), line)
 
-        self._decided(append)
+        self._decided(append, wait)
 
     def put_writes(
         self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, *, wait: float
@@ -182,7 +186,7 @@ class Thread:
 
         def append(version: int) -> bool:
             if not self.revision(ns, id):
-                return False
+                return self._is_left(ns, id)  # it was pruned, and the one that comes of it has what was written
             found = self._values.get(key)
             before = {} if found is None else {one.place: one for one in decode_writes(bytes_of(found.value))}
             after = dict(before)
@@ -191,21 +195,38 @@ class Thread:
                 if place < 0 or place not in before:
                     after[place] = Write(channel, value, place, path)
             if after != before:
-                self.list.feed.add([], keep={key: encode(list(after.values()))}, version=version, wait=wait)
+                self.list.feed.add([], keep={key: encode(list(after.values()))}, version=version)
             return True
 
-        return self._decided(append)
+        return self._decided(append, wait)
 
-    def _decided(self, append: Callable[[int], T]) -> T:
-        """Decide and append at the version of now, again if another writer was quicker."""
-        contention = Contention()
-        with self.lock:
-            while True:
-                try:
-                    return append(self.session.version)
-                except ConflictError:
-                    if not contention.goes_on():
-                        raise
+    def _decided(self, append: Callable[[int], T], wait: float) -> T:
+        """Decide and append at the version of now, again if another writer was quicker.
+
+        The lease is waited for without the lock: its holder needs the lock to go on.
+        """
+        executor = self.session.executor
+
+        def decide() -> T:
+            contention = Contention()
+            with self.lock:
+                while True:
+                    try:
+                        return append(self.session.version)
+                    except ConflictError:
+                        if not contention.goes_on():
+                            raise
+
+        def decide_again() -> T:
+            executor.require_no_owner()  # deciding costs more than this look
+            return decide()
+
+        try:
+            return decide()
+        except LeaseHeldError:
+            if executor.leases.held is not None or wait <= 0:
+                raise
+        return unless_held(decide_again, wait)
 
     def _is_left(self, ns: str, id: str) -> bool:
         """Whether a checkpoint was removed, and others that come of it were not."""

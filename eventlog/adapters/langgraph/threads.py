@@ -18,6 +18,7 @@ from langgraph.checkpoint.base.id import UUID
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph.thread import Thread
+from eventlog.adapters.settled import patience
 from eventlog.errors import ErasedError, NotFoundError
 from eventlog.history.name_streams import last_owner
 from eventlog.session.session import Session
@@ -98,11 +99,16 @@ class Threads:
                 self._putting += Counter()  # without those at zero
 
     def patience(self, id: str) -> Iterator[float]:
-        """Yield seconds to pause between two looks for a checkpoint that is on its way."""
+        """Yield seconds to pause between two looks for a checkpoint that is on its way.
+
+        For a command that a task waits for, once: the task yields and pauses itself.
+        """
         until = time.monotonic() + PATIENCE
         pause = 0.001
         while time.monotonic() < until:
             yield pause
+            if not patience(PATIENCE):  # the loop looks again
+                return
             pause = min(2 * pause, 0.05)
             if id in self._putting:
                 until = time.monotonic() + PATIENCE

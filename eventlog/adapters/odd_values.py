@@ -1,0 +1,217 @@
+"""Values of a framework that no record has: not finite, nested too deep, with keys that are no str.
+
+Such a value is *packed* as a list of nodes that name each other by their places: JSON of little
+depth, of which the same value is made again. Beside it a record has what of the value can be shown.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from math import isfinite
+from typing import Any, Protocol, cast
+
+from eventlog.errors import CallError
+from eventlog.importers.common.json_lines import is_object
+from eventlog.records.json_value import require_value
+from eventlog.validation import a_kind
+
+__all__ = ["Objects", "is_odd", "pack", "record_of", "shown", "shown_in", "unpack", "value_of"]
+
+DEEPEST = 150
+"""Levels that are shown of a value."""
+LONG = 1 << 62
+"""Whole numbers from here on are packed as text."""
+CUT = "…"
+"""Stands for what is deeper."""
+
+_KEYS = frozenset({"packed", "shown"})
+"""Keys of the record of an odd value."""
+
+
+class Objects(Protocol):
+    """Objects of a framework's classes inside values."""
+
+    def state_of(self, value: Any) -> tuple[str, Any] | None:
+        """Return a name for the class of an object and its state, None for another object."""
+        ...
+
+    def blank(self, name: str) -> Any:
+        """Return an object without a state."""
+        ...
+
+    def fill(self, blank: Any, state: Any) -> None:
+        """Give an object its state."""
+        ...
+
+    def dumps(self, value: Any) -> tuple[str, bytes]:
+        """Return an object of another class as bytes of a kind."""
+        ...
+
+    def loads(self, kind: str, data: bytes) -> Any:
+        """Return an object of another class."""
+        ...
+
+
+def is_odd(value: Any) -> bool:
+    """Whether a value is none that a record may be."""
+    try:
+        require_value(value)
+    except CallError:
+        return True
+    return False
+
+
+def record_of(value: Any) -> Any:
+    """Return a value as a record has it: as it is, unless it is odd."""
+    if not is_odd(value) and not _is_packed(value):
+        return value
+    return {"packed": pack(value), "shown": shown(value)}
+
+
+def value_of(record: Any) -> Any:
+    """Return the value of a record."""
+    return unpack(record["packed"]) if _is_packed(record) else record
+
+
+def shown_in(record: Any) -> Any:
+    """Return the value of a record, as far as it can be shown."""
+    return record["shown"] if _is_packed(record) else record
+
+
+def _is_packed(record: Any) -> bool:
+    return is_object(record) and record.keys() == _KEYS
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def shown(value: Any, above: tuple[int, ...] = ()) -> Any:
+    """Return the JSON value that is nearest to a value; of objects their text."""
+    kind: Any = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if isinstance(value, (dict, list, tuple)):
+        if len(above) >= DEEPEST or id(cast("object", value)) in above:
+            return CUT
+        inner = (*above, id(cast("object", value)))
+        if isinstance(value, dict):
+            return {key if type(key) is str else _word(key): shown(item, inner) for key, item in value.items()}
+        return [shown(item, inner) for item in cast("list[Any]", value)]
+    if kind is float and isfinite(value):
+        return value
+    return value if kind is int and abs(value) < LONG else _word(value)
+
+
+def _word(value: Any) -> str:
+    """Return the text of a value that is neither an array nor an object, or of a key."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int):
+        return hex(value) if abs(value) >= LONG else int.__repr__(value)
+    if isinstance(value, float) and not isfinite(value):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+    return str(value)
+
+
+# -- what is packed --------------------------------------------------------------------------------
+
+
+def pack(value: Any, objects: Objects | None = None) -> list[Any]:
+    """Return the nodes of a value, the first its own; `CallError` for a value of no known class.
+
+    Values of subclasses of the types of JSON become values of these types.
+    """
+    nodes: list[Any] = []
+    places: dict[int, int] = {}
+    waiting: list[tuple[int, Any]] = []
+
+    def place(value: Any) -> int:
+        known = places.get(id(value))
+        if known is None:
+            known = len(nodes)
+            nodes.append(None)
+            waiting.append((known, value))
+            if type(value) is not tuple:  # a tuple is made behind what is in it
+                places[id(value)] = known
+        return known
+
+    place(value)
+    kept: list[Any] = []
+    while waiting:
+        at, one = waiting.pop()
+        kept.append(one)  # so that no other value gets its id
+        nodes[at] = _node(one, place, objects)
+    return nodes
+
+
+def _node(value: Any, place: Any, objects: Objects | None) -> Any:
+    kind: Any = type(value)
+    if kind is str or kind is bool or value is None:
+        return value
+    if objects is not None and kind not in _TYPES:
+        found = objects.state_of(value)
+        if found is not None:
+            return ["object", found[0], place(found[1])]
+        dumped, data = objects.dumps(value)
+        return ["dumped", dumped, b64encode(data).decode()]
+    if isinstance(value, bytes):
+        return ["bytes", b64encode(value).decode()]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value) if abs(value) < LONG else ["int", hex(value)]
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else ["float", _word(value)]
+    if isinstance(value, dict):
+        return ["dict", [[place(key), place(item)] for key, item in value.items()]]
+    if isinstance(value, (list, tuple)):
+        items = cast("list[Any]", value)
+        return ["tuple" if kind is tuple else "list", [place(item) for item in items]]
+    raise CallError(
+        f"a record is made of dict, list, tuple, str, bytes, int, float, bool and None, not {a_kind(value)}"
+    )
+
+
+_TYPES = frozenset({str, bytes, int, float, dict, list, tuple})
+
+
+def unpack(nodes: list[Any], objects: Objects | None = None) -> Any:
+    """Return the value that was packed."""
+    made: list[Any] = [_begun(node, objects) for node in nodes]
+    for at in range(len(nodes) - 1, -1, -1):  # what is in a tuple comes behind it, or is begun
+        node = nodes[at]
+        if isinstance(node, list) and node[0] == "tuple":
+            made[at] = tuple(made[item] for item in node[1])
+    for at, node in enumerate(nodes):
+        if not isinstance(node, list):
+            continue
+        tag, given = node[0], node[-1]  # pyright: ignore[reportUnknownVariableType]
+        if tag == "dict":
+            made[at].update((made[key], made[item]) for key, item in given)
+        elif tag == "list":
+            made[at].extend(made[item] for item in given)
+    for at in range(len(nodes) - 1, -1, -1):
+        node = nodes[at]
+        if objects is not None and isinstance(node, list) and node[0] == "object":
+            objects.fill(made[at], made[node[2]])
+    return made[0]
+
+
+def _begun(node: Any, objects: Objects | None) -> Any:
+    """Return the value of a node, without what is in it."""
+    if not isinstance(node, list):
+        return node
+    tag, given = node[0], node[1]  # pyright: ignore[reportUnknownVariableType]
+    if tag == "bytes":
+        return b64decode(given)
+    if tag == "int":
+        return int(given, 16)
+    if tag == "float":
+        return float(given)
+    if objects is not None and tag == "object":
+        return objects.blank(given)
+    if objects is not None and tag == "dumped":
+        return objects.loads(given, b64decode(node[2]))  # pyright: ignore[reportUnknownArgumentType]
+    return {} if tag == "dict" else []

@@ -327,7 +327,7 @@ class AsyncTurn:
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(self.sync.ask)
-        deadline = time.monotonic() + self.sync.wait
+        deadline = time.monotonic() + await asyncio.to_thread(self.sync.patience)
         while True:
             is_last = time.monotonic() >= deadline
             if await self._taken(partial(self.sync.decide, is_last=is_last)) or is_last:

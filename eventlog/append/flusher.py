@@ -37,8 +37,11 @@ class Leased(Protocol):
 
     id: str
 
-    def renew_if_due(self, now: int, ttl: int) -> None:
-        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone."""
+    def renew_if_due(self, now: int, ttl: int) -> bool:
+        """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
+
+        True if it is to be looked at again within the interval.
+        """
         ...
 
     def abandon(self) -> None:
@@ -163,12 +166,14 @@ class Flusher:
             store = self._store()
             if not self._dirty and store is not None:
                 _UNFLUSHED.discard(store)
-        now = self._clock()
+        now, rests = self._clock(), False
         for session in leased:
             try:
-                session.renew_if_due(now, self._lease_ttl)
+                rests = session.renew_if_due(now, self._lease_ttl) or rests
             except Exception as error:  # noqa: BLE001 - the thread goes on for all other sessions
                 logger().warning("session %s: the lease was not renewed: %s", session.id, type(error).__name__)
+        if rests:
+            return self.interval / 2
         if dirty:
             return self.interval
         return self._lease_ttl / 4000 if leased else None

@@ -80,7 +80,7 @@ def plan_erasure(
         tuple(going),
         left(of_forks) if forks == "refuse" else (),
         left(of_subsessions) if subsessions == "refuse" else (),
-        tuple(name for name in going if is_live(head_of(store.log, name).lease, now)),
+        tuple(name for name in going if is_live(name, head_of(store.log, name).lease, now)),
     )
 
 
@@ -177,7 +177,7 @@ def refuse_all_running(store: Sessions, sessions: Sequence[str]) -> None:
 
 def refuse_running(store: Sessions, session: str) -> None:
     lease = head_of(store.log, session).lease
-    if is_live(lease, store.host.clock()):
+    if is_live(session, lease, store.host.clock()):
         owner = owner_of(lease)
         raise LeaseHeldError(session, owner.describe() if owner else "another owner", lease.until)
 

@@ -300,7 +300,7 @@ class Executor:
         if current is not None:  # taken lazily, the log may not have it yet
             raise LeaseHeldError(self.id, "another task of this process", current.claim.state.until)
         head = self.host.log.head(self.id)
-        if head is not None and is_live(head.lease, self.host.clock()):
+        if head is not None and is_live(self.id, head.lease, self.host.clock()):
             owner = owner_of(head.lease)
             raise LeaseHeldError(self.id, owner.describe() if owner else "another owner", head.lease.until)
 
@@ -334,12 +334,13 @@ class Executor:
         self.host.require_open(writing=True)
         return self.leases.acquire(wait, lazily=lazily, block=block, take_over=take_over)
 
-    def release(self, lease: Lease | None = None) -> None:
+    def release(self, lease: Lease | None = None, *, rests: bool = False) -> None:
         """Undo one `acquire` of a lease, by default the current one.
 
-        The last `release` returns the lease to the log.
+        The last `release` returns the lease to the log; with `rests` that takes no wait here, and
+        is done within the flush interval.
         """
         require_or_none(Lease, lease, A_LEASE)
         lease = lease or self.leases.current
         if lease is not None:
-            self.leases.release(lease)
+            self.leases.release(lease, rests=rests)

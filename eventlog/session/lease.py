@@ -10,7 +10,9 @@ Within its owner a lease belongs to one task: the right to use it travels in a c
 tasks and `to_thread` calls that its holder starts have it, and other tasks and threads do not.
 
 A reply takes its lease *lazily*: on what is known in memory, written and checked with its first
-append. It gives it back with its last one.
+append. It gives it back with its last one. A turn takes it with its user message. When it ends the
+lease *rests*: the handle's next work goes on with it, any other store of this process may take it
+at once, and the thread that flushes gives it back within the flush interval.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from eventlog.errors import LeaseHeldError
 from eventlog.log.contract import LeaseState
 from eventlog.logger import logger
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease
-from eventlog.session.owner import is_live
+from eventlog.session.owner import LIVE, RESTING, is_live, may_be_replaced, owner_of
 from eventlog.validation import require, require_wait
 from eventlog.values import Retry
 
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "TAKEN_OVER", "Block", "Lease", "LeaseKeeper", "unless_held"]
+__all__ = ["A_LEASE", "POLL", "REST", "TAKEN_OVER", "Block", "Lease", "LeaseKeeper", "unless_held"]
 
 T = TypeVar("T")
 
@@ -46,6 +48,8 @@ TAKEN_OVER = "taken over"
 """How a new owner says that it closed what a live owner had open."""
 POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
+REST = 0.1
+"""Seconds within which the lease of a turn that ended in another process is given back."""
 
 _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 _TURNS: ContextVar[tuple[tuple[Lease, str], ...]] = ContextVar("turns", default=())
@@ -187,6 +191,9 @@ class LeaseKeeper:
         self.current: Lease | None = None
         self._ended: LeaseClaim | None = None
         """The lease before, which an append may still have to give back."""
+        self._resting: LeaseClaim | None = None
+        """The lease of a turn that ended, until it is given back or taken up again."""
+        self._rests_since = 0.0
         self._host = host
         self._writer = writer
 
@@ -274,10 +281,31 @@ class LeaseKeeper:
                 raise LeaseHeldError(self.id, "another task of this process", held.claim.state.until)
             time.sleep(POLL)  # without the lock: others take what they can have at once, or hear that they cannot
 
-    def release(self, lease: Lease) -> None:
+    def claim(self, block: Block) -> Lease | None:
+        """Take the lease with the next append; the caller has to `share` it.
+
+        None where it is held, or where what a former owner left open is to be settled first.
+        """
+        with self.lock:
+            former = self.outlived
+            if self.running is not None or (former is not None and former.is_taken_over):
+                return None
+            if self.current is not None:
+                self._end(self.current)
+            self._writer.catch_up()
+            committed = self._writer.committed
+            if is_live(self.id, committed.lease, self._host.clock()) or committed.state.closing(""):
+                return None
+            try:
+                self.current = self._take(block, lazily=True, settles=True)
+            except LeaseHeldError:
+                return None
+            return self.current
+
+    def release(self, lease: Lease, *, rests: bool = False) -> None:
         """Undo one `acquire`; the lease itself ends with the last.
 
-        What was accepted under it is durable then.
+        What was accepted under it is durable then. A lease that `rests` is given back soon.
         """
         lease.unshare()
         with self.lock:
@@ -294,7 +322,7 @@ class LeaseKeeper:
         finally:
             with self.lock:
                 if self.current is lease:
-                    self._close(lease)
+                    self._close(lease, rests=rests)
                 lease.block = None  # it was not abandoned
 
     def _flush(self, claim: LeaseClaim) -> None:
@@ -330,29 +358,41 @@ class LeaseKeeper:
             lease.turns[message] = 0
             return True
 
+    def is_elsewhere(self) -> bool:
+        """Whether a live owner in another process has the lease."""
+        lease = self._writer.committed.lease
+        owner = owner_of(lease)
+        return owner is not None and owner.store not in LIVE and is_live(self.id, lease, self._host.clock())
+
     def ends_with(self, lease: Lease) -> bool:
         """Return whether the lease goes back with its last command: not while it is nested."""
         return lease.depth == 1 and self.current is lease
 
-    def renew_if_due(self, now: int, ttl: int) -> None:
+    def renew_if_due(self, now: int, ttl: int) -> bool:
         """Keep the lease for `ttl` milliseconds from `now` once a third of it is gone.
 
+        One that has rested for a while is given back; True if it is to be looked at again soon.
         Called in the background. A handle that is just taking or giving back a lease is left for
         the next time: the caller must not wait for it.
         """
         if not self.lock.acquire(blocking=False):
-            return
+            return self._resting is not None
         try:
             lease = self.running
+            if self._resting is not None:
+                if time.monotonic() - self._rests_since < self._host.flusher.interval / 4:
+                    return True
+                self._give_back()
             if lease is None or lease.claim.is_returning or lease.claim.status is not LeaseStatus.HELD:
-                return
+                return False
             if lease.claim.state.until - now > ttl * 2 // 3:
-                return
+                return False
             renewed = renew_lease(self._host.log, self.id, lease.claim.state, now + ttl)
             if renewed is None:
                 self._host.forget(self)
             else:
                 lease.claim.state = renewed
+            return False
         finally:
             self.lock.release()
 
@@ -361,6 +401,8 @@ class LeaseKeeper:
         with self.lock:
             if self.current is not None:
                 self._close(self.current)
+            if self._resting is not None:
+                self._give_back()
 
     def fork_off(self) -> None:
         """Replace the lock in a child process: another thread of the parent may have held it."""
@@ -379,26 +421,72 @@ class LeaseKeeper:
             host.keep(self)
             return Lease(self.id, ended, block)
         writer.catch_up()
+        if self._resting is not None and (claim := self._taken_up(settles=settles)) is not None:
+            return self._held(Lease(self.id, claim, block))
         held, now = writer.committed.lease, host.clock()
-        was_live = is_live(held, now)
-        lazily = lazily and not was_live and not (settles and writer.committed.state.closing(""))
+        was_live = is_live(self.id, held, now)
+        lazily = lazily and not (settles and writer.committed.state.closing(""))
+        lazily = lazily and may_be_replaced(self.id, held, now)
         if lazily:
             state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)
             claim = LeaseClaim(state, held, LeaseStatus.CLAIMED)
         else:
             taken = take_lease(host.log, self.id, host.owner, ttl=host.lease_ttl, clock=host.clock, take_over=take_over)
             claim = LeaseClaim(taken)
-        lease = Lease(self.id, claim, block)
+        lease = self._held(Lease(self.id, claim, block))
         try:
-            writer.hold(claim)
-            host.keep(self, soon=lazily)
-            host.counted.leases_taken += 1
             if settles and not lazily:
                 self._settle(lease.epoch, TAKEN_OVER if take_over and was_live else "interrupted")
         except BaseException:
             self._close(lease)
             raise
         return lease
+
+    def _held(self, lease: Lease) -> Lease:
+        """Accept deltas under a lease, and renew it from now on."""
+        try:
+            self._writer.hold(lease.claim)
+            self._host.keep(self, soon=lease.claim.status is LeaseStatus.CLAIMED)
+        except BaseException:
+            self._close(lease)
+            raise
+        self._host.counted.leases_taken += 1
+        return lease
+
+    def _taken_up(self, *, settles: bool) -> LeaseClaim | None:
+        """Return the lease that rests if it is still this handle's, and nothing is to be settled.
+
+        Else it rests no more, and a new one is taken.
+        """
+        claim, committed = self._resting, self._writer.committed
+        if (
+            not self._wake()
+            or claim is None
+            or committed.lease != claim.state
+            or claim.state.until <= self._host.clock()
+        ):
+            return None
+        return None if settles and committed.state.closing("") else claim
+
+    def _give_back(self) -> None:
+        """Give back the lease that rests; harmless if another owner has it by now."""
+        claim = self._resting
+        if claim is not None:
+            try:
+                release_lease(self._host.log, self.id, claim.state)
+            finally:
+                self._wake()
+                if self.current is None:
+                    self._host.forget(self)
+
+    def _wake(self) -> bool:
+        """End the rest of a lease; return whether no other store has taken it."""
+        claim, self._resting = self._resting, None
+        try:
+            RESTING.remove(("", b"", 0) if claim is None else (self.id, claim.state.owner, claim.state.epoch))
+        except KeyError:
+            return False
+        return True
 
     def _settle(self, epoch: int, reason: str) -> None:
         """Close what a dead or former owner left open, as the new owner's first append."""
@@ -411,14 +499,23 @@ class LeaseKeeper:
             now = host.clock()
             writer.commit([(now, event) for event in (*closing, ev.Settled(epoch, reason))], epoch=epoch)
 
-    def _close(self, lease: Lease) -> None:
-        """End the lease, and give it back unless an append does, or the log never knew of it."""
+    def _close(self, lease: Lease, *, rests: bool = False) -> None:
+        """End the lease, and give it back unless an append does, or the log never knew of it.
+
+        One that rests is given back in the background.
+        """
         self._end(lease)
         if lease.claim.is_returning:
             lease.claim.is_over = True
             return
         self._writer.leave()
-        if lease.claim.status is LeaseStatus.HELD:
+        if lease.claim.status is not LeaseStatus.HELD:
+            return
+        if rests:
+            self._resting, self._rests_since = lease.claim, time.monotonic()
+            RESTING.add((self.id, lease.claim.state.owner, lease.epoch))
+            self._host.keep(self, soon=True)
+        else:
             release_lease(self._host.log, self.id, lease.claim.state)
 
     def _end(self, lease: Lease) -> None:

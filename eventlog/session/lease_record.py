@@ -10,7 +10,7 @@ from collections.abc import Callable
 from eventlog.errors import LeaseHeldError, NotFoundError, RetryError
 from eventlog.log.contract import LeaseState, Log
 from eventlog.logger import logger
-from eventlog.session.owner import Owner, is_live, owner_of
+from eventlog.session.owner import Owner, may_be_replaced, owner_of
 
 __all__ = ["release_lease", "renew_lease", "take_lease"]
 
@@ -28,7 +28,7 @@ def take_lease(
             raise NotFoundError("session", session)
         held = head.lease
         now = clock()
-        if not take_over and is_live(held, now) and held.owner != owner.encode():
+        if not take_over and held.owner != owner.encode() and not may_be_replaced(session, held, now):
             other = owner_of(held)
             raise LeaseHeldError(session, other.describe() if other else "another owner", held.until)
         taken = LeaseState(held.epoch + 1, owner.encode(), now + ttl)

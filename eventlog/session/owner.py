@@ -9,10 +9,13 @@ import msgspec
 
 from eventlog.log.contract import LeaseState
 
-__all__ = ["LIVE", "Owner", "is_live", "owner_of"]
+__all__ = ["LIVE", "RESTING", "Owner", "is_live", "may_be_replaced", "owner_of"]
 
 LIVE: set[str] = set()
 """The open stores of this process, which may hold leases."""
+RESTING: set[tuple[str, bytes, int]] = set()
+"""Session, owner and epoch of leases that this process is about to give back: none is in use."""
+os.register_at_fork(after_in_child=RESTING.clear)  # the parent goes on with them
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -85,9 +88,18 @@ def owner_of(state: LeaseState) -> Owner | None:
         return None
 
 
-def is_live(state: LeaseState, now: int) -> bool:
+def is_live(session: str, state: LeaseState, now: int) -> bool:
     """Return whether an owner runs the session at `now` (UTC milliseconds)."""
-    if state.until <= now:
+    if state.until <= now or (RESTING and (session, state.owner, state.epoch) in RESTING):
         return False
     owner = owner_of(state)
     return owner is None or not owner.is_dead()
+
+
+def may_be_replaced(session: str, state: LeaseState, now: int) -> bool:
+    """Return whether another owner may take a lease; one that rests goes to one caller alone."""
+    try:
+        RESTING.remove((session, state.owner, state.epoch))
+    except KeyError:
+        return not is_live(session, state, now)
+    return True

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
 from eventlog import events as ev
 from eventlog.append.contention import Contention
-from eventlog.errors import ConflictError, LeaseHeldError, RefusedError, giving_way_to
-from eventlog.session.lease import POLL, Block, Lease
+from eventlog.append.lease_claim import LeaseStatus
+from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError, giving_way_to
+from eventlog.session.lease import POLL, REST, Block, Lease
 from eventlog.session.outcome import CRASHED, Outcome, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
@@ -74,6 +75,8 @@ class Turn:
         self._found = Outcome("withdrawn")
         self._block: Block | None = None
         """Keeps the lease that `with` took."""
+        self._claimed: Lease | None = None
+        """The lease that was taken with the user message, until `decide`."""
 
     @property
     def mine(self) -> bool:
@@ -82,7 +85,7 @@ class Turn:
 
     def __enter__(self) -> Self:
         self.ask()
-        deadline = time.monotonic() + self.wait
+        deadline = time.monotonic() + self.patience()
         while True:
             is_last = time.monotonic() >= deadline
             if self.decide(is_last=is_last) or is_last:
@@ -120,7 +123,24 @@ class Turn:
         request = self._request
         is_new = request is not None and self._executor.host.log.request(self._executor.id, request) is None
         self._began = "new" if is_new else "resumed"
-        self.message = self._ask()
+        executor = self._executor
+        may_claim = is_new and executor.host.writable and not executor.in_pipeline
+        claimed = executor.leases.claim(self._block) if may_claim else None
+        if claimed is None:
+            self.message = self._ask()
+            return
+        claimed.share()
+        try:
+            self.message = self._ask()
+        except (FencedError, LeaseHeldError):  # another owner was quicker; the message needs no lease
+            executor.release(claimed)
+            self.message = self._ask()
+        except BaseException:
+            executor.release(claimed)
+            raise
+        else:
+            claimed.unshare()  # `decide` may run in another thread
+            self._claimed = claimed
 
     def decide(self, *, is_last: bool = False) -> bool:
         """Take the lease if the message waits for its answer; False while another task runs it.
@@ -128,6 +148,12 @@ class Turn:
         The last try takes it over, if that was asked for.
         """
         require(bool, is_last, "is_last is True or False")
+        claimed, self._claimed = self._claimed, None
+        if claimed is not None:
+            claimed.share()
+            if claimed.claim.status is LeaseStatus.HELD:
+                return self._begin(claimed, "pending", self._began)
+            self._executor.release(claimed)  # another process had asked the same
         found = outcome_of(self._executor.reader, self.message)
         if found.final:
             self._see(found)
@@ -140,13 +166,19 @@ class Turn:
             return False
         return self._begin(lease, "pending", self._began)
 
+    def patience(self) -> float:
+        """Seconds to try for: a lease of another process may rest, where no reply is open."""
+        if self.wait >= REST or self._claimed is not None or not self._executor.leases.is_elsewhere():
+            return self.wait
+        return self.wait if outcome_of(self._executor.reader, self.message).is_open else REST
+
     def release(self) -> None:
         """Give the lease back, if the caller has it."""
         lease, self.lease = self.lease, None
         if lease is not None:
             lease.turns.pop(self.message, None)
             lease.leave_turn()
-            self._executor.release(lease)
+            self._executor.release(lease, rests=True)
 
     def _begin(self, lease: Lease, due: str, began: Literal["new", "resumed"]) -> bool:
         """Keep the lease if the message is still due, and no task that shares the lease answers.

@@ -124,7 +124,7 @@ def _has_open_work(store: Sessions, head: Head) -> bool:
 
 def _is_run(store: Sessions, head: Head) -> bool:
     """Whether a task has the lease, also one of this store that the log does not know of yet."""
-    return is_live(head.lease, store.host.clock()) or store.registry.runs(head.session)
+    return is_live(head.session, head.lease, store.host.clock()) or store.registry.runs(head.session)
 
 
 def _is_native(head: Head, info: SessionInfo) -> bool:

@@ -1,0 +1,118 @@
+"""The lease of a turn costs no wait: it comes with the user message and goes in the background."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import eventlog
+from eventlog import Session
+from eventlog import events as ev
+from tests.support.engines import Engine
+
+ELSEWHERE = """
+import sys, eventlog
+with eventlog.open(sys.argv[1]) as store:
+    session = store.session("s")
+    with session.turn("and now?", "elsewhere") as turn:
+        assert turn.state == "new", turn.state
+        with session.assistant("p/m") as reply:
+            reply.finish()
+    with session.lease(wait=5.0):
+        pass
+"""
+
+
+def answered(session: Session, request: str) -> None:
+    """A turn with four waits: the question, the call, its result, the end."""
+    with session.turn("a question", request) as turn:
+        assert (turn.mine, turn.state) == (True, "new")
+        with session.assistant("p/m") as reply:
+            reply.stream_text().append("an answer")
+            reply.tool("bash", call_id="c", input={}).succeed("done")
+            reply.finish()
+    assert turn.answer == (reply.id,)
+
+
+def test_a_turn_waits_for_the_disk_four_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A turn with four waits takes four flushes of the disk: none is for its lease."""
+    flushes: list[int] = []
+    flush = os.fdatasync
+
+    def counted(fd: int) -> None:
+        flushes.append(fd)
+        flush(fd)
+
+    with eventlog.open(tmp_path / "s", flush_interval=60.0) as store:
+        session = store.create_session(id="s")
+        answered(session, "first")
+        monkeypatch.setattr(os, "fdatasync", counted)
+        for number in range(8):
+            answered(session, f"r{number}")
+        assert len(flushes) == 4 * 8
+
+
+def test_the_claim_goes_in_with_the_user_message(engine: Engine) -> None:
+    """The first append of a turn has the message, and the lease that the caller then holds."""
+    with engine.open() as store:
+        session = store.create_session(id="s")
+        with session.turn("a question", "r"):
+            head = store.log.head("s")
+            assert head is not None
+            assert head.lease.owner == store.host.owner.encode()
+            assert [type(found.event) for found in session.events(1)] == [ev.UserMessageAdded, ev.PartStarted]
+            assert store.log.head("s").appends == 2  # type: ignore[union-attr]
+
+
+def test_a_lease_that_rests_stands_in_no_way(engine: Engine) -> None:
+    """After a turn any store of the process runs, appends to, and erases the session at once."""
+    with engine.open(flush_interval=1000.0) as store, engine.open(flush_interval=1000.0) as other:
+        session, beside = store.create_session(id="s"), other.create_session(id="b") and other.session("s")
+        answered(session, "r0")
+        assert not session.holds_lease
+        answered(beside, "r1")
+        answered(session, "r2")
+        with beside.lease():
+            beside.rename("b")
+        answered(session, "r3")
+        beside.append([(1, ev.SessionRenamed("raw"))])
+        answered(session, "r4")
+        session.user("more")
+        assert "s" in {info.id for info in other.unfinished()}
+        other.erase("s")
+
+
+def test_a_lease_is_given_back_at_close(engine: Engine) -> None:
+    """Closing the store gives back the lease of the newest turn."""
+    with engine.open(flush_interval=1000.0) as store:
+        answered(store.create_session(id="s"), "r")
+    with engine.open() as store:
+        head = store.log.head("s")
+        assert head is not None
+        assert head.lease.owner == b""
+
+
+def test_a_turn_in_another_process_follows_at_once(tmp_path: Path) -> None:
+    """A program that asks right after a turn of another process answers, and does not follow."""
+    with eventlog.open(tmp_path / "s") as store:
+        session = store.create_session(id="s")
+        for number in range(3):
+            answered(session, f"r{number}")
+            subprocess.run(
+                [sys.executable, "-c", ELSEWHERE.replace("elsewhere", str(number)), str(tmp_path / "s")], check=True
+            )
+
+
+def test_a_question_that_another_owner_beats_is_asked_all_the_same(engine: Engine) -> None:
+    """A claim that comes too late costs nothing: the message is in, and its turn is queued."""
+    with engine.open() as store, engine.open() as other:
+        session = store.create_session(id="s")
+        with other.session("s").lease():
+            with session.turn("a question", "r") as turn:
+                assert turn.state in {"running", "queued"}
+                assert not turn.mine
+            assert session.reader.find(turn.message)

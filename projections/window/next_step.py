@@ -7,13 +7,17 @@ covered, and nothing else can be said before the results are there.
 
 from __future__ import annotations
 
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from eventlog.session.outcome import CRASHED, GOES_ON, is_crash
 from projections.conversation.parts import SubtaskPart, ToolPart
 from projections.window.full_window import blocked, may_help, what_helps
 from projections.window.limits import is_over
-from projections.window.loop_state import LatestAnswer
+from projections.window.loop_state import MEDIA, LatestAnswer
+from projections.window.refused_media import media_to_replace, target_of
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import Situation
 from projections.window.sizing.measure import Measure
@@ -24,6 +28,7 @@ from projections.window.steps import (
     PendingCall,
     Promote,
     Prune,
+    ReplaceMedia,
     RequestCompaction,
     RunSubtask,
     RunTools,
@@ -32,6 +37,9 @@ from projections.window.steps import (
     Wait,
 )
 from projections.window.task_calls import is_task
+
+if TYPE_CHECKING:
+    from projections.conversation.parts import Message
 
 __all__ = ["next_step"]
 
@@ -46,6 +54,7 @@ def next_step(situation: Situation) -> Step:
         or turn.broken_tasks()
         or turn.subtask()
         or turn.compaction()
+        or turn.media()
         or turn.overflow()
         or turn.prune()
         or turn.model()
@@ -97,10 +106,8 @@ class _Turn:
 
     def _to_repeat(self, last: LatestAnswer | None) -> LatestAnswer | None:
         """Return the answer; a refusal counts as broken off once the request has changed."""
-        is_refusal = last is not None and last.error is not None and last.error.name == "overflow"
-        if last is None or not is_refusal or not self._now.loop.is_out_of_date(last.place):
-            return last
-        return replace(last, error=CRASHED)
+        is_over = last is not None and self._now.loop.is_out_of_date(last)
+        return replace(last, error=CRASHED) if last is not None and is_over else last
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -151,6 +158,15 @@ class _Turn:
         if compaction is None or (compaction.auto and not self._now.policy.overflow.auto):
             return None
         return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
+
+    def media(self) -> _Found | None:
+        """Name the media for which the newest request was refused, and ask again."""
+        last, now = self._last, self._now
+        if last is None or last.error is None or last.error.name != MEDIA or not self._broke_off():
+            return None
+        times = len([*takewhile(_is_media_refusal, self._outline.turn_answers())])
+        media = media_to_replace(now, last.error, times)
+        return _Found(ReplaceMedia(media, last.error.message, target_of(now))) if media else None
 
     def overflow(self) -> _Found | None:
         """Compact if the window is full: by reported usage, by count, or after a refusal.
@@ -262,6 +278,10 @@ class _Turn:
         return _Found(
             Blocked("doom-loop", f"the model called {found.tool} {found.times} times in a row with the same input")
         )
+
+
+def _is_media_refusal(answer: Message) -> bool:
+    return answer.error is not None and answer.error.name == MEDIA
 
 
 def _is_pending(part: ToolPart) -> bool:

@@ -359,6 +359,27 @@ class Restored(Base, frozen=True, array_like=True, tag="cr"):
     parts: tuple[str, ...]
 
 
+class MediaReplaced(Base, frozen=True, array_like=True, tag="cm"):
+    """An image or document is named in the view instead of being sent, because it was refused.
+
+    `part` is a file, or a call in whose result it is; `mime` and `name` say which one, and are
+    shown. It is so for requests to `target` ("provider/model"), or for all if that is empty.
+    """
+
+    part: str
+    mime: str
+    name: str
+    reason: str = ""
+    target: str = ""
+
+
+class MediaRestored(Base, frozen=True, array_like=True, tag="cv"):
+    """The images and documents of this part are sent again, to `target` or, if empty, to all."""
+
+    part: str
+    target: str = ""
+
+
 class CompactionRequested(Base, frozen=True, array_like=True, tag="cq"):
     """A compaction is due.  It leaves a compaction part `part` in the user message `message`."""
 
@@ -565,6 +586,8 @@ Event: TypeAlias = (
     | UsageRecorded
     | Pruned
     | Restored
+    | MediaReplaced
+    | MediaRestored
     | CompactionRequested
     | CompactionStarted
     | CompactionCompleted
@@ -625,6 +648,8 @@ __all__ = [
     "Event",
     "ForeignKept",
     "InterruptRequested",
+    "MediaReplaced",
+    "MediaRestored",
     "MessageFinished",
     "MessagePromoted",
     "MessageRemoved",

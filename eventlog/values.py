@@ -22,6 +22,7 @@ __all__ = [
     "Json",
     "Limits",
     "Lineage",
+    "Media",
     "MessageError",
     "Model",
     "Origin",
@@ -179,6 +180,14 @@ class Attachment(Value, frozen=True, array_like=True):
     filename: str | None = None
     id: str = ""
     source: Source | None = None
+
+
+class Media(Value, frozen=True, array_like=True):
+    """An image or document of the conversation: its part, and which of the part's files it is."""
+
+    part: str
+    mime: str
+    name: str = ""
 
 
 class Todo(Value, frozen=True, array_like=True):

@@ -12,7 +12,7 @@ from eventlog.errors import NotFoundError
 from eventlog.session.executor import Executor
 from eventlog.state.state import State
 from eventlog.validation import each
-from eventlog.values import Model
+from eventlog.values import Media, Model
 
 __all__ = ["ContextCommands"]
 
@@ -39,6 +39,20 @@ class ContextCommands:
     def unprune(self, parts: Sequence[str], *, wait: float = 0.0) -> None:
         """Bring pruned results back into the view."""
         self._executor.run([ev.Restored(each(parts, "parts are a list of ids"))], wait=wait)
+
+    def replace_media(self, media: Sequence[Media], *, reason: str = "", target: str = "", wait: float = 0.0) -> None:
+        """Name these images and documents in the view instead of sending them.
+
+        `target` is the "provider/model" that refused them, for which alone it is done; "" is all.
+        """
+        found = each(media, "media are a list of Media")
+        events = [ev.MediaReplaced(one.part, one.mime, one.name, reason, target) for one in found]
+        self._executor.run(events, wait=wait)
+
+    def restore_media(self, parts: Sequence[str], *, target: str = "", wait: float = 0.0) -> None:
+        """Send the images and documents of these parts again, to `target` or to all."""
+        found = each(parts, "parts are a list of ids")
+        self._executor.run([ev.MediaRestored(part, target) for part in found], wait=wait)
 
     # -- compaction ----------------------------------------------------------------------------
 

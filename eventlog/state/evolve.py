@@ -111,6 +111,11 @@ def _edited(state: State, event: ev.PartEdited | ev.PartRedacted) -> None:
     )
 
 
+def _media(state: State, event: ev.MediaReplaced | ev.MediaRestored) -> None:
+    change = "replaced" if isinstance(event, ev.MediaReplaced) else "returned"
+    state.change(state.parts[event.part], "edits", change)
+
+
 def _part_removed(state: State, event: ev.PartRemoved) -> None:
     state.change(state.hot_parts.get(event.part) or state.parts[event.part], "changes", "removed")
 
@@ -237,6 +242,8 @@ EVOLVE: dict[type, Callable[[State, Any], None]] = {
     ev.StepFinished: _step_finished,
     ev.Pruned: _pruned,
     ev.Restored: _restored,
+    ev.MediaReplaced: _media,
+    ev.MediaRestored: _media,
     ev.CompactionRequested: _requested,
     ev.CompactionStarted: _compaction_started,
     ev.CompactionCompleted: _compaction_completed,

@@ -38,6 +38,8 @@ NAMES = (
     "edited",
     "redacted",
     "interrupted",
+    "replaced",
+    "returned",
 )
 """Changes of a message, step, part or pin.  Places are stored: add at the end, 32 at most."""
 CODES = {name: code for code, name in enumerate(NAMES)}
@@ -56,7 +58,10 @@ class PartFacts(msgspec.Struct, array_like=True, gc=False):
     changes: Changes = ()
     prunes: Changes = ()
     edits: Changes = ()
-    """"edited" and "redacted": versions that a reader of the part must look at."""
+    """"edited", "redacted", and of its media "replaced" and "returned".
+
+    These are versions that a reader of the part must look at.
+    """
 
     def newest(self) -> int:
         """The version of the newest fact."""

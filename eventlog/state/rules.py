@@ -12,7 +12,7 @@ from typing import Any
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError, brief
 from eventlog.ids import MAX_ID_BYTES, check_id, check_key
-from eventlog.state.facts import MessageFacts, PartFacts
+from eventlog.state.facts import CODE_MASK, CODES, MessageFacts, PartFacts
 from eventlog.state.state import State
 from eventlog.validation import require
 from eventlog.values import Reasoning, Tool
@@ -57,6 +57,7 @@ _OVER = ("completed", "failed", "interrupted")
 """States of a call that has ended; after "interrupted" a late result may follow."""
 
 
+_OF_MEDIA = (CODES["replaced"], CODES["returned"])
 _COST_DIGITS = 300
 """Digits of a cost, less one: more than money has, and few enough for a float."""
 
@@ -242,6 +243,24 @@ def _restored(state: State, event: ev.Restored) -> None:
             raise RefusedError(f"part {brief(part)} is not pruned", expected="a pruned part")
 
 
+def _media_replaced(state: State, event: ev.MediaReplaced) -> None:
+    _with_media(state, event.part)
+
+
+def _media_restored(state: State, event: ev.MediaRestored) -> None:
+    facts = _with_media(state, event.part)
+    replaced = [change for change in facts.edits if change & CODE_MASK in _OF_MEDIA]
+    if state.now(tuple(replaced)) != "replaced":
+        raise RefusedError(f"no media of part {brief(event.part)} are replaced", expected="a part with replaced media")
+
+
+def _with_media(state: State, part: str) -> PartFacts:
+    facts = state.part(part)
+    if facts.kind not in {"file", "tool"}:
+        raise RefusedError(f"part {brief(part)} is a {facts.kind} part", expected="a file part, or a tool part")
+    return facts
+
+
 def _requested(state: State, event: ev.CompactionRequested) -> None:
     _new_part(state, event.part)
     if not state.message(event.message).user:
@@ -361,6 +380,8 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.UsageRecorded: _usage,
     ev.Pruned: _pruned,
     ev.Restored: _restored,
+    ev.MediaReplaced: _media_replaced,
+    ev.MediaRestored: _media_restored,
     ev.CompactionRequested: _requested,
     ev.CompactionStarted: _compaction_started,
     ev.CompactionCompleted: _compaction_completed,

@@ -56,6 +56,8 @@ class LivePrinter:
                 self._line(f"failed: {error.name}", "red")
             case ev.Pruned():
                 self._line(f"({counted(len(event.parts), 'result')} pruned, {counted(event.freed, 'token')})", "dim")
+            case ev.MediaReplaced():
+                self._line(f"({event.mime} {event.name} refused, and named instead)", "dim")
             case ev.CompactionCompleted():
                 self._line(f"(compacted; the summary is {event.summary})", "dim")
             case ev.RolledBack():

@@ -23,6 +23,7 @@ from projections.conversation.parts import (
     NotePart,
     Part,
     ReasoningPart,
+    ReplacedMedia,
     StepPart,
     SubtaskPart,
     TextPart,
@@ -395,6 +396,23 @@ def _restored(state: Conversation, event: ev.Restored, version: int, time: int) 
             tool.pruned = False
 
 
+def _media_replaced(state: Conversation, event: ev.MediaReplaced, version: int, time: int) -> None:
+    del version, time
+    message, part = state.where.get(event.part, (None, None))
+    if message is not None and isinstance(part, (FilePart, ToolPart)):
+        one = ReplacedMedia(event.mime, event.name, event.target)
+        part.replaced = (*(other for other in part.replaced if other != one), one)
+        state.mark_changed(message.id, event.part)
+
+
+def _media_restored(state: Conversation, event: ev.MediaRestored, version: int, time: int) -> None:
+    del version, time
+    message, part = state.where.get(event.part, (None, None))
+    if message is not None and isinstance(part, (FilePart, ToolPart)):
+        part.replaced = tuple(one for one in part.replaced if event.target and one.target != event.target)
+        state.mark_changed(message.id, event.part)
+
+
 def _requested(state: Conversation, event: ev.CompactionRequested, version: int, time: int) -> None:
     del version, time
     state.compactions[event.part] = Compaction(event.part, event.message, event.auto, event.overflow)
@@ -465,6 +483,8 @@ _RULES: dict[type[ev.Base], Rule] = {
     ev.UsageRecorded: _nothing,
     ev.Pruned: _pruned,
     ev.Restored: _restored,
+    ev.MediaReplaced: _media_replaced,
+    ev.MediaRestored: _media_restored,
     ev.CompactionRequested: _requested,
     ev.CompactionStarted: _compaction_started,
     ev.CompactionCompleted: _compaction_completed,

@@ -36,6 +36,7 @@ __all__ = [
     "NotePart",
     "Part",
     "ReasoningPart",
+    "ReplacedMedia",
     "StepPart",
     "SubtaskPart",
     "TextPart",
@@ -49,6 +50,14 @@ class PartBase(msgspec.Struct, array_like=True, gc=False):
     id: str
     removed: bool = False
     redacted: bool = False
+
+
+class ReplacedMedia(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """An image or document that is named instead of sent to a target ("": to any)."""
+
+    mime: str
+    name: str
+    target: str = ""
 
 
 class TextPart(PartBase, array_like=True, gc=False, tag="x"):
@@ -94,12 +103,16 @@ class ToolPart(PartBase, array_like=True, gc=False, tag="t"):
     details: Json | None = None
     attachments: tuple[Attachment, ...] = ()
     pruned: bool = False
+    replaced: tuple[ReplacedMedia, ...] = ()
+    """Attachments that are named instead of sent."""
 
 
 class FilePart(PartBase, array_like=True, gc=False, tag="f"):
     """A file of the user's, or of the model's."""
 
     file: File = msgspec.field(default_factory=lambda: File("", ""))
+    replaced: tuple[ReplacedMedia, ...] = ()
+    """Targets for which it is named instead of sent."""
 
 
 class SubtaskPart(PartBase, array_like=True, gc=False, tag="s"):

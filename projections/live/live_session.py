@@ -390,6 +390,8 @@ _ABOUT: dict[type[ev.Base], Callable[[Any], _About]] = {
             ev.PartEdited,
             ev.PartRemoved,
             ev.PartRedacted,
+            ev.MediaReplaced,
+            ev.MediaRestored,
             ev.ToolRunning,
             ev.ToolProgress,
             ev.ToolCompleted,

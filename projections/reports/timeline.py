@@ -205,6 +205,10 @@ def _describe(event: ev.Event) -> tuple[str, str] | None:
             return "removed", event.message
         case ev.Restored():
             return "restored", counted(len(event.parts), "result")
+        case ev.MediaReplaced():
+            return "media-replaced", f"{event.part}: {event.mime} {event.name}".rstrip()
+        case ev.MediaRestored():
+            return "media-restored", event.part
         case ev.CompactionRequested():
             return "compaction-requested", _request(event)
         case ev.CompactionFailed():

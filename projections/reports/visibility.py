@@ -26,7 +26,7 @@ __all__ = ["Cause", "Visibility", "explain_part"]
 class Cause(msgspec.Struct, frozen=True):
     """The event that decided it."""
 
-    kind: Literal["prune", "compaction", "rollback", "redaction", "removal"]
+    kind: Literal["prune", "compaction", "rollback", "redaction", "removal", "media"]
     version: int
     time: int
     """UTC milliseconds."""
@@ -60,6 +60,7 @@ class Visibility(msgspec.Struct, frozen=True):
 
 _CAUSES: dict[Reason, str] = {
     "cleared": "prune",
+    "media-replaced": "media",
     "covered": "compaction",
     "rolled-back": "rollback",
     "redacted": "redaction",
@@ -155,6 +156,8 @@ class _Search:
                     self._causes.remove(compactions[-1])
             case ev.RolledBack():
                 self._cause("rollback", version, time, str(event.to), concerns=event.to < self._added)
+            case ev.MediaReplaced():
+                self._cause("media", version, time, event.reason, concerns=event.part == self._explained.id)
             case ev.PartRedacted():
                 self._cause("redaction", version, time, event.reason, concerns=event.part == self._explained.id)
             case ev.PartRemoved():
@@ -166,7 +169,7 @@ class _Search:
 
     def _cause(
         self,
-        kind: Literal["prune", "compaction", "rollback", "redaction", "removal"],
+        kind: Literal["prune", "compaction", "rollback", "redaction", "removal", "media"],
         version: int,
         time: int,
         what: str,

@@ -26,7 +26,7 @@ class TranscriptProjection(ConversationProjection):
     """The projection of all messages; its state grows with the history."""
 
     name = "transcript"
-    version = 3
+    version = 4
     whole = True
 
 

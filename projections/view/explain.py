@@ -34,6 +34,7 @@ __all__ = ["SENTENCES", "SHOWING", "Explanation", "Reason", "explain", "reason_i
 Reason: TypeAlias = Literal[
     "shown",
     "shown-as-text",
+    "media-replaced",
     "cleared",
     "interrupted",
     "redacted",
@@ -65,6 +66,7 @@ class Explanation(msgspec.Struct, frozen=True):
 SENTENCES: dict[Reason, str] = {
     "shown": "It is in the view as it is.",
     "shown-as-text": "It is in the view as a fixed or derived text.",
+    "media-replaced": "A provider refused it; the view names it instead.",
     "cleared": "The call is in the view; its result was pruned and shows as cleared.",
     "interrupted": "The call is in the view; it never came to an end and shows as interrupted.",
     "redacted": "It was redacted; a marker stands in its place.",
@@ -119,7 +121,7 @@ def reason_in(state: Conversation, options: RenderOptions, resolve: Resolver, na
     return "empty"
 
 
-SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+SHOWING = {"shown", "shown-as-text", "media-replaced", "cleared", "interrupted", "redacted"}
 """The reasons of what is in the view, if not as it was said."""
 
 
@@ -156,6 +158,8 @@ def _part_reason(message: Message, part: Part, rendered: PartRendering) -> Reaso
             return "interrupted"
         case SubtaskPart():
             return "shown-as-text"
+        case FilePart() if part.replaced and isinstance(rendered.said[0], Text):
+            return "media-replaced"
         case FilePart() | ReasoningPart() if isinstance(rendered.said[0], Text):
             return "shown-as-text"
         case _:

@@ -64,6 +64,21 @@ def is_media(mime: str) -> bool:
     return mime.startswith("image/") or mime == "application/pdf"
 
 
+def named(mime: str, filename: str | None) -> Text:
+    """Return the text that stands for a file that is not sent."""
+    return Text(f"[Attached {mime}: {filename or 'file'}]")
+
+
+def is_replaced(part: FilePart | ToolPart, mime: str, filename: str | None, options: RenderOptions) -> bool:
+    """Whether a file of a part is named instead of sent to the model of these options."""
+    model = options.model
+    target = "" if model is None else f"{model.provider}/{model.name}"
+    return any(
+        one.mime == mime and one.name == (filename or "") and (not one.target or not target or one.target == target)
+        for one in part.replaced
+    )
+
+
 class PartRendering(NamedTuple):
     """The rendering of a part: its own message, its result, and media that follow the results."""
 
@@ -121,12 +136,15 @@ def render_user_part(
 def _file_part(part: FilePart, options: RenderOptions, resolve: Resolver) -> Text | File:
     if part.redacted:
         return Text(REDACTED)
-    return _file(part.file.mime, part.file.url, part.file.filename, options, resolve)
+    file = part.file
+    if is_replaced(part, file.mime, file.filename, options):
+        return named(file.mime, file.filename)
+    return _file(file.mime, file.url, file.filename, options, resolve)
 
 
 def _file(mime: str, url: Content, filename: str | None, options: RenderOptions, resolve: Resolver) -> Text | File:
     if options.strip_media and is_media(mime):
-        return Text(f"[Attached {mime}: {filename or 'file'}]")
+        return named(mime, filename)
     kind = _capability(mime)
     address = resolve(url)
     if kind == "image" and address.startswith("data:") and not address.partition(",")[2]:
@@ -189,7 +207,10 @@ def _tool(part: ToolPart, options: RenderOptions, resolve: Resolver, *, same: bo
     files: list[File] = []
     media: list[Text | File] = []
     for found in _attached(part, options):
-        shown = _file(found.mime, found.url, found.filename, options, resolve)
+        if is_replaced(part, found.mime, found.filename, options):
+            shown: Text | File = named(found.mime, found.filename)
+        else:
+            shown = _file(found.mime, found.url, found.filename, options, resolve)
         if not options.media_in_results and not options.strip_media and is_media(found.mime):
             media.append(shown)
         elif isinstance(shown, File):

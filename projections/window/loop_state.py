@@ -26,6 +26,7 @@ from projections.window.limits import step_total
 from projections.window.task_calls import TASK
 
 __all__ = [
+    "MEDIA",
     "NOTHING",
     "UNCOUNTED",
     "LatestAnswer",
@@ -41,6 +42,8 @@ TRAIL = 32
 """Newest marks, and changes, that are kept."""
 OPEN = 8
 """Newest assistant messages whose usage may still come."""
+MEDIA = "media"
+"""Name of the error of a reply whose request was refused for an image or a document."""
 NOTHING = "nothing to compact"
 """How a compaction ends that found nothing to summarise: asking again cannot help."""
 UNCOUNTED = ("interrupted", "taken over", "aborted", "undone", "rolled back")
@@ -143,6 +146,9 @@ class LoopState(msgspec.Struct, array_like=True):
     Other settings, another system prompt or other tools, a removal, a pin that is gone, a rollback.
     """
 
+    media_replaced: int = 0
+    """Version of the newest replacement of media."""
+
     @property
     def said_place(self) -> int:
         """Place of the newest message of the user's or the program's, covered or not.
@@ -185,8 +191,13 @@ class LoopState(msgspec.Struct, array_like=True):
             "",
         )
 
-    def is_out_of_date(self, place: int) -> bool:
-        """Whether a refusal at this place may not be repeated: what was too large has changed."""
+    def is_out_of_date(self, refusal: LatestAnswer) -> bool:
+        """Whether a refusal may not be repeated: what was refused has changed since."""
+        place, error = refusal.place, refusal.error
+        if error is None or error.name not in {"overflow", MEDIA}:
+            return False
+        if error.name == MEDIA:
+            return self.media_replaced > place
         compacted = max((mark.version for mark in self.trail if mark.kind == "completed"), default=0)
         return max(self.began_anew, compacted) > place
 
@@ -303,6 +314,8 @@ class LoopStateProjection:
                 state.changes = [change for change in state.changes if change.parts != (event.part,)]
             case ev.Pruned():
                 self._change(state, UndoableChange("prune", version, event.parts))
+            case ev.MediaReplaced():
+                state.media_replaced = version
             case ev.Restored():
                 state.remove_restored(set(event.parts))
             case ev.InterruptRequested():

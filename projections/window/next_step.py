@@ -7,13 +7,17 @@ covered, and nothing else can be said before the results are there.
 
 from __future__ import annotations
 
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
 from msgspec.structs import replace
 
 from eventlog.session.outcome import CRASHED, is_crash
 from projections.conversation.parts import Message, SubtaskPart, ToolPart
 from projections.window.full_window import blocked, may_help, what_helps
 from projections.window.limits import is_over
-from projections.window.loop_state import LatestAnswer
+from projections.window.loop_state import MEDIA, LatestAnswer
+from projections.window.refused_media import media_to_replace, target_of
 from projections.window.repeated_calls import repeated_call
 from projections.window.situation import Situation
 from projections.window.sizing.measure import Measure
@@ -24,6 +28,7 @@ from projections.window.steps import (
     PendingCall,
     Promote,
     Prune,
+    ReplaceMedia,
     RequestCompaction,
     RunSubtask,
     RunTools,
@@ -32,6 +37,9 @@ from projections.window.steps import (
     Wait,
 )
 from projections.window.task_calls import is_task
+
+if TYPE_CHECKING:
+    from projections.conversation.parts import Message
 
 __all__ = ["next_step"]
 
@@ -46,6 +54,7 @@ def next_step(situation: Situation) -> Step:
         or turn.broken_tasks()
         or turn.subtask()
         or turn.compaction()
+        or turn.media()
         or turn.overflow()
         or turn.prune()
         or turn.model()
@@ -107,9 +116,8 @@ class _Turn:
 
     def _to_repeat(self, last: LatestAnswer | None) -> LatestAnswer | None:
         """Return the answer; a refusal counts as broken off once the request has changed."""
-        if last is None or not last.is_refused or not self._now.loop.is_out_of_date(last.place):
-            return last
-        return replace(last, error=CRASHED)
+        is_over = last is not None and self._now.loop.is_out_of_date(last)
+        return replace(last, error=CRASHED) if last is not None and is_over else last
 
     def _is_closed_after_interrupt(self) -> bool:
         """Whether an interrupt was answered by an abort, which is then why the loop ends."""
@@ -160,6 +168,15 @@ class _Turn:
         if compaction is None or (compaction.auto and not self._now.policy.overflow.auto):
             return None
         return _Found(Compact(compaction.part, compaction.message, compaction.auto, compaction.overflow is True))
+
+    def media(self) -> _Found | None:
+        """Name the media for which the newest request was refused, and ask again."""
+        last, now = self._last, self._now
+        if last is None or last.error is None or last.error.name != MEDIA or not self._broke_off():
+            return None
+        times = len([*takewhile(_is_media_refusal, self._outline.turn_answers())])
+        media = media_to_replace(now, last.error, times)
+        return _Found(ReplaceMedia(media, last.error.message, target_of(now))) if media else None
 
     def overflow(self) -> _Found | None:
         """Compact if the window is full: by reported usage, by count, or after a refusal.
@@ -275,6 +292,10 @@ def _answer(message: Message) -> LatestAnswer:
     return LatestAnswer(
         message.id, message.place, message.reply_to, message.calls, message.reason, message.error, message.seen
     )
+
+
+def _is_media_refusal(answer: Message) -> bool:
+    return answer.error is not None and answer.error.name == MEDIA
 
 
 def _is_pending(part: ToolPart) -> bool:

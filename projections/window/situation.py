@@ -52,6 +52,10 @@ class Situation(msgspec.Struct, frozen=True):
     """Tokens of the system prompt and the tools alone, calibrated."""
     count: Callable[[Sequence[NeutralMessage], Sequence[str]], int]
     """Tokens of a piece of a request, calibrated."""
+    view: Callable[[], Sequence[NeutralMessage]]
+    """The messages of the view."""
+    system: Callable[[], tuple[str, ...]]
+    """The segments of the system prompt."""
     outline: Outline
     """Of the view."""
     candidates: Candidates

@@ -11,7 +11,7 @@ import msgspec
 
 from eventlog.errors import BlockedError, WindowTooSmallError
 from eventlog.validation import json_value
-from eventlog.values import Json, MessageError, Subtask
+from eventlog.values import Json, Media, MessageError, Subtask
 from projections.window.prune.case import PrunePlan
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "PendingCall",
     "Promote",
     "Prune",
+    "ReplaceMedia",
     "RequestCompaction",
     "RunSubtask",
     "RunTools",
@@ -74,6 +75,15 @@ class RequestCompaction(msgspec.Struct, frozen=True):
 
     overflow: bool
     tokens: int
+
+
+@final
+class ReplaceMedia(msgspec.Struct, frozen=True):
+    """Name these images and documents instead of sending them: the `target` refused them."""
+
+    media: tuple[Media, ...]
+    reason: str
+    target: str
 
 
 @final
@@ -187,5 +197,15 @@ def _status(data: Json | None) -> int | None:
 
 
 Step: TypeAlias = (
-    RunTools | RunSubtask | Compact | RequestCompaction | Prune | CallModel | Promote | Wait | Blocked | Stop
+    RunTools
+    | RunSubtask
+    | ReplaceMedia
+    | Compact
+    | RequestCompaction
+    | Prune
+    | CallModel
+    | Promote
+    | Wait
+    | Blocked
+    | Stop
 )

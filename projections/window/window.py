@@ -34,6 +34,7 @@ from projections.window.steps import (
     PendingCall,
     Promote,
     Prune,
+    ReplaceMedia,
     RequestCompaction,
     RunSubtask,
     Step,
@@ -169,7 +170,7 @@ class ContextWindow:
         return next_step(self.state.situation(allow_repeats=allow_repeats))
 
     def perform(self, step: Step) -> CompactionResult | None:
-        """Carry out a step of the window's own: prune, request a compaction, compact, promote.
+        """Carry out a step of the window's own: prune, replace media, compact, promote.
 
         Raises `CallError` for a step that is the program's.
         """
@@ -178,6 +179,8 @@ class ContextWindow:
         match step:
             case Prune():
                 session.context.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
+            case ReplaceMedia():
+                session.context.replace_media(step.media, reason=step.reason, target=step.target)
             case RequestCompaction():
                 self._request_compaction(auto=True, overflow=step.overflow)
             case Compact():

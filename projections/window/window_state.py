@@ -303,6 +303,8 @@ class WindowState:
             cache(lambda: self.tokens),
             cache(self._fixed),
             self.count,
+            lambda: self.view(self._filled_message).messages,
+            lambda: self.view(self._filled_message).system,
             self._outline,
             self._candidates,
             self._filled_message,

@@ -100,6 +100,8 @@ EVENTS: tuple[ev.Event, ...] = (
     ev.UsageRecorded(USAGE, "m2", "p11", MODEL, "title", True, "2026-11-01"),
     ev.Pruned(("p3", "p12"), "opencode-1.18", 20_000),
     ev.Restored(("p3",)),
+    ev.MediaReplaced("p4", "image/png", "a.png", "image exceeds 5 MB", "anthropic/claude"),
+    ev.MediaRestored("p4", "anthropic/claude"),
     ev.CompactionRequested("m1", "p13", True, True),
     ev.CompactionStarted("p13", "m1", "m2", 150_000, MODEL, b"\x00" * 32, ("m0",)),
     ev.CompactionCompleted("p13", "m3", 9_000),
@@ -136,6 +138,8 @@ ADDED_IN_4 = (
     ev.NoteSet,
     ev.RecordKept,
     ev.RecordForgotten,
+    ev.MediaReplaced,
+    ev.MediaRestored,
 )
 
 
@@ -190,7 +194,7 @@ def batches() -> dict[str, bytes]:
 
 
 DIGESTS: dict[str, str] = {
-    "schema-4-events.msgpack": "4cf8a989620df81990b56a83e62034e47d66fc368fd591a637ba887287fe514f",
+    "schema-4-events.msgpack": "ca9d674dae6706bab10b2052a3fcbcb55730c3eb02c32660b69d48cc92e030bc",
     "schema-4-run.msgpack": "e31a9728f686014bfc029f5370f85d2a5803a5b20ed6511bde7c9e74525f2fc1",
     "schema-4-escaped.msgpack": "410b3c5ce9198cab1c23578b4877203ad5a869de205b9a3c8f4be9f2bbda691b",
     "schema-3-events.msgpack": "33b459f6cb181d2bf11a1cb4a5e3130fc077104207d409632ae069044e5b5c42",

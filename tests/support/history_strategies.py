@@ -209,6 +209,13 @@ class Grower:
         if part is not None and not self._append(ev.Pruned((part,), "recency", 10)):
             self._append(ev.Restored((part,)))
 
+    def media(self, pick: int, text: str) -> None:
+        """Name a file or a result's attachments instead of sending them, or send them again."""
+        part = self._part(pick, "file") or self._part(pick, "tool", "completed")
+        if part is not None and not (pick % 3 == 0 and self._append(ev.MediaRestored(part))):
+            target = ("", "p/one")[pick % 2]
+            self._append(ev.MediaReplaced(part, "image/png", ("a.png", text)[pick % 2], "refused", target))
+
     def edit(self, pick: int, text: str) -> None:
         """Replace a part's text."""
         part = self._part(pick, "", "ended", "completed")
@@ -293,6 +300,7 @@ _COMMANDS: dict[str, Callable[[Grower, int, str], None]] = {
         "finish",
         "answer",
         "prune",
+        "media",
         "edit",
         "remove",
         "redact",

@@ -63,6 +63,7 @@ export function duration(milliseconds) {
 export const REASONS = {
   shown: "",
   "shown-as-text": "shown as a fixed text",
+  "media-replaced": "refused by a provider, and named instead",
   cleared: "result cleared",
   interrupted: "shown as interrupted",
   redacted: "redacted",

@@ -8,6 +8,8 @@ const FEW = 4; // changed parts whose calls are unfolded, so that both sides are
 export const JUMPS = {
   pruned: "prune",
   restored: "prune undone",
+  "media-replaced": "media named instead of sent",
+  "media-restored": "media sent again",
   compacted: "compaction",
   "compaction-failed": "compaction failed",
   "compaction-undone": "compaction undone",

@@ -18,6 +18,7 @@ from eventlog.errors import CallError, LeaseHeldError
 from eventlog.session.context import ContextCommands
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.values import Media
 from tests.support.engines import Engine
 
 TODOS = [(1, ev.TodosSet(()))]
@@ -51,6 +52,10 @@ COMMANDS: dict[str, Command] = {
     "promote": lambda _store, session, wait: session.context.promote("queued", wait=wait),
     "prune": lambda _store, session, wait: session.context.prune(["call"], wait=wait),
     "unprune": lambda _store, session, wait: session.context.unprune(["pruned"], wait=wait),
+    "replace_media": lambda _store, session, wait: session.context.replace_media(
+        [Media("call", "image/png", "a.png")], wait=wait
+    ),
+    "restore_media": lambda _store, session, wait: session.context.restore_media(["pruned"], wait=wait),
     "request_compaction": lambda _store, session, wait: session.context.request_compaction(wait=wait),
     "fail_compaction": lambda _store, session, wait: session.context.fail_compaction(asked(session), "no", wait=wait),
     "undo_compaction": lambda _store, session, wait: session.context.undo_compaction(wait=wait),
@@ -83,6 +88,7 @@ def talked(store: Store) -> Session:
             reply.tool("bash", call_id=call, id=call, input={}).succeed("out")
         reply.finish()
     session.context.prune(["pruned"])
+    session.context.replace_media([Media("pruned", "image/png")])
     with session.lease():
         part = session.context.request_compaction()
         session.context.start_compaction(part)

@@ -36,6 +36,7 @@ TEXT = (*OPEN, part("t1", Text()))
 TOOL = (*OPEN, part("c1", Tool("call", "bash")))
 RUNNING = (*TOOL, ev.ToolRunning("c1", "{}"))
 COMPLETED = (*RUNNING, ev.ToolCompleted("c1", "out"))
+REPLACED = (*COMPLETED, ev.MediaReplaced("c1", "image/png", "a.png"))
 FINISHED = (*TEXT, ev.PartDelta("t1", "text", "x"), ev.PartEnded("t1"), ev.MessageFinished("m2", "stop"))
 ASKED = (*FINISHED, ev.UserMessageAdded("m3"), ev.CompactionRequested("m3", "k1"))
 STARTED = (*ASKED, ev.CompactionStarted("k1", "m2"))
@@ -123,6 +124,11 @@ REFUSED: list[tuple[str, tuple[ev.Event, ...], ev.Event, type[CallError]]] = [
     ("a prune of a running tool", RUNNING, ev.Pruned(("c1",)), RefusedError),
     ("a second prune", (*COMPLETED, ev.Pruned(("c1",))), ev.Pruned(("c1",)), RefusedError),
     ("a restore of what is not pruned", COMPLETED, ev.Restored(("c1",)), RefusedError),
+    ("media of a text", FINISHED, ev.MediaReplaced("t1", "image/png", "a.png"), RefusedError),
+    ("media of no part", FINISHED, ev.MediaReplaced("t9", "image/png", "a.png"), NotFoundError),
+    ("media that come back and were not replaced", COMPLETED, ev.MediaRestored("c1"), RefusedError),
+    ("media that come back twice", (*REPLACED, ev.MediaRestored("c1")), ev.MediaRestored("c1"), RefusedError),
+    ("media that come back, rolled back", (*REPLACED, ev.RolledBack(7)), ev.MediaRestored("c1"), RefusedError),
     ("a compaction in an assistant message", FINISHED, ev.CompactionRequested("m2", "k"), RefusedError),
     ("a compaction in an earlier message", OPEN, ev.CompactionRequested("m1", "k"), RefusedError),
     ("a compaction that nobody asked for", FINISHED, ev.CompactionStarted("k1"), NotFoundError),
@@ -195,6 +201,9 @@ ALLOWED: list[tuple[str, tuple[ev.Event, ...], ev.Event]] = [
     ),
     ("a second step", (*OPEN, ev.StepStarted("m2", "s1"), ev.StepFinished("m2", "s2")), ev.StepStarted("m2", "s3")),
     ("a restore of what is pruned", (*COMPLETED, ev.Pruned(("c1",))), ev.Restored(("c1",))),
+    ("media that come back", REPLACED, ev.MediaRestored("c1")),
+    ("media that come back after an edit", (*REPLACED, ev.PartEdited("c1", "y")), ev.MediaRestored("c1")),
+    ("other media of one part", REPLACED, ev.MediaReplaced("c1", "image/png", "b.png")),
     ("a prune after a restore", (*COMPLETED, ev.Pruned(("c1",)), ev.Restored(("c1",))), ev.Pruned(("c1",))),
     ("a prune after its prune was rolled back", (*COMPLETED, ev.Pruned(("c1",)), ev.RolledBack(7)), ev.Pruned(("c1",))),
     ("a compaction after a failed one", (*STARTED, ev.CompactionFailed("k1")), ev.CompactionStarted("k1", "m2")),

@@ -221,7 +221,7 @@ def test_live_view_equals_a_fresh_one(items: list[Timed], options: RenderOptions
     assert all(list(view) == copy for view, copy in earlier), "a view that was handed out changed"
 
 
-ORDINARY = ("prune", "edit", "remove", "redact", "compact", "undo", "rollback", "setting")
+ORDINARY = ("prune", "media", "edit", "remove", "redact", "compact", "undo", "rollback", "setting")
 
 
 @QUICK
@@ -991,7 +991,7 @@ def test_a_part_is_explained_as_shown_if_the_view_needs_it(items: list[Timed], o
         assert (reason in SHOWING) == (without != whole), (name, reason)
 
 
-SHOWING = {"shown", "shown-as-text", "cleared", "interrupted", "redacted"}
+SHOWING = {"shown", "shown-as-text", "media-replaced", "cleared", "interrupted", "redacted"}
 
 
 def test_explanations_follow_the_rendering() -> None:

@@ -15,7 +15,7 @@ from eventlog.importers.common.json_lines import is_object, text_or_empty
 from eventlog.records.feed import Feed
 from eventlog.records.read import events_of, stored_records
 
-__all__ = ["OPENING", "Nodes", "Tip", "kind_of"]
+__all__ = ["OPENING", "Chosen", "Nodes", "Tip", "kind_of"]
 
 PIECE = 32
 """Records that are read together in search of the beginning or end of a node."""
@@ -46,7 +46,7 @@ class Tip:
             self.links.inside(uuid, parent, has_come=has_come)
         elif uuid and not (is_object(entry) and text_or_empty(entry.get("type")) in CONVERSATION):
             ends = text_or_empty(entry.get("subtype")) in TURN_ENDS
-            if ends and (has_come or parent is None):
+            if ends and self.links.follows(parent, has_come=has_come):
                 self.answer = None
             self.links.aside(uuid, parent, has_come=has_come, ends=ends)
         return self._early(uuid, content_of(entry) or []) if kind in {"message", "inside"} else []
@@ -87,6 +87,25 @@ def kind_of(entry: Any, newest: object, *, sidechain: bool) -> tuple[str, object
     if entry.get("isCompactSummary") is True:
         return "node", None
     return "message" if is_prompt(content) else "inside", None
+
+
+class Chosen:
+    """Chooses records, told in order, that a compaction keeps (`kept_of`)."""
+
+    def __init__(self, uuids: Sequence[str], *, is_open: bool = False) -> None:
+        self._uuids = uuids
+        self._is_segment = "" in uuids
+        self.is_open = is_open
+        """Whether the segment has begun and not ended."""
+
+    def take(self, uuid: str) -> bool:
+        """Take the next record; return whether it is kept."""
+        if not self._is_segment:
+            return bool(uuid) and uuid in self._uuids
+        is_kept = self.is_open = self.is_open or uuid == self._uuids[0]
+        if is_kept and uuid == self._uuids[-1]:
+            self.is_open = False
+        return is_kept
 
 
 class Nodes:
@@ -153,7 +172,7 @@ class Nodes:
                 break
             number = parent
         left = 2 if boundary else 1
-        """Nodes until the one behind: what a compaction keeps to its end stands behind its summary."""
+        """Nodes until the one behind; the last message kept has its children behind the summary."""
         for place in range(bisect_right(told, number or 0), len(told), PIECE) if number is not None else ():
             piece = told[place : place + PIECE]
             for begun, one in zip(self._begun(piece), piece, strict=True):
@@ -163,27 +182,36 @@ class Nodes:
                 number = one
         return None
 
-    def kept(self, uuids: Sequence[str]) -> list[str]:
-        """Return the stored messages of the records that a compaction keeps."""
+    def kept(self, uuids: Sequence[str]) -> tuple[list[str], bool]:
+        """Return the stored messages of the records that a compaction keeps.
+
+        And whether they are of a segment whose end is not stored.
+        """
         first = self._uuids.number(next(iter(uuids), ""))
         path = self._feed.path() if first is not None else []
         at = bisect_left(path, first or 0)
         while at > 0 and not any(self._begun(path[at : at + 1])):
             at -= 1
-        wanted, is_segment = set(uuids), "" in uuids
+        chosen = Chosen(uuids)
         found: list[str] = []
-        message, is_kept = "", False
+        message = ""
         for place in range(at, len(path), PIECE):
             piece = path[place : place + PIECE]
             for begun, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
                 message = begun or message
-                uuid = uuid_of(entry)
-                is_kept = uuid in wanted or (is_segment and is_kept)
-                if is_kept and kind_of(entry, None, sidechain=self._sidechain)[0] != "aside":
+                if chosen.take(uuid_of(entry)) and kind_of(entry, None, sidechain=self._sidechain)[0] != "aside":
                     found.append(message)
-                if is_segment and uuid == uuids[-1]:
-                    return found
-        return found
+        return found, chosen.is_open
+
+    def newest_message(self) -> str:
+        """Return the newest stored message, "" if there is none."""
+        taken = 0
+        while piece := self._feed.path(newest=taken + PIECE)[: -taken or None]:
+            found = [message for message in self._begun(piece) if message]
+            if found or len(piece) < PIECE:
+                return found[-1] if found else ""
+            taken += len(piece)
+        return ""
 
     def _begun(self, numbers: list[int]) -> list[str]:
         """Return of each record the message that it begins, "" if it begins none."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.adapters.claude_nodes import OPENING, Nodes, Tip, kind_of
+from eventlog.adapters.claude_nodes import OPENING, Chosen, Nodes, Tip, kind_of
 from eventlog.adapters.claude_uuids import UuidIndex, uuid_of
 from eventlog.adapters.framework_feed import FrameworkFeed
 from eventlog.adapters.odd_values import shown_in
@@ -108,6 +108,8 @@ class TranscriptFeed(FrameworkFeed):
                 is_linked = is_linked or (nodes <= OPENING and isinstance(parent, str))
             if uuid and tip.links.ends(uuid):
                 self.mapping.over.add(uuid)
+            if not tip.links.follows(parent, has_come=has_come):
+                self.mapping.unplaced.add(uuid)
             self.mapping.results[uuid] = tip.take(entry, kind, answer, has_come=has_come, is_branch=branches)
             coming.add(uuid)
             piece.append(entry)
@@ -138,6 +140,8 @@ class _Mapping(ClaudeCodeMapping):
         self._newest = ""
         self.over: set[str] = set()
         """Entries with which a turn ends, as earlier ones say."""
+        self.unplaced: set[str] = set()
+        """Entries that stand before one that they follow."""
         self.results: dict[str, list[str]] = {}
         """Entries with results that stand before the entry with their calls."""
 
@@ -153,6 +157,9 @@ class _Mapping(ClaudeCodeMapping):
     def knows(self, uuid: object) -> bool:
         return uuid in self._told or self._uuids.number(uuid) is not None
 
+    def follows(self, record: dict[str, Any]) -> bool:
+        return uuid_of(record) not in self.unplaced
+
     def ends(self, record: dict[str, Any]) -> bool:
         return uuid_of(record) in self.over
 
@@ -166,13 +173,12 @@ class _Mapping(ClaudeCodeMapping):
     def kept(self, uuids: Sequence[str], to: RecordBuilder) -> tuple[str, ...]:
         if not uuids:
             return ()
-        found = self.nodes.kept(uuids)
-        wanted, is_kept = set(uuids), False
+        found, is_open = self.nodes.kept(uuids)
+        chosen = Chosen(uuids, is_open=is_open)
         for uuid, message in self._told.items():
-            is_kept = uuid in wanted or ("" in wanted and is_kept)
             kind, _ = kind_of(self._entries.get(uuid), None, sidechain=self.sidechain)
-            if is_kept and kind != "aside":
-                found.append(message)
-            if "" in wanted and uuid == uuids[-1]:
-                break
+            if chosen.take(uuid) and kind != "aside":
+                found.append(message or self.nodes.newest_message())
+        if chosen.is_open:  # its last record is not there
+            return ()
         return tuple(message for message in dict.fromkeys(found) if message and to.conversation.holds(message))

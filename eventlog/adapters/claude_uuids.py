@@ -45,8 +45,7 @@ def uuid_of(entry: object) -> str:
 def _names(entry: object) -> list[str]:
     """Return the names by which an entry is found."""
     uuid = uuid_of(entry)
-    is_boundary = is_object(entry) and entry.get("subtype") == "compact_boundary"
-    kept = kept_of(entry) if is_boundary else ()
+    kept = kept_of(entry) if is_object(entry) and entry.get("subtype") == "compact_boundary" else ()
     return [*filter(None, [uuid]), *(f"{TAIL}{last}" for last in kept[-1:])]
 
 

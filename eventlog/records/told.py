@@ -247,7 +247,6 @@ class ToldConversation(Conversation):
 
     def remove(self, time: int, message: str) -> bool:
         """Take a finished message out of the conversation; False if there is none of this id."""
-
         if message in self._ids or message in self._removed or not self._ask(partial(_is_effective, message)):
             return False
         self._removed.add(message)
@@ -272,7 +271,10 @@ class ToldConversation(Conversation):
 
     def prunable(self, call: str) -> str:
         """Return the part of the newest call of this id, told earlier or now, with a result."""
-        return super().prunable(call) if call in self.done else self._ask(partial(_answered, call))
+        if call in self.done:
+            return super().prunable(call)
+        part: str = self._ask(partial(_answered, call))
+        return "" if part in self.cleared else part
 
     def hold(self, name: str, line: int | None, result: CallResult) -> bool:
         """Hold nothing: a call that comes later may come from another process."""

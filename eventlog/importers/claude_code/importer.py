@@ -231,7 +231,9 @@ class _Reader:
             return thread
         thread.on_branch(self.time, record.get("gitBranch"))
         node = thread.node
+        parent = record.get("parentUuid")
         self.mapping.over = thread.links.ends(text_or_empty(record.get("uuid")))
+        self.mapping.in_order = thread.links.follows(parent, has_come=self.place(parent) is not None)
         self._followers = set()
         self.mapping.read(record, _ThreadBuilder(thread, entry, self))
         if node < thread.node <= 2:
@@ -330,6 +332,8 @@ class _FileMapping(ClaudeCodeMapping):
         self._reader = reader
         self.over = False
         """Whether a record that came before ends the turn with the one that is read."""
+        self.in_order = True
+        """Whether all has come that the record follows which is read."""
 
     def key(self, record: dict[str, Any], to: RecordBuilder) -> str:
         del record
@@ -342,6 +346,10 @@ class _FileMapping(ClaudeCodeMapping):
 
     def knows(self, uuid: object) -> bool:
         return self._reader.place(uuid) is not None
+
+    def follows(self, record: dict[str, Any]) -> bool:
+        del record
+        return self.in_order
 
     def ends(self, record: dict[str, Any]) -> bool:
         del record

@@ -37,7 +37,7 @@ class Links:
 
     def __init__(self) -> None:
         self.tail = ""
-        """The last message that a compaction under way keeps: what follows it follows the summary."""
+        """The last message that a compaction keeps whose summary has not come."""
         self._node: set[str] = set()
         """Records of the newest node."""
         self._loose: dict[str, int] = {}
@@ -50,6 +50,10 @@ class Links:
         gap = self._gaps.get(uuid)
         return gap is not None and gap.ends
 
+    def follows(self, parent: object, *, has_come: bool) -> bool:
+        """Whether all that a record follows has come: no parent, or one that waits for none."""
+        return parent is None or (has_come and not self._waits(parent))
+
     def branches(self, uuid: str, parent: object, *, has_come: bool, is_root: bool, is_linked: bool = True) -> bool:
         """Whether a message begins a branch; `has_come` says whether its parent has.
 
@@ -60,8 +64,7 @@ class Links:
             return False
         if is_root:
             return is_linked and not self._is_open()
-        is_behind_gap = any(parent in gap.followers for gap in self._gaps.values())
-        return has_come and not self._is_near(parent) and not is_behind_gap
+        return has_come and not self._is_near(parent) and not self._waits(parent)
 
     def message(self, uuid: str, parent: object, *, has_come: bool, is_branch: bool) -> set[str]:
         """Take a message; return the records that waited for it."""
@@ -127,6 +130,10 @@ class Links:
     def _is_open(self) -> bool:
         """Whether a message that came stands behind a gap."""
         return any(gap.crossed for gap in self._gaps.values())
+
+    def _waits(self, uuid: object) -> bool:
+        """Whether a record waits for a parent that has not come."""
+        return any(uuid in gap.followers for gap in self._gaps.values())
 
     def _is_near(self, parent: object) -> bool:
         return parent in self._node or parent in self._loose

@@ -37,7 +37,7 @@ from eventlog.importers.common.conversation import COVERS_NOTHING, Conversation
 from eventlog.importers.common.conversation_parts import ABORTED, CallResult, OpenAnswer, OpenCall
 from eventlog.importers.common.importer import bounded_id
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
-from eventlog.importers.common.usage import added, price
+from eventlog.importers.common.usage import added, count, price
 from eventlog.values import MessageError, Model, Reasoning, Text, Todo, Usage
 
 __all__ = ["TURN_ENDS", "ClaudeCodeMapping", "ResultNote", "input_of", "set_todos"]
@@ -111,6 +111,11 @@ class ClaudeCodeMapping:
     def begin_node(self, message: str, to: RecordBuilder) -> None:
         """Begin the request for a compaction, or its summary."""
 
+    def follows(self, record: dict[str, Any]) -> bool:
+        """Whether all that a record follows has come; else the turn that it ends goes on."""
+        del record
+        return True
+
     def ends(self, record: dict[str, Any]) -> bool:
         """Whether a record that came before says that the turn is over with this one."""
         del record
@@ -140,10 +145,8 @@ class ClaudeCodeMapping:
                 self._compact(self.key(record, to), metadata.get("trigger") == "auto", before, to, kept)
             elif subtype == "microcompact_boundary":
                 _clear(record.get("microcompactMetadata"), to)
-            elif subtype in TURN_ENDS and to.conversation.open is not None:
-                parent = record.get("parentUuid")
-                if parent is None or self.knows(parent):  # else it ends with the parent
-                    to.conversation.supersede()
+            elif subtype in TURN_ENDS and to.conversation.open is not None and self.follows(record):
+                to.conversation.supersede()
         elif kind == "summary":
             title = record.get("summary")
             if isinstance(title, str) and self.knows(record.get("leafUuid")) and not self.titled:
@@ -298,8 +301,7 @@ def _clear(found: object, to: RecordBuilder) -> None:
     metadata = found if is_object(found) else {}
     calls, freed = metadata.get("compactedToolIds"), metadata.get("tokensSaved")
     named = dict.fromkeys(name for name in (calls if is_array(calls) else ()) if isinstance(name, str))
-    is_number = isinstance(freed, int) and not isinstance(freed, bool) and 0 <= freed < 1 << 53
-    to.conversation.prune(to.time, list(named), MICRO, freed if is_number else 0)
+    to.conversation.prune(to.time, list(named), MICRO, count(freed))
 
 
 def _names(name: str) -> Sequence[str]:

@@ -51,12 +51,12 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
-        settled unshared openai_feed openai_settings pydantic_messages claude_keys claude_uuids
-        | entry_feed langgraph openai_compaction claude_nodes | openai_agents pydantic_conversations claude_transcript
-        | pydantic_ai claude_summaries | claude_agent
+        settled unshared odd_values openai_settings pydantic_messages claude_keys claude_uuids
+        | framework_feed pydantic_entries langgraph claude_nodes | entry_feed openai_feed openai_compaction
+        | openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items messages records stored | message_list | thread | reading threads | removal | item_store saver | __init__
+        items messages records stored | message_list sturdy | thread | reading threads | removal | item_store saver | __init__
     """,
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
@@ -97,8 +97,8 @@ OUTSIDE = {
     "claude_agent_sdk": ("eventlog.adapters.claude_summaries",),
     "langchain_core": ("eventlog.adapters.langgraph",),
     "langgraph": ("eventlog.adapters.langgraph",),
-    "pydantic": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
-    "pydantic_ai": ("eventlog.adapters.pydantic_ai", "eventlog.adapters.pydantic_conversations"),
+    "pydantic": tuple(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
+    "pydantic_ai": tuple(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),

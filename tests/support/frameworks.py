@@ -16,6 +16,7 @@ MODULES = (
     "eventlog.adapters.langgraph",
     "eventlog.adapters.pydantic_ai",
     "eventlog.adapters.pydantic_conversations",
+    "eventlog.adapters.pydantic_entries",
 )
 """Modules, with those below them, that cannot be imported without their framework."""
 _IMPORT = re.compile(

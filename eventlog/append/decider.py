@@ -211,7 +211,9 @@ class Decider:
         backlog.failure = backlog.failure or reason
         gate = None if self.gate is None else self.gate()
         started = () if gate is None or run is None else [key for key in run.keys if key[0] in gate.unit.parts]
-        if run is not None and gate is not None and started:
+        if run is not None and gate is not None and len(started) == len(run.keys):
+            self._accept_deltas(run, gate.unit)  # all of them are the pipeline's: nothing to part
+        elif run is not None and gate is not None and started:
             others = [key for key in run.keys if key not in started]
             self._accept_deltas(run.without(started), None)
             self._accept_deltas(run.without(others), gate.unit)

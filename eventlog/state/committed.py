@@ -20,7 +20,7 @@ from eventlog.state.state import State
 
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
 
-CHECKPOINT_EVENTS = 2_000
+CHECKPOINT_EVENTS = 10_000
 """Events after which the state is stored, so that opening a session stays short."""
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -20,6 +21,8 @@ S = TypeVar("S")
 
 MAX_CHECKPOINTS = 12
 """Checkpoints stored of one projection and session: the newer, the closer together."""
+MAX_BYTES = 4 << 20
+"""Bytes of them; two are stored in any case."""
 
 
 class Checkpoints:
@@ -57,7 +60,10 @@ class Checkpoints:
     def save(self, projection: Projection[S], source: EventSource, version: int, state: S) -> None:
         """Store the state right after `version`; evict checkpoints that are too close together."""
         data = _mark(source.forgotten(), version) + projection.encode(state)
-        checkpoint_store.save(self._log, _kind(projection), source.id, version, data, surplus=_surplus)
+        most = max(2, min(MAX_CHECKPOINTS, MAX_BYTES // max(1, len(data))))
+        checkpoint_store.save(
+            self._log, _kind(projection), source.id, version, data, surplus=partial(_surplus, most=most)
+        )
 
     def versions(self, projection: Projection[S], source: EventSource) -> list[int]:
         """Return the versions that have a checkpoint, readable or not."""
@@ -86,14 +92,14 @@ def _clipped(ranges: list[tuple[int, int]], version: int) -> list[tuple[int, int
     return [(first, min(last, version)) for first, last in ranges if first <= version]
 
 
-def _surplus(versions: list[int]) -> list[int]:
-    """Return the versions to evict so that `MAX_CHECKPOINTS` stay.
+def _surplus(versions: list[int], most: int) -> list[int]:
+    """Return the versions to evict so that `most` stay.
 
     They are those whose neighbours are closest, measured by their age.
     """
     kept = list(versions)
     dropped: list[int] = []
-    while len(kept) > MAX_CHECKPOINTS:
+    while len(kept) > most:
         newest = kept[-1]
         index = min(
             range(1, len(kept) - 1),

@@ -57,7 +57,10 @@ class BackwardReader:
                     ]
                     block = RowBlock.of(stretch, low, ranges, self._resolve)
                     self._rows.put(high, block, range(low + WINDOW, high, WINDOW), gone)
-                found, earlier = stretch, stretch.receive(deferred)
+                    if not deferred:  # its rows are the messages: none is frozen twice
+                        found, earlier = block, block.deferred
+                if earlier is None:
+                    found, earlier = stretch, stretch.receive(deferred)
             assert found is not None
             deferred = earlier
             for placed in reversed(found.about_compactions):
@@ -76,6 +79,8 @@ class BackwardReader:
 
     def _read(self, low: int, high: int) -> Stretch:
         """Read a stretch from its events."""
+        if self._clipped(low, high) == [(low + 1, high)]:
+            return Stretch(self._reader.spans(low, high))
         return Stretch(part for span in self._reader.spans(low, high) for part in self._effective(span))
 
     def _clipped(self, low: int, high: int) -> list[tuple[int, int]]:

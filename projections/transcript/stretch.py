@@ -8,7 +8,7 @@ reached.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Stretch:
                     self.defer(self.apply(PlacedEvent(PartDelta(part, field, text), span.first, span.time)))
                 continue
             placed = PlacedEvent(item, span.first, span.time)
-            if isinstance(item, _OF_COVERAGE):
+            if type(item) in _OF_COVERAGE:
                 self.about_compactions.append(placed)
             self.defer(self.apply(placed))
 
@@ -112,45 +112,52 @@ def event_about(
     placed: PlacedEvent, has_message: Callable[[str], bool], has_part: Callable[[str], bool]
 ) -> tuple[bool, PlacedEvent | None]:
     """Return whether an event is about these messages, and the part of it about others."""
-    event = placed.event
-    if isinstance(event, (Pruned, Restored)):
+    event: Any = placed.event  # its kind says whether it has a part or a message
+    kind = type(event)
+    if kind in _OF_PART:
+        known = has_part(event.part)
+    elif kind in _OF_MESSAGE:
+        known = has_message(event.message)
+    elif isinstance(event, (Pruned, Restored)):
         others = tuple(part for part in event.parts if not has_part(part))
         if not others:
             return True, None
         return len(others) < len(event.parts), placed._replace(event=msgspec.structs.replace(event, parts=others))
-    if isinstance(event, _OF_MESSAGE):
-        known = has_message(event.message)
-    elif isinstance(event, _OF_PART):
-        known = has_part(event.part)
     else:
         return False, None
     return known, None if known else placed
 
 
-_OF_COVERAGE = (
-    CompactionStarted,
-    CompactionCompleted,
-    CompactionUndone,
-    MessageRemoved,
-    PartRemoved,
+_OF_COVERAGE = frozenset(
+    {
+        CompactionStarted,
+        CompactionCompleted,
+        CompactionUndone,
+        MessageRemoved,
+        PartRemoved,
+    }
 )
-_OF_MESSAGE = (
-    PartStarted,
-    StepStarted,
-    StepFinished,
-    MessageFinished,
-    MessagePromoted,
-    MessageRemoved,
-    CompactionRequested,
+_OF_MESSAGE = frozenset(
+    {
+        PartStarted,
+        StepStarted,
+        StepFinished,
+        MessageFinished,
+        MessagePromoted,
+        MessageRemoved,
+        CompactionRequested,
+    }
 )
-_OF_PART = (
-    PartDelta,
-    PartEnded,
-    PartEdited,
-    PartRemoved,
-    PartRedacted,
-    ToolRunning,
-    ToolProgress,
-    ToolCompleted,
-    ToolFailed,
+_OF_PART = frozenset(
+    {
+        PartDelta,
+        PartEnded,
+        PartEdited,
+        PartRemoved,
+        PartRedacted,
+        ToolRunning,
+        ToolProgress,
+        ToolCompleted,
+        ToolFailed,
+    }
 )

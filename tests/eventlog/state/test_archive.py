@@ -311,7 +311,7 @@ def test_readers_need_no_lock() -> None:
 def test_stored_facts_are_read_when_they_are_asked_for(tmp_path: Path, lost: str) -> None:
     """Promise 8: stored facts are read only for an old id, or made again from the log if lost."""
     events = [(0, event) for number in range(300) for event in turn(number)]
-    with eventlog.open(tmp_path) as store:
+    with eventlog.open(tmp_path, checkpoint_events=2_000) as store:
         session = store.create_session(id="s")
         session.append(events)
         session.executor.acquire()

@@ -25,7 +25,7 @@ from eventlog.log.contract import Log
 __all__ = ["TAIL", "UuidIndex", "uuid_of"]
 
 TAIL = "tail:"
-"""Before the uuid of the last message that a compaction keeps: its boundary has that name, too."""
+"""Before the uuid of the last message that a compaction keeps, in its boundary's second name."""
 
 WINDOW = 1024
 """Versions of a row."""
@@ -89,9 +89,7 @@ class UuidIndex:
             if row is None:
                 own = told[bisect_right(told, self._version) : bisect_right(told, min(end, version))]
                 named = [
-                    (number, name)
-                    for number, entry in zip(own, self._read(own), strict=True)
-                    for name in _names(entry)
+                    (number, name) for number, entry in zip(own, self._read(own), strict=True) for name in _names(entry)
                 ]
                 row = [number - window for number, _ in named], b"".join(_key(name) for _, name in named)
                 if is_whole and end <= version:

@@ -374,9 +374,7 @@ class Conversation:
         found = self.done.get(call)
         return "" if found is None or found[0] in self.cleared else found[0]
 
-    def compact(
-        self, time: int, message: str, *, auto: bool, before: int | None, kept: tuple[str, ...] = ()
-    ) -> str:
+    def compact(self, time: int, message: str, *, auto: bool, before: int | None, kept: tuple[str, ...] = ()) -> str:
         """Begin a compaction of all but `kept` so far, asked for by `message`; return its part."""
         self.interrupt_all(None)
         part = own_id(message, "compaction")

@@ -350,7 +350,7 @@ KEPT: dict[str, tuple[dict[str, Any], list[str]]] = {
 @pytest.mark.parametrize("name", KEPT)
 @pytest.mark.parametrize("parent", ["tail", "summary"])
 def test_kept_messages_stand_behind_the_summary(name: str, parent: str) -> None:
-    """What a compaction keeps is in the view; what follows its last message follows the summary."""
+    """Kept messages are in the view; a prompt behind the last of them follows the summary."""
     metadata, kept = KEPT[name]
     after = "b2" if parent == "tail" and kept else "sum"
     records = [

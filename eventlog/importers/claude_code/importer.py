@@ -8,9 +8,9 @@ what it means.
   first record, with the main session as parent.
 * Events are in the order of lines.  A record belongs to its parent's node (`thread.py`), which may
   stand behind it (`links.py`); a record whose parent never comes continues the file. So does one
-  without a parent, unless it is a prompt of a file whose second message has one: it begins the
-  conversation anew.  Branches become forks `SESSION:TIP`; the session itself follows the newest
-  branch.
+  without a parent, unless it is a prompt of a file one of whose first two messages has one: it
+  begins the conversation anew.  Branches become forks `SESSION:TIP`; the session itself follows the
+  newest branch.
 * Every readable record is stored so that `emit` gives it back, JSON-equal.  The report lists
   damaged lines, records that do not have a conversation's shape, and records of unknown types.  It
   does not list records of known types that are no part of a conversation.

@@ -52,7 +52,7 @@ LAYERS: dict[str, str] = {
     "eventlog.search": "spacing said file | hit query snippet rows | asked update sight | follow read | results | search",
     "eventlog.adapters": """
         settled unshared odd_values openai_settings pydantic_messages claude_keys claude_uuids
-        | framework_feed pydantic_entries langgraph claude_nodes | entry_feed openai_feed openai_compaction
+        | framework_feed pydantic_entries langgraph claude_nodes | entry_feed openai_feed | openai_compaction
         | openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """

@@ -76,6 +76,8 @@ def blank(item: ev.Event | DeltaRun, parts: Collection[str], *, digests: bool) -
             return replace(item, output="", truncation=None, title="", metadata=None, attachments=())
         case ev.ToolFailed():
             return replace(item, error="", output=None, metadata=None)
+        case ev.MediaReplaced():
+            return replace(item, name="", reason="")
         case ev.ForeignKept():
             return replace(item, data="")
         case _:
@@ -101,6 +103,7 @@ _BLANKS = (
     ev.ToolProgress,
     ev.ToolCompleted,
     ev.ToolFailed,
+    ev.MediaReplaced,
 )
 
 

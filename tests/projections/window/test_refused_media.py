@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -243,6 +244,20 @@ def test_a_replacement_is_undone_by_a_rollback_and_by_a_command(session: Session
     assert ModelView.of(session).digest == before
     session.redo()
     assert ModelView.of(session).digest == replaced.digest
+
+
+def test_a_redaction_reaches_the_name_of_a_refused_file(tmp_path: Path) -> None:
+    """After a scrub neither the name nor the provider's words about it are on disk."""
+    with eventlog.open(tmp_path / "store") as store:
+        session = store.create_session()
+        session.user("look", files=[File("image/png", png(), "secret-name.png")])
+        (part,) = [found.event.part for found in session.events() if isinstance(found.event, ev.PartStarted)][1:]
+        session.context.replace_media([Media(part, "image/png", "secret-name.png")], reason="secret-name.png is bad")
+        session.redact(part)
+        store.scrub()
+        (event,) = [found.event for found in session.events() if isinstance(found.event, ev.MediaReplaced)]
+        assert (event.name, event.reason) == ("", "")
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and b"secret-name" in path.read_bytes()]
 
 
 def test_only_files_and_calls_have_media(session: Session) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable
 from pathlib import Path
 from threading import Thread
 from time import sleep
@@ -49,8 +49,9 @@ def test_the_documented_server_answers_a_question_that_comes_meanwhile(tmp_path:
             await asyncio.sleep(pick.random() * WITHIN)
             return str(await names["answer"](store, name, f"second of {name}", "r2", ask))
 
-        first = names["answer"](store, name, f"first of {name}", "r1", ask)
-        return [*zip(("first", "second"), await asyncio.gather(first, second()), strict=True)]
+        first: Awaitable[str] = names["answer"](store, name, f"first of {name}", "r1", ask)
+        answers: tuple[str, str] = await asyncio.gather(first, second())
+        return [*zip(("first", "second"), answers, strict=True)]
 
     async def main() -> list[list[tuple[str, str]]]:
         async with names["opened"](str(tmp_path / "store")) as store:

@@ -25,7 +25,7 @@ from eventlog.log.contract import Log
 __all__ = ["TAIL", "UuidIndex", "uuid_of"]
 
 TAIL = "tail:"
-"""Before the uuid of the last message that a compaction keeps, in its boundary's second name."""
+"""Precedes the last kept message's uuid in a boundary's second name."""
 
 WINDOW = 1024
 """Versions of a row."""

@@ -1,4 +1,4 @@
-"""Feed of a framework: it takes odd values, too; its mapping sees what can be shown of them."""
+"""Feed of a framework, which takes odd values; its mapping sees their shown form."""
 
 from __future__ import annotations
 

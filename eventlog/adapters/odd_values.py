@@ -1,4 +1,4 @@
-"""Values of a framework that no record has: not finite, nested too deep, with keys that are no str.
+"""Values that no record has: not finite, nested too deep, keys that are no str.
 
 Such a value is *packed* as a list of nodes that name each other by their places: JSON of little
 depth, of which the same value is made again. Beside it a record has what of the value can be shown.
@@ -87,7 +87,7 @@ def _is_packed(record: Any) -> bool:
 
 def shown(value: Any, above: tuple[int, ...] = ()) -> Any:
     """Return the JSON value that is nearest to a value; of objects their text."""
-    kind: Any = type(value)
+    kind: Any = cast("Any", type(value))
     if kind is str or kind is bool or value is None:
         return value
     if isinstance(value, (dict, list, tuple)):
@@ -95,7 +95,8 @@ def shown(value: Any, above: tuple[int, ...] = ()) -> Any:
             return CUT
         inner = (*above, id(cast("object", value)))
         if isinstance(value, dict):
-            return {key if type(key) is str else _word(key): shown(item, inner) for key, item in value.items()}
+            members = cast("dict[Any, Any]", value)
+            return {key if type(key) is str else _word(key): shown(item, inner) for key, item in members.items()}
         return [shown(item, inner) for item in cast("list[Any]", value)]
     if kind is float and isfinite(value):
         return value
@@ -119,7 +120,7 @@ def _word(value: Any) -> str:
 
 
 def pack(value: Any, objects: Objects | None = None) -> list[Any]:
-    """Return the nodes of a value, the first its own; `CallError` for a value of no known class.
+    """Return the nodes of a value, its own first; `CallError` for an unknown class.
 
     Values of subclasses of the types of JSON become values of these types.
     """
@@ -147,7 +148,7 @@ def pack(value: Any, objects: Objects | None = None) -> list[Any]:
 
 
 def _node(value: Any, place: Any, objects: Objects | None) -> Any:
-    kind: Any = type(value)
+    kind: Any = cast("Any", type(value))
     if kind is str or kind is bool or value is None:
         return value
     if objects is not None and kind not in _TYPES:
@@ -165,7 +166,8 @@ def _node(value: Any, place: Any, objects: Objects | None) -> Any:
     if isinstance(value, float):
         return float(value) if isfinite(value) else ["float", _word(value)]
     if isinstance(value, dict):
-        return ["dict", [[place(key), place(item)] for key, item in value.items()]]
+        members = cast("dict[Any, Any]", value)
+        return ["dict", [[place(key), place(item)] for key, item in members.items()]]
     if isinstance(value, (list, tuple)):
         items = cast("list[Any]", value)
         return ["tuple" if kind is tuple else "list", [place(item) for item in items]]
@@ -179,39 +181,42 @@ _TYPES = frozenset({str, bytes, int, float, dict, list, tuple})
 
 def unpack(nodes: list[Any], objects: Objects | None = None) -> Any:
     """Return the value that was packed."""
-    made: list[Any] = [_begun(node, objects) for node in nodes]
+    made = [_begun(node, objects) for node in nodes]
     for at in range(len(nodes) - 1, -1, -1):  # what is in a tuple comes behind it, or is begun
-        node = nodes[at]
-        if isinstance(node, list) and node[0] == "tuple":
-            made[at] = tuple(made[item] for item in node[1])
+        tag, *given = _fields(nodes[at])
+        if tag == "tuple":
+            made[at] = tuple(made[item] for item in given[0])
     for at, node in enumerate(nodes):
-        if not isinstance(node, list):
-            continue
-        tag, given = node[0], node[-1]  # pyright: ignore[reportUnknownVariableType]
+        tag, *given = _fields(node)
         if tag == "dict":
-            made[at].update((made[key], made[item]) for key, item in given)
+            made[at].update((made[key], made[item]) for key, item in given[0])
         elif tag == "list":
-            made[at].extend(made[item] for item in given)
+            made[at].extend(made[item] for item in given[0])
     for at in range(len(nodes) - 1, -1, -1):
-        node = nodes[at]
-        if objects is not None and isinstance(node, list) and node[0] == "object":
-            objects.fill(made[at], made[node[2]])
+        tag, *given = _fields(nodes[at])
+        if objects is not None and tag == "object":
+            objects.fill(made[at], made[given[1]])
     return made[0]
+
+
+def _fields(node: Any) -> list[Any]:
+    """Return the tag of a node and its fields; of a plain value no tag."""
+    return cast("list[Any]", node) if isinstance(node, list) else [None]
 
 
 def _begun(node: Any, objects: Objects | None) -> Any:
     """Return the value of a node, without what is in it."""
-    if not isinstance(node, list):
+    tag, *given = _fields(node)
+    if tag is None:
         return node
-    tag, given = node[0], node[1]  # pyright: ignore[reportUnknownVariableType]
     if tag == "bytes":
-        return b64decode(given)
+        return b64decode(given[0])
     if tag == "int":
-        return int(given, 16)
+        return int(given[0], 16)
     if tag == "float":
-        return float(given)
+        return float(given[0])
     if objects is not None and tag == "object":
-        return objects.blank(given)
+        return objects.blank(given[0])
     if objects is not None and tag == "dumped":
-        return objects.loads(given, b64decode(node[2]))  # pyright: ignore[reportUnknownArgumentType]
+        return objects.loads(given[0], b64decode(given[1]))
     return {} if tag == "dict" else []

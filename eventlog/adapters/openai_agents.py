@@ -28,7 +28,7 @@ T = TypeVar("T")
 FORMAT = "openai-agents"
 """Format of the names of these sessions; their keys are the SDK's session ids."""
 _METHODS = ("get_items", "add_items", "pop_item", "clear_session")
-"""What a subclass may override: a compaction then goes through them."""
+"""Methods that a subclass may override; a compaction then calls them."""
 
 
 class EverdeltaSession:

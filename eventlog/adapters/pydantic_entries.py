@@ -1,4 +1,4 @@
-"""Entries of pydantic-ai as records: its own JSON, and beside it the odd values of messages.
+"""Entries of pydantic-ai as records: its JSON, and the odd values of messages.
 
 pydantic-ai's JSON turns NaN into null and keys into text, and refuses what is nested too deep. A
 field of a message with such a value is in the JSON as it is shown, and comes back as it was.
@@ -23,7 +23,7 @@ _ENTRY = TypeAdapter(ConversationEntry)
 _ENTRIES = TypeAdapter(list[ConversationEntry])
 
 ODD = "odd"
-"""Field of a record: of each odd value the part's place, or -1, the name of its field, nodes."""
+"""Field of a record: each odd value's part (or -1), field and nodes."""
 
 
 def record_of(entry: ConversationEntry) -> dict[str, Any]:

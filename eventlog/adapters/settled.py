@@ -1,4 +1,4 @@
-"""Commands of asyncio and trio tasks, run in threads; for a lease the task waits, and no thread.
+"""Commands of asyncio and trio tasks, in threads; a wait for a lease takes none.
 
 A command that finds the lease held is refused at once, and done again once the lease looks free. So
 the holder, who needs a thread to give it back, gets one; and a cancelled wait ends at once.

@@ -74,7 +74,7 @@ class Host:
         """Wakes the subscriptions of the store."""
         self.flusher.on_accepted = self.follower.accepted
         self.kept = Kept()
-        """What readers keep of the sessions between their calls."""
+        """Readings of the sessions, kept between the calls of readers."""
         self.open_work = OpenWork()
         """The sessions that a loop has to go on with, as far as they are known."""
         self.closing = RLock()

@@ -1,4 +1,4 @@
-"""What readers keep of a store's sessions, so that the next reading costs what is new.
+"""Readings of a store's sessions, kept so that the next costs only new events.
 
 Bounded by a number of sessions and by bytes; the least recently used goes first. A redaction, an
 erasure and forgotten records drop what rests on their session before their call returns.
@@ -14,7 +14,7 @@ __all__ = ["Kept", "Reading"]
 
 
 class Reading(Protocol):
-    """What is kept of one session."""
+    """Reading of one session."""
 
     @property
     def size(self) -> int:
@@ -30,7 +30,7 @@ R = TypeVar("R", bound=Reading)
 
 
 class Kept:
-    """Readings by the id of their session.  Safe across threads; no I/O is done under its lock."""
+    """Readings by session id; safe across threads, no I/O under the lock."""
 
     def __init__(self) -> None:
         self.most_sessions = 64

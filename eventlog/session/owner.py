@@ -14,7 +14,7 @@ __all__ = ["LIVE", "RESTING", "Owner", "is_live", "may_be_replaced", "owner_of"]
 LIVE: set[str] = set()
 """The open stores of this process, which may hold leases."""
 RESTING: set[tuple[str, bytes, int]] = set()
-"""Session, owner and epoch of leases that this process is about to give back: none is in use."""
+"""Session, owner and epoch of unused leases that this process is to give back."""
 os.register_at_fork(after_in_child=RESTING.clear)  # the parent goes on with them
 
 

@@ -26,7 +26,7 @@ __all__ = ["Changes", "Conversation", "join_part", "joined", "texts_of"]
 
 
 class Changes(NamedTuple):
-    """What changed in a conversation since its readers looked last."""
+    """Changes of a conversation since its readers looked last."""
 
     changed: dict[str, set[str]]
     """The messages that changed, and which of their parts."""

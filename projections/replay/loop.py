@@ -183,7 +183,7 @@ def _newest(
 def _replay_effective(
     projection: Projection[S], source: EventSource, version: int, checkpoints: Checkpoints | None
 ) -> tuple[S, int]:
-    """Apply the effective history from a checkpoint that belongs to it; its version comes along.
+    """Apply the effective history from a checkpoint; return the version as well.
 
     Goes back to an older checkpoint as long as the state has evicted what has to come back.
     """

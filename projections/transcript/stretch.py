@@ -20,6 +20,7 @@ from eventlog.events import (
     CompactionRequested,
     CompactionStarted,
     CompactionUndone,
+    Event,
     MessageFinished,
     MessagePromoted,
     MessageRemoved,
@@ -112,8 +113,8 @@ def event_about(
     placed: PlacedEvent, has_message: Callable[[str], bool], has_part: Callable[[str], bool]
 ) -> tuple[bool, PlacedEvent | None]:
     """Return whether an event is about these messages, and the part of it about others."""
+    kind: type[Event] = type(placed.event)
     event: Any = placed.event  # its kind says whether it has a part or a message
-    kind = type(event)
     if kind in _OF_PART:
         known = has_part(event.part)
     elif kind in _OF_MESSAGE:

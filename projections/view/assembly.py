@@ -91,7 +91,7 @@ class Assembly:
         return Messages(self._shared, len(self._shared), self._tail)
 
     def apply(self, changes: Changes) -> None:
-        """Take in changes of the state, which whoever else follows it is given as well."""
+        """Take in changes of the state."""
         state = self._state
         if changes.reshaped or changes.changed:
             self._tail = None

@@ -1,8 +1,8 @@
-"""A session's view that is brought up to date: one state, rendered by one set of options or more.
+"""A session's view that follows its events: one state, rendered by its options.
 
-It leaves checkpoints behind: after a compaction, and after many replayed events. So a fresh process
-reads what the view shows and little else, whoever wrote the history. Nothing is stored in a store
-that is read only, nor for a session that is erased.
+The view leaves checkpoints behind: after a compaction, and after many replayed events. So a fresh
+process reads the messages of the view and few events, in each program. A read-only store and an
+erased session get no checkpoint.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["PROJECTION", "REPLAYED", "Counting", "FollowedView", "ModelViewProje
 REPLAYED = 2_000
 """Replayed events after which a reader leaves a checkpoint."""
 _PER_MESSAGE = 50
-"""Events per message of the view after which one is left without a replay: it costs the view."""
+"""Followed events per message of the view after which a reader leaves a checkpoint."""
 _RENDERINGS = 4
 """Sets of options by which a state stays rendered."""
 _OBJECT = 1_000
@@ -50,7 +50,7 @@ PROJECTION = ModelViewProjection()
 
 
 class Shown(NamedTuple):
-    """What a view shows."""
+    """Content of a view."""
 
     version: int
     messages: Messages

@@ -1,4 +1,4 @@
-"""A session's view as its store keeps it: every caller pays for what is new, and for nothing else.
+"""A session's view as its store keeps it: each caller pays for new events only.
 
 One lock a session: callers of one session wait for each other, callers of others do not. What is
 handed out never changes. After an error nothing is kept, and the next caller reads again.

@@ -123,17 +123,20 @@ def view_of(records: Records, *, forks: int | None = 0, steps: Sequence[int] = (
         assert back == records
     chance = random.Random(len(records))
     with eventlog.open("memory:") as store:
+        grown = None
         for size in [*sorted(chance.choices(range(1, len(records)), k=4)), len(records)]:
             try:
                 grown = read(store, records[:size])
             except ImportFormatError:
                 continue
+        assert grown is not None
         assert (grown.sessions, shown(store.session(grown.sessions[0]))) == (report.sessions, view)
     for step in steps:
         with eventlog.open("memory:") as store:
             for place in range(0, len(records), step):
                 live = EverdeltaSessionStore(store)  # as another process, which has seen nothing
                 asyncio.run(live.append(KEY, records[place : place + step]))
+            live = EverdeltaSessionStore(store)
             assert shown(live.session(KEY)) == view, step
             assert asyncio.run(live.load(KEY)) == records
     return view
@@ -143,7 +146,7 @@ def linear_recordings() -> list[Records]:
     """Recorded transcripts of one session without branches."""
     found: list[Records] = []
     for path in recorded(shared_path("data"), "claude_code_jsonl"):
-        records = [record for _, record in claude_lines(path) if isinstance(record, dict)]
+        records: Records = [record for _, record in claude_lines(path) if isinstance(record, dict)]
         uuids = [record["uuid"] for record in records if "uuid" in record]
         if path.suffix != ".jsonl" or path.stat().st_size > LINEAR or len(set(uuids)) < len(uuids):
             continue
@@ -402,11 +405,13 @@ def test_a_large_transcript_in_odd_order_is_one_session() -> None:
     data = b"\n".join(lines) + b"\n"
     assert len(data) > 11_000_000
     with eventlog.open("memory:") as store:
+        reports: list[Report] = []
         for _ in range(2):
             file = io.BytesIO(data)
             file.name = "large.jsonl"
-            report = import_file(store, file)
-            assert len(report.sessions) == 1
+            reports.append(import_file(store, file))
+            assert len(reports[-1].sessions) == 1
+        report = reports[-1]
         assert report.events == 0
         session = store.session(report.sessions[0])
         found = words(shown(session))

@@ -1,4 +1,4 @@
-"""Serializer that also takes what LangGraph's own refuses: deep nesting, large numbers, odd keys.
+"""Serializer that also takes deep nesting, large numbers and odd keys.
 
 What it refuses is packed (`odd_values.py`): LangChain's messages and what is sent to nodes as their
 fields, any other object as LangGraph's serializer dumps it.

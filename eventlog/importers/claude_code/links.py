@@ -1,4 +1,4 @@
-"""Links between a transcript's records: where the conversation goes on, and where it branches.
+"""Links between a transcript's records: where it goes on, and where it branches.
 
 A record names its parent by uuid, and may stand before it: then the parent is a *gap* until it
 comes. Records that are no messages wait in the gap, and belong to the parent's node once it is

@@ -252,7 +252,7 @@ def _newest_user(state: Conversation) -> str | None:
 def _staying(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
     """The messages of users that are not covered: the newest, and the questions that wait."""
     newest = _newest_user(state)
-    return _pending(state, shown) | (frozenset() if newest is None else {newest})
+    return _pending(state, shown) | frozenset(() if newest is None else (newest,))
 
 
 def _pending(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:

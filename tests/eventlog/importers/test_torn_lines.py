@@ -59,10 +59,12 @@ def lines_of(records: Records, *, ascii: bool = False) -> list[bytes]:
 def read(data: bytes, format: str, *, grown: int = 0) -> tuple[Report, list[Any], list[int]]:
     """Import a file, first to `grown` bytes; return report, records, and lines of pieces."""
     with eventlog.open("memory:") as store:
+        reports: list[Report] = []
         for size in (grown, len(data)) if grown else (len(data),):
             file = io.BytesIO(data[:size])
             file.name = "torn.jsonl"
-            report = import_file(store, file, format=format)
+            reports.append(import_file(store, file, format=format))
+        report = reports[-1]
         sessions = [store.session(name) for name in report.sessions]
         found = [source.record for source in emit(sessions, store.text)]
         assert sum(store.info(name).fork_of is not None for name in report.sessions) == 0

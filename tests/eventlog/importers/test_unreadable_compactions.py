@@ -180,7 +180,7 @@ def test_a_readable_compaction_covers_what_came_before(name: str) -> None:
 def test_an_opaque_compaction_of_a_stream_is_reported() -> None:
     """A recorded Responses stream with a compaction item says that it covers nothing."""
     item = {"id": "cmp_1", "type": "compaction", "encrypted_content": CIPHER}
-    text = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
+    text: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "content": []}
     records: list[dict[str, Any]] = [
         {"type": "response.created", "response": {"id": "resp_1", "model": "gpt-x", "output": []}},
         {"type": "response.output_item.added", "output_index": 0, "item": item},

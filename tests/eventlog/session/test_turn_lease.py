@@ -1,4 +1,4 @@
-"""The lease of a turn costs no wait: it comes with the user message and goes in the background."""
+"""The lease of a turn costs no wait: it comes and goes with appends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ModelView.of` costs what is new since the view that the store keeps, and is always right."""
+"""`ModelView.of` costs the events since the kept view, and is always right."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ with eventlog.open(sys.argv[1]) as store, store.create_session(id="s").lease():
 
 
 def test_a_long_replay_leaves_a_checkpoint_where_it_may_be_stored(tmp_path: Path) -> None:
-    """A reader that replays more than 2,000 events stores a checkpoint, unless it may not write."""
+    """A reader that replays over 2,000 events stores a checkpoint if it may write."""
     with eventlog.open(tmp_path / "s") as store:
         session = store.create_session(id="s")
         session.append([(1, ev.SessionRenamed(str(number))) for number in range(REPLAYED - 1)])
@@ -294,7 +294,7 @@ def test_options_and_hooks_share_what_is_kept(tmp_path: Path, events_read: Calla
 
 
 def test_a_removal_is_in_the_view_when_its_call_returns(place: Engine) -> None:
-    """A redaction, here or in another program, is in the next view; nothing older is in memory."""
+    """A redaction by any program is in the next view; memory has nothing older."""
     with place.open() as store, place.open() as other:
         session = store.create_session(id="s")
         exchange(session, 0)
@@ -322,7 +322,8 @@ def test_an_erased_session_is_kept_nowhere(place: Engine) -> None:
         session = store.create_session(id="s")
         exchange(session, 0)
         beside = other.session("s")
-        ModelView.of(session), ModelView.of(beside)
+        for each in (session, beside):
+            ModelView.of(each)
         store.erase("s")
         assert not len(store.host.kept)
         for each in (session, beside):
@@ -384,7 +385,7 @@ def test_a_closed_store_gives_no_view(tmp_path: Path) -> None:
 
 
 def test_a_store_with_views_is_let_go(tmp_path: Path) -> None:
-    """What is kept does not keep the store: unused, it is collected as before."""
+    """A kept view does not keep its store alive: unused, the store is collected."""
     import weakref
 
     store = eventlog.open(tmp_path / "s")

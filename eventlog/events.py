@@ -609,6 +609,7 @@ Event: TypeAlias = (
     | RecordKept
     | RecordForgotten
 )
+"""Any event of a session."""
 
 LASTING: tuple[type[Base], ...] = (
     SessionStarted,

@@ -35,6 +35,7 @@ Block: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant"]
 
 OPENING = "(The conversation begins with the assistant.)"
+"""User message before a first assistant message, which the API refuses."""
 CONTINUE = "Continue."
 """User message after a last assistant message, for models that accept no prefill."""
 FAILED = "The tool failed."

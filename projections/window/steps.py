@@ -209,3 +209,4 @@ Step: TypeAlias = (
     | Blocked
     | Stop
 )
+"""Next thing that the loop of an agent does."""

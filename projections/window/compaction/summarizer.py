@@ -49,6 +49,7 @@ Summary: TypeAlias = Iterable[Piece] | AsyncIterable[Piece] | Awaitable[Iterable
 """Answers of a summariser; a `str` is the whole text, as an iterable of pieces is."""
 
 Summarizer: TypeAlias = Callable[[SummaryRequest], Summary]
+"""Caller's function that answers a request for a summary."""
 
 
 def pieces(summarizer: Summarizer, request: SummaryRequest) -> Generator[Piece]:

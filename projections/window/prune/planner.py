@@ -24,6 +24,7 @@ from projections.window.sizing.measure import Measure
 __all__ = ["PLANNERS", "PruneCase", "PrunePlan", "PrunePlanner", "plan_prune", "register_planner"]
 
 PrunePlanner: TypeAlias = Callable[[PruneCase], PrunePlan | None]
+"""Function that plans the outputs to take out of a view; `None` takes out nothing."""
 
 PLANNERS: dict[str, PrunePlanner] = {
     "cost-aware": cost_aware,

@@ -1,4 +1,4 @@
-"""Pages of the public names: `eventlog/NAMES.md` and `projections/NAMES.md`, one line a name.
+"""Pages of the public names, one line a name: `NAMES.md` of each package.
 
 `python -m tests.support.names_page` writes them.  A name stands under the module with the shortest
 import, with the first sentence of its docstring.

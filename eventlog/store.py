@@ -701,7 +701,11 @@ def repair(
     *,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> RepairReport:
-    """Copy what is undamaged in the store at `source` to a new store at `into`."""
+    """Copy what is undamaged in the store at `source` to a new store at `into`.
+
+    Both are directories, or `source` is the address of a server and `into` that of another or a
+    directory. Catalog entries are made anew from the events.
+    """
     from eventlog.maintenance.repair import repair
 
     return repair(source, into, on_progress=on_progress)

@@ -57,7 +57,8 @@ def recent(writer: SessionWriter, after: int) -> list[DecodedCommit] | None:
         if newest.last != committed.certain:
             return None
         newer = [newest] if newest.first == after + 1 else _since(backlog.recent, after)
-        head = writer.log.head(writer.session) if newer else None
+        with writer.log.reading() as heads:
+            head = heads.head(writer.session) if newer else None
         return newer if head is not None and head.version == newest.last else None
 
 

@@ -390,6 +390,15 @@ class SessionWriter:
         """Bring the state up to what is committed, and ahead by what is accepted."""
         self._guarded(self.backlog.catch_up)
 
+    def follow(self) -> None:
+        """Bring the state up to the head that a reader has read; see `Log.reading`."""
+        with self.lock, self.log.reading() as heads:
+            if self.committed.loaded and not (self.is_ahead or self.backlog.is_behind):
+                head = heads.head(self.session)
+                if head is None or head.version <= self.committed.certain:
+                    return
+            self.catch_up()
+
     def known_state(self) -> State:
         """Return the facts as far as this handle has read them; others' newest may be missing."""
         if self.backlog.is_behind or not self.committed.loaded:
@@ -408,8 +417,9 @@ class SessionWriter:
         """
         with self.lock:
             if not self.committed.loaded:
-                return head_of(self.log, self.session).version
-            self.catch_up()
+                with self.log.reading() as heads:
+                    return head_of(heads, self.session).version
+            self.follow()
             return self.committed.certain
 
     def checkpoint(self) -> None:

@@ -22,8 +22,8 @@ scrub ledger (`integrity/scrub_ledger.py`), and the streams of names, whose ids 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,7 @@ from eventlog.log.contract import (
     Commit,
     Committed,
     Head,
+    HeadReader,
     LeaseState,
     Log,
     Place,
@@ -106,9 +107,11 @@ class EncryptedLog(Log):
         """Whether writing is refused."""
         return self._engine.read_only
 
-    def reading(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def reading(self) -> Generator[HeadReader]:
         """See `contract.Log`."""
-        return self._engine.reading()
+        with self._engine.reading() as heads:
+            yield _OpenedHeads(self, heads)
 
     @property
     def clock(self) -> Callable[[], int]:
@@ -213,8 +216,10 @@ class EncryptedLog(Log):
     def head(self, session: str) -> Head | None:
         """Return the session's head; its catalog entry is decrypted once and cached."""
         head = self._engine.head(session)
-        if head is None:
-            return None
+        return None if head is None else self.opened(session, head)
+
+    def opened(self, session: str, head: Head) -> Head:
+        """Return a head of the engine with its catalog entry decrypted."""
         known = self._entries.get(session)
         if known is None or head.entry != known[0]:
             opened = self._decrypt_head(head)
@@ -440,6 +445,19 @@ class EncryptedLog(Log):
 
 def _is_tombstone(entry: EncryptedValue) -> bool:
     return not entry.data and is_tombstone(entry.clear)
+
+
+class _OpenedHeads:
+    """A reader of the engine's heads that decrypts their catalog entries."""
+
+    def __init__(self, log: EncryptedLog, heads: HeadReader) -> None:
+        self._log = log
+        self._heads = heads
+
+    def head(self, session: str) -> Head | None:
+        """Return the session's head with its catalog entry decrypted."""
+        head = self._heads.head(session)
+        return None if head is None else self._log.opened(session, head)
 
 
 class SessionBodies(BodyStore):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Protocol
 
 from eventlog.codec.bodies import unpack_checked
 from eventlog.codec.decoded import DecodedCommit, Span, decode_commit, spans_of
@@ -17,11 +16,10 @@ from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, StreamRange
-from eventlog.log.contract import Head, Log
+from eventlog.log.contract import Head, HeadReader, Log
 from eventlog.values import Body
 
 __all__ = [
-    "HeadReader",
     "ancestry",
     "continued",
     "decoded_commits",
@@ -35,14 +33,6 @@ __all__ = [
 
 TEXTS_AT_ONCE = 256
 """Bodies read together: about a MB."""
-
-
-class HeadReader(Protocol):
-    """A source of session heads, such as a log."""
-
-    def head(self, session: str) -> Head | None:
-        """Return the session's head; see `log.contract.Log`."""
-        ...
 
 
 def head_of(log: HeadReader, session: str) -> Head:

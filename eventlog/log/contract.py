@@ -60,6 +60,7 @@ __all__ = [
     "Commit",
     "Committed",
     "Head",
+    "HeadReader",
     "LeaseState",
     "Log",
     "Place",
@@ -235,6 +236,14 @@ class Head(msgspec.Struct, frozen=True, gc=False):
     """Whether the session was erased and its events removed, so that only this head is left."""
 
 
+class HeadReader(Protocol):
+    """A source of session heads, such as a log."""
+
+    def head(self, session: str) -> Head | None:
+        """Return the session's head; see `Log`."""
+        ...
+
+
 class Ticket(Protocol):
     """A submitted append.  Accepted when it exists; `wait()` returns when it is durable."""
 
@@ -346,12 +355,13 @@ class Log(BodyStore):
         """
         return time_ns
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Let this thread's reads inside a block be as of its beginning.
+    def reading(self) -> AbstractContextManager[HeadReader]:
+        """Yield a reader that reads each head once in a block, with the blocks inside of it.
 
-        A log on a server then asks once for what is read several times; others read as always.
+        It is for readers of one moment on a server; `head` always reads. A block and the reader are
+        of one thread.
         """
-        return nullcontext()
+        return nullcontext(self)
 
     @property
     def is_remote(self) -> bool:

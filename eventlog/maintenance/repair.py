@@ -2,8 +2,9 @@
 
 A repair never works in place.  It looks for commits in the folded part, which child processes read
 because damaged pages can kill a reader, and in the journal (`log/embedded/salvage/salvage.py`).
-`salvaged_store.py` decides which commits are kept.  Leases are released; checkpoints and token
-counts are made again when they are needed.
+`salvaged_store.py` decides which commits are kept.  A log on a server is copied, and a damaged row
+there is an error.  Catalog entries are made anew from the events.  Leases are released; checkpoints
+and token counts are made again when they are needed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
 from eventlog.maintenance.salvaged_store import RepairLoss, SalvagedStore
-from eventlog.open_log import LOST_NOTE, place_of
+from eventlog.open_log import LOST_NOTE, is_server, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,9 +59,13 @@ def repair(
 ) -> RepairReport:
     """Save what is sound of the store at `source` into a new store; `source` is only read.
 
-    `NotFoundError` if there is no store at `source`, `CallError` if there is anything at `into`,
-    `BusyError` if another process has the store open.
+    `source` and `into` are directories or addresses of servers; a store on a server goes to another
+    address or a directory, one in a directory to a directory. `NotFoundError` if there is no store
+    at `source`, `CallError` if there is anything at `into`, `BusyError` if another process has the
+    directory open.
     """
+    if is_server(source):
+        return _copied_from_server(str(source), into, on_progress)
     from eventlog.log.embedded import swap
     from eventlog.log.embedded.directory import refuse_inside_store, require_store_files
     from eventlog.log.embedded.filesystem import make_directory, refuse_network_filesystem
@@ -135,6 +140,26 @@ def _save(old: Path, new: Path, options: Options, on_progress: Callable[[int, in
         raise
     shutil.rmtree(scratch)
     return repaired
+
+
+def _copied_from_server(
+    source: str, into: str | os.PathLike[str], on_progress: Callable[[int, int], None] | None
+) -> RepairReport:
+    """Copy the log on a server; every catalog entry of the copy is what its events say."""
+    from eventlog.log.embedded import swap
+    from eventlog.log.postgres.engine import open_log
+    from eventlog.maintenance.server_copies import backup_to_directory, restore_to_server
+
+    with closing(open_log(source, read_only=True)) as log:
+        position = sum(log.last_positions())
+        if is_server(into):
+            copied = restore_to_server(source, str(into), on_progress=on_progress)
+        else:
+            if not swap.holds_nothing(place_of(into)):
+                raise CallError(f"there is something at {into} already")
+            copied = backup_to_directory(log, place_of(into), on_progress=on_progress)
+        sessions = sum(1 for _ in log.heads())
+        return RepairReport(sessions, copied.events, sum(1 for _ in log.bodies()), position, ())
 
 
 def _encryption(old: Path, found: SalvagedStore) -> str:

@@ -112,7 +112,8 @@ class Host:
         """The catalog entry of a session."""
         self.require_open()
         require(str, session, "an id is a str")
-        return info_of(head_of(self.log, session))
+        with self.log.reading() as heads:
+            return info_of(head_of(heads, session))
 
     def text(self, content: Content, session: str | None = None) -> str:
         """The text of a content, found among the bodies of `session`, or of all sessions."""

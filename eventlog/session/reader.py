@@ -27,6 +27,7 @@ from eventlog.values import Body, Content, Lineage
 if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.history.catalog import SessionInfo
+    from eventlog.log.contract import HeadReader
     from eventlog.session.host import Host
 
 __all__ = ["SessionReader"]
@@ -52,18 +53,19 @@ class SessionReader:
         self._see_own()
         return self._host.info(self.id)
 
-    def at_once(self) -> AbstractContextManager[None]:
+    def at_once(self) -> AbstractContextManager[HeadReader]:
         """Read inside a block as of its beginning; see `Log.reading`."""
         return self._host.log.reading()
 
     def head(self) -> SessionHead:
         """The root of the session's hash tree, to keep elsewhere (`integrity/heads.py`)."""
         self._see_own()
-        return session_head(head_of(self._host.log, self.id))
+        with self.at_once() as heads:
+            return session_head(head_of(heads, self.id))
 
     def state(self) -> State:
         """The state commands are decided against; do not change it."""
-        self._writer.catch_up()
+        self._writer.follow()
         return self._writer.committed.state
 
     @contextmanager
@@ -134,7 +136,8 @@ class SessionReader:
 
         Of a fork they are those forgotten in its parents, too, before or after the fork.
         """
-        return forgotten_in(self._host.log, self.id)
+        with self.at_once() as heads:
+            return forgotten_in(heads, self.id)
 
     def text(self, content: Content) -> str:
         """The text of a content of this session; errors as for `Store.text`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from eventlog.errors import ErasedError, EventlogError
+from eventlog.errors import ErasedError, EventlogError, StorageError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import StreamRange
@@ -63,15 +63,16 @@ class CommittedState:
     def ancestry(self) -> list[StreamRange]:
         """Return the streams of the session's history, which never change."""
         if not self.streams:
-            self.streams = ancestry(self.log, self.session)
+            with self.log.reading() as heads:
+                self.streams = ancestry(heads, self.session)
         return self.streams
 
     def load(self) -> None:
         """Read the state from the newest checkpoint and the log."""
         self.loaded = False
         with self.log.reading():
-            streams = self.ancestry()
             head = head_of(self.log, self.session)
+            streams = self.ancestry()
             self.state, self._rests_on = restore(self.log, streams, head.version)
             self.keep_at = self._rests_on + self.checkpoint_events
             self._note(head)
@@ -81,10 +82,18 @@ class CommittedState:
                 self.keep_if_due()
 
     def read_on(self) -> bool:
-        """Apply what the log has beyond the state; return whether there was anything."""
+        """Apply what the log has beyond the state; return whether there was anything.
+
+        `StorageError` for a head older than what is certain: nothing is decided on it.
+        """
         head = self.log.head(self.session)
         if head is None:
             return False
+        if head.version < self.certain:
+            raise StorageError(
+                f"session {self.session}: the log gave version {head.version} as the newest, older than the committed"
+                f" {self.certain}; open the store again"
+            )
         self.lease = head.lease
         if head.version == self.state.version:
             return False

@@ -50,7 +50,8 @@ def restore(log: Log, streams: Sequence[StreamRange], upto: int) -> tuple[State,
             break
     apply_spans(log, streams, state, upto)
     if streams:  # none for a version before the first
-        state.forget(forgotten_in(log, streams[-1].session))  # those of now, at any version
+        with log.reading() as heads:
+            state.forget(forgotten_in(heads, streams[-1].session))  # those of now, at any version
     return state, saved
 
 
@@ -161,7 +162,8 @@ def _usable(log: Log, streams: Sequence[StreamRange], stream: StreamRange, upto:
     Each comes with the version that it is of.
     """
     limit = min(stream.last, upto)
-    head = log.head(stream.session)
+    with log.reading() as heads:
+        head = heads.head(stream.session)
     rows = LogRows(log, streams)
     for version, data in checkpoint_store.valid(log, STATE, stream.session, 0 if head is None else head.version):
         if version >= stream.first:

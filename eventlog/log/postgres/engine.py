@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +30,18 @@ from eventlog.errors import (
     NotFoundError,
     ReadOnlyError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, partition_of
+from eventlog.log.contract import (
+    Append,
+    Commit,
+    Committed,
+    Head,
+    HeadReader,
+    LeaseState,
+    Log,
+    Place,
+    Ticket,
+    partition_of,
+)
 from eventlog.log.postgres import schema
 from eventlog.log.postgres.acknowledged import Acknowledged, acknowledged
 from eventlog.log.postgres.attempt import Target
@@ -43,7 +54,7 @@ from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.follower import Follower
 from eventlog.log.postgres.group_commit import GroupCommit
 from eventlog.log.postgres.guard import ELSEWHERE, Guarded
-from eventlog.log.postgres.once_read import OnceRead
+from eventlog.log.postgres.once_read import OnceRead, RecalledHeads
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
 from eventlog.log.postgres.seen import Seen
@@ -171,22 +182,21 @@ class PostgresLog(Log):
         self._use()
         return self._reader.read(session, after, upto, reverse=reverse)
 
-    def reading(self) -> AbstractContextManager[None]:
-        """Let this thread's reads inside a block be as of its beginning; see `contract.Log`."""
-        return self._once.block()
+    @contextmanager
+    def reading(self) -> Generator[HeadReader]:
+        """Yield a reader that reads each head once in a block; see `contract.Log`."""
+        with self._once.block():
+            yield RecalledHeads(self, self._once)
 
     def head(self, session: str) -> Head | None:
         """The session's head, or None if there is no such session."""
         self._use()
-        once = self._once.heads
-        if once is not None and session in once:
-            return once[session]
         known = self._reader.known_heads([session]).get(session)
         if known is not None and not self.options.read_only:
             self._lane_of(self.partition_of(session)).learn(known)
         head = None if known is None else known.head
-        if once is not None:
-            once[session] = head
+        if self._once.heads is not None:
+            self._once.heads[session] = head
         return head
 
     def heads(self, after: str = "") -> Iterator[Head]:
@@ -262,7 +272,7 @@ class PostgresLog(Log):
         self._use()
         known = self._once.values
         if known is not None and key in known:
-            return known[key]
+            return known.pop(key)
         return self._derived.get(key)
 
     def put_derived(self, items: Sequence[tuple[bytes, bytes | None]]) -> None:

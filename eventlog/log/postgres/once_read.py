@@ -1,4 +1,4 @@
-"""Heads and values that a thread has read in a block, whose reads may be of its start."""
+"""Heads and values that a thread has read in a block of `reading`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from threading import local
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head
+    from eventlog.log.contract import Head, HeadReader
 
-__all__ = ["OnceRead"]
+__all__ = ["OnceRead", "RecalledHeads"]
 
 
 class OnceRead(local):
@@ -38,3 +38,16 @@ class OnceRead(local):
         if self.heads is not None and self.values is not None:
             self.heads.clear()
             self.values.clear()
+
+
+class RecalledHeads:
+    """A reader of heads that asks the log only for those that its thread has not read yet."""
+
+    def __init__(self, log: HeadReader, once: OnceRead) -> None:
+        self._log = log
+        self._once = once
+
+    def head(self, session: str) -> Head | None:
+        """Return the session's head, as old as the block at most."""
+        once = self._once.heads
+        return once[session] if once is not None and session in once else self._log.head(session)

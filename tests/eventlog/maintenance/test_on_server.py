@@ -99,8 +99,8 @@ def test_an_erased_session_leaves_its_tombstone(place: str) -> None:
         head = other.log.head("gone")
         assert head is not None
         assert head.gone
-        assert verify(other).problems == []
-        assert verify(other, against=before).problems == []
+        assert verify(other).sound
+        assert verify(other, against=before).sound
         other.session("p").user("goes on")
         other.log.last_positions()
         with pytest.raises(CursorError):
@@ -130,7 +130,7 @@ def test_a_scrub_removes_what_was_redacted(place: str) -> None:
         assert not any(found.problems for found in report.sessions)
         store.session("r").user("goes on")
         store.scrub()
-        assert verify(store).problems == []
+        assert verify(store).sound
 
 
 def test_writers_wait_for_a_rewrite(place: str) -> None:
@@ -159,12 +159,12 @@ def test_backup_and_restore_between_engines(tmp_path: Path, *, encrypted: bool) 
         store.backup(tmp_path / "second")
     with eventlog.open(tmp_path / "copy", keys=keys) as copy:
         assert shown(copy) == before
-        assert verify(copy).problems == []
+        assert verify(copy).sound
     eventlog.restore(tmp_path / "copy", onto)
     with eventlog.open(onto, keys=keys) as restored:
         assert restored.log.partitions == 2
         assert shown(restored) == before
-        assert verify(restored).problems == []
+        assert verify(restored).sound
         restored.session("p").user("goes on")
         restored.log.check()
     with pytest.raises(AlreadyExistsError):
@@ -254,3 +254,37 @@ def test_filling_needs_an_empty_log(place: str) -> None:
         store.create_session()
     with pytest.raises(AlreadyExistsError), filling(place, ""):
         pass
+
+
+@pytest.mark.parametrize("to_server", [True, False])
+def test_a_repair_makes_wrong_catalog_entries_anew(place: str, to_server: bool, tmp_path: Path) -> None:
+    """An entry that is not what its events say is found, and right in the repaired store."""
+    with eventlog.open(place) as store:
+        filled(store)
+        session = store.session("p")
+        session.rename("The old title")
+        with psycopg.connect(place) as connection:
+            row = connection.execute("SELECT entry, messages FROM eventlog_heads WHERE session = 'p'::bytea").fetchone()
+        session.rename("The new title")
+        session.user("one more")
+        assert row is not None
+        with psycopg.connect(place) as connection:
+            connection.execute("UPDATE eventlog_heads SET entry = %s, messages = %s WHERE session = 'p'::bytea", row)
+    into = new_place() if to_server else str(tmp_path / "repaired")
+    try:
+        with eventlog.open(place, read_only=True) as store:
+            assert store.info("p").title == "The old title"
+            assert not verify(store).sound
+            messages = [*ModelView.of(store.session("p")).messages]
+        report = eventlog.repair(place, into)
+        assert report.losses == ()
+        with eventlog.open(into, read_only=True) as store:
+            repaired = verify(store, deep=True)
+            assert repaired.sound, [*repaired.problems, *(one for each in repaired.sessions for one in each.problems)]
+            assert (store.info("p").title, store.info("p").messages) == ("The new title", 4)
+            assert [*ModelView.of(store.session("p")).messages] == messages
+        with pytest.raises(CallError):
+            eventlog.repair(place, into)
+    finally:
+        if to_server:
+            give_back(into)

@@ -95,7 +95,7 @@ def shown(value: Any, above: tuple[int, ...] = ()) -> Any:
             return CUT
         inner = (*above, id(cast("object", value)))
         if isinstance(value, dict):
-            members: dict[Any, Any] = value
+            members = cast("Any", value)
             return {key if type(key) is str else _word(key): shown(item, inner) for key, item in members.items()}
         return [shown(item, inner) for item in cast("list[Any]", value)]
     if kind is float and isfinite(value):
@@ -166,7 +166,7 @@ def _node(value: Any, place: Any, objects: Objects | None) -> Any:
     if isinstance(value, float):
         return float(value) if isfinite(value) else ["float", _word(value)]
     if isinstance(value, dict):
-        members: dict[Any, Any] = value
+        members = cast("Any", value)
         return ["dict", [[place(key), place(item)] for key, item in members.items()]]
     if isinstance(value, (list, tuple)):
         items = cast("list[Any]", value)
@@ -201,10 +201,7 @@ def unpack(nodes: list[Any], objects: Objects | None = None) -> Any:
 
 def _fields(node: Any) -> list[Any]:
     """Return the tag of a node and its fields; of a plain value no tag."""
-    if not isinstance(node, list):
-        return [None]
-    fields: list[Any] = node
-    return fields
+    return cast("Any", node) if isinstance(node, list) else [None]
 
 
 def _begun(node: Any, objects: Objects | None) -> Any:

@@ -518,7 +518,7 @@ class Store:
         `CursorError` for a cursor of another store, or from before the store was rewritten or
         restored to an earlier state. Ends when nothing new came for `timeout` seconds
         (None: never), and with `ClosedError` when the store is closed. Deltas arrive with their
-        flush. A session that does not exist yet is waited for. Blocks: for asyncio see `aio.py`.
+        flush. A session that does not exist yet is waited for. Blocks: for asyncio see `aio/`.
 
         With `provisional` also events that handles of this store have accepted and not committed
         yet, within hundredths of a second, without a cursor and with the version they will have if

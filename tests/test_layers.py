@@ -58,6 +58,7 @@ LAYERS: dict[str, str] = {
     "eventlog.adapters.langgraph": """
         items messages records stored | message_list sturdy | thread | reading threads | removal | item_store saver | __init__
     """,
+    "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt

@@ -9,7 +9,7 @@ the caller does not hold it. While another owner or task holds it, the command t
 
 Commands run in `executor.py`; reading is `reader.py`; commands about what the model sees are
 `context.py`. A `Store` makes one handle per session; it is safe across threads. For asyncio see
-`aio.py`.
+`aio/`.
 """
 
 from __future__ import annotations

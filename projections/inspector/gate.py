@@ -2,7 +2,8 @@
 
 A page of another site may send requests to a server on this machine, and a name that it owns may
 resolve to 127.0.0.1.  So a request must name this server as its host, and must not come from
-another site.  The server answers reading methods only.
+another site, unless it brings the token: the file comes from elsewhere that leads a browser here.
+The server answers reading methods only.
 
 A browser sends a cookie to all ports of a host.  So the cookie is named after the port, that two
 inspectors have one each, and its value is made from token and port: a server on another port that
@@ -71,26 +72,33 @@ class Gate:
                 ]
             await send(message)
 
-        refused = self._refusal(scope, headers)
+        enters = scope["path"] == "/" and self._knows(_queried(scope))
+        refused = self._refusal(scope, headers, enters=enters)
         if refused is not None:
             await _answer(guarded, *refused)
         elif self._token is None or self._brings_cookie(headers) or self._knows(_bearer(headers)):
             await self._inside(scope, receive, guarded)
-        elif self._knows(_queried(scope)) and scope["path"] == "/":
+        elif enters:
             name, value = self._cookie(headers["host"])
-            cookie = f"{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_FOREVER}"
-            await _answer(guarded, 303, "", ("location", "/"), ("set-cookie", cookie))
+            cookie = ("set-cookie", f"{name}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={_FOREVER}")
+            if _is_own(headers):
+                await _answer(guarded, 303, "", ("location", "/"), cookie)
+            else:  # a redirect would belong to the file that led here, and bring no cookie
+                await _answer(guarded, 200, "The sessions are at /.", ("refresh", "0; url=/"), cookie)
         else:
             await _answer(guarded, 401, "This inspector asks for a token: open the address that it printed.")
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
-        """Return status and sentence for a request that is refused with any token."""
+    def _refusal(self, scope: Scope, headers: dict[str, str], *, enters: bool) -> tuple[int, str] | None:
+        """Return status and sentence for a request that is refused.
+
+        One that `enters` brings the token in its address: it may come from a file.
+        """
         if scope["method"] not in {"GET", "HEAD"}:
             return 405, "The inspector only reads: send GET."
         host = headers.get("host", "")
         if not self._serves(host):
             return 403, "This server is not the host that the request names."
-        if headers.get("sec-fetch-site", "none") not in {"none", "same-origin"}:
+        if not enters and not _is_own(headers):
             return 403, "The request comes from another site."
         if "origin" in headers and headers["origin"] != f"{scope.get('scheme', 'http')}://{host}":
             return 403, "The request comes from another origin."
@@ -136,6 +144,11 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _is_own(headers: dict[str, str]) -> bool:
+    """Whether a request comes from the user, or from a page of this server."""
+    return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
 
 
 def _named(header: str, cookie: str) -> str:

@@ -2,8 +2,7 @@
 
 It wraps a `ContextWindow` (`sync`).  Calls that may wait for the disk, a model or a tool run in a
 worker thread; tools, subtasks and summarisers may be coroutines.  It serves one task at a time, but
-the calls of one step may run side by side (`gather`).  For methods that it lacks use
-`asyncio.to_thread(window.sync.undo)`.
+the calls of one step may run side by side (`gather`).
 
 A cancelled compaction is asked to stop and awaited, so it is recorded as aborted.
 """
@@ -11,7 +10,7 @@ A cancelled compaction is asked to stop and awaited, so it is recorded as aborte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from inspect import isawaitable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -27,12 +26,16 @@ from projections.window.task_calls import breaks_off
 from projections.window.window import ContextWindow
 
 if TYPE_CHECKING:
+    from eventlog.session.lease import Lease
     from eventlog.session.reply import Reply
     from eventlog.session.session import Session
-    from eventlog.values import Model
+    from eventlog.session.tool_call import ToolCall
+    from eventlog.values import Attachment, Model
+    from projections.view.model_view import ModelView
     from projections.window.compact import CompactionResult
-    from projections.window.steps import CallModel, PendingCall, RunSubtask, Step
-    from projections.window.window_state import ModelRequest
+    from projections.window.steps import CallModel, PendingCall, Prune, RunSubtask, Step
+    from projections.window.window import RunningCall
+    from projections.window.window_state import ModelRequest, WindowState
 
 __all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
 
@@ -62,6 +65,25 @@ class AsyncContextWindow:
             if self.sync.lease is not None:
                 self.sync.lease.unshare()
 
+    @property
+    def session(self) -> Session:
+        """The session that this is the window of."""
+        return self.sync.session
+
+    @property
+    def state(self) -> WindowState:
+        """The window's knowledge of the session: policy, limits, sizes, counts."""
+        return self.sync.state
+
+    @property
+    def lease(self) -> Lease | None:
+        """The right to run the session, inside `async with`."""
+        return self.sync.lease
+
+    async def record(self) -> None:
+        """Record policy, model, limits and tools; see `ContextWindow.record`."""
+        await asyncio.to_thread(self.sync.record)
+
     async def next_step(self, *, allow_repeats: bool = False) -> Step:
         """Return the step to do now; see `ContextWindow.next_step`."""
         return await asyncio.to_thread(self.sync.next_step, allow_repeats=allow_repeats)
@@ -70,9 +92,30 @@ class AsyncContextWindow:
         """Carry out a step that is the window's own; see `ContextWindow.perform`."""
         return await self._stoppable(lambda: self.sync.perform(step))
 
+    async def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
+        """Prune now; see `ContextWindow.prune`."""
+        return await asyncio.to_thread(self.sync.prune, inside=inside, policy=policy)
+
     async def compact(self) -> CompactionResult:
         """Compact now; see `ContextWindow.compact`."""
         return await self._stoppable(self.sync.compact)
+
+    async def undo(self) -> str:
+        """Undo the newest change of the view; see `ContextWindow.undo`."""
+        return await asyncio.to_thread(self.sync.undo)
+
+    async def save(self) -> None:
+        """Store checkpoints and token counts; see `ContextWindow.save`."""
+        await asyncio.to_thread(self.sync.save)
+
+    async def view(self, excluding: str | None = None) -> ModelView:
+        """Return the view as of the last step; see `ContextWindow.view`."""
+        return await asyncio.to_thread(self.sync.view, excluding)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request with the view as it is; see `ContextWindow.tokens`."""
+        return self.sync.tokens
 
     async def begin(
         self, step: CallModel, model: Model | str | None = None, *, agent: str = "", snapshot: str | None = None
@@ -86,15 +129,37 @@ class AsyncContextWindow:
         The end of the `async with` closes the call of a cancelled tool.
         """
         require_function(tool, "a tool is a coroutine function that is given the arguments")
-        running = await asyncio.to_thread(self.sync.start, call)
+        running = await self.start(call)
         if running is None:
             return
         try:
             output = await tool(running.arguments)
         except Exception as error:  # noqa: BLE001  # any exception of a tool is its result
-            await asyncio.to_thread(self.sync.fail, running.call, error)
+            await self.fail(running.call, error)
         else:
-            await asyncio.to_thread(self.sync.succeed, running.call, output)
+            await self.succeed(running.call, output)
+
+    async def start(self, call: PendingCall) -> RunningCall | None:
+        """Record, durably, that a call of the open reply runs; see `ContextWindow.start`."""
+        return await asyncio.to_thread(self.sync.start, call)
+
+    async def succeed(
+        self,
+        call: ToolCall,
+        output: str,
+        *,
+        title: str = "",
+        attachments: Sequence[Attachment] = (),
+        metadata: str | None = None,
+    ) -> None:
+        """Record the whole output of a tool; see `ContextWindow.succeed`."""
+        await asyncio.to_thread(
+            self.sync.succeed, call, output, title=title, attachments=attachments, metadata=metadata
+        )
+
+    async def fail(self, call: ToolCall, error: Exception) -> None:
+        """Record what a tool raised as the failure of its call."""
+        await asyncio.to_thread(self.sync.fail, call, error)
 
     async def run_task(self, call: PendingCall, run: Callable[[Session], Awaitable[str | None]]) -> Session | None:
         """Give the work of a `task` call to a sub-session; see `ContextWindow.run_task`.
@@ -135,9 +200,9 @@ class AsyncContextWindow:
             except Exception as error:
                 if breaks_off(error):
                     raise
-                await asyncio.to_thread(self.sync.fail, call, error)
+                await self.fail(call, error)
             else:
-                await asyncio.to_thread(self.sync.succeed, call, output)
+                await self.succeed(call, output)
         except BaseException as error:
             await asyncio.shield(asyncio.to_thread(task.__exit__, type(error), error, error.__traceback__))
             raise

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from itertools import count as counting
 from pathlib import Path
 from threading import Event, Timer
@@ -20,7 +22,7 @@ from eventlog.log.contract import Append, Committed
 from eventlog.log.ticket import QueuedTicket
 from eventlog.session.session import Session
 from eventlog.store import Store, open_store
-from eventlog.values import MessageError, Text, Tokens, Tool, Usage
+from eventlog.values import File, MessageError, Model, Text, Tokens, Tool, Usage
 from tests.support.engines import Engine
 from tests.support.faulty_log import FaultyLog
 
@@ -406,3 +408,111 @@ def test_a_cancelled_end_gives_the_lease_back_all_the_same(session: Session, way
 
     asyncio.run(asyncio.wait_for(go(), 60.0))
     assert session.reader.state().open_messages() == ()
+
+
+def test_a_stop_reaches_a_reply_of_asyncio(store: Store) -> None:
+    """A streaming task sees the stop of another, and closes its message as it stands."""
+    chat = AsyncSession(store.create_session())
+    streaming = asyncio.Event()
+
+    async def stream() -> int:
+        async with chat.turn("Count", "r1") as turn, chat.assistant("acme/one") as reply:
+            assert (turn.message, turn.error) == (chat.sync.reader.state().last_user(chat.sync.version), None)
+            assert turn.lease is reply.lease
+            text = reply.stream_text()
+            for number in counting():
+                if reply.interrupt_requested:
+                    await reply.abort()
+                    assert not reply.is_open
+                    return number
+                text.append(f"{number} ")
+                streaming.set()
+                await asyncio.sleep(0)
+        raise AssertionError("the count has no end")
+
+    async def stop() -> None:
+        await streaming.wait()
+        await chat.do(chat.sync.interrupt)
+
+    async def both() -> tuple[int, str]:
+        number, _ = await asyncio.wait_for(asyncio.gather(stream(), stop()), 20)
+        async with chat.turn("Count", "r1") as turn:
+            return number, turn.state
+
+    number, state = asyncio.run(both())
+    assert number > 0
+    assert state == "stopped"
+
+
+def test_a_reply_of_asyncio_has_every_command(store: Store) -> None:
+    """Texts, parts, steps, a retry and calls are recorded as by a blocking reply."""
+    chats = [AsyncSession(store.create_session(id=name)) for name in "ab"]
+    usage, error, output = Usage(Tokens(1, 2)), MessageError("api", "overloaded"), b"from a file"
+
+    async def awaited(chat: AsyncSession) -> None:
+        async with chat.assistant("p/m", id="m", reply_to=None, variant="high", cwd="/w", root="/") as reply:
+            reply.step(purpose="title", counted=5)
+            assert reply.in_step
+            await reply.add_text("half")
+            reply.retry(error)
+            text = await reply.add_text("whole")
+            assert chat.sync.reader.state().messages["m"].parts[text]
+            reply.part(File("image/png", "data:", "p.png"))
+            call = await reply.tool("bash", call_id="c", id="p1", input={}, title="ls", metadata="{}")
+            assert reply.call("p1") is call
+            await reply.succeed(call, BytesIO(output), title="listed", metadata="{}")
+            late = await reply.tool("bash", call_id="d", id="p2")
+            await reply.start(late, {}, title="rm")
+            await reply.fail(late, interrupted=True, output="some")
+            reply.end_step("stop", usage=usage, snapshot="s")
+            await reply.finish("stop", snapshot="s")
+
+    def blocking(session: Session) -> None:
+        with session.assistant("p/m", id="m", reply_to=None, variant="high", cwd="/w", root="/") as reply:
+            reply.step(purpose="title", counted=5)
+            reply.add_text("half")
+            reply.retry(error)
+            reply.add_text("whole")
+            reply.part(File("image/png", "data:", "p.png"))
+            call = reply.tool("bash", call_id="c", id="p1", input={}, title="ls", metadata="{}")
+            call.succeed(BytesIO(output), title="listed", metadata="{}")
+            late = reply.tool("bash", call_id="d", id="p2")
+            late.start({}, title="rm")
+            late.fail(interrupted=True, output="some")
+            reply.end_step("stop", usage=usage, snapshot="s")
+            reply.finish("stop", snapshot="s")
+
+    asyncio.run(awaited(chats[0]))
+    blocking(chats[1].sync)
+    here, there = ([without_ids(event) for event in events(chat)] for chat in chats)
+    assert here == there
+
+
+def without_ids(event: ev.Event) -> str:
+    """An event as text, the ids that the store made left out."""
+    return re.sub(r"prt_\w+", "prt_", repr(event))
+
+
+def test_a_question_of_asyncio_has_every_field(store: Store) -> None:
+    """`user`, `turn` and `append` take what those of the blocking session take."""
+    chat = AsyncSession(store.create_session())
+    picture = File("image/png", "data:", "p.png")
+
+    async def ask() -> list[str]:
+        first = await chat.user("one", id="m1", files=[picture], agent="a", model="p/m", system="s", tools="[]")
+        second = await chat.user("two", delivery="queue", synthetic=True, request_id="r2")
+        async with chat.turn("three", "r3", files=[picture], agent="a", model="p/m", delivery="queue") as turn:
+            third = turn.message
+        await chat.append([(1, ev.SessionRenamed("title"))], request_id="r4", bodies={})
+        await chat.append([(1, ev.SessionRenamed("title"))], request_id="r4", bodies={})
+        return [first, second, third]
+
+    asked = asyncio.run(ask())
+    added = [event for event in events(chat) if isinstance(event, ev.UserMessageAdded)]
+    assert [event.message for event in added] == asked
+    assert [event.agent for event in added] == ["a", "", "a"]
+    assert [event.model for event in added] == [Model("p", "m"), None, Model("p", "m")]
+    assert [event.delivery for event in added] == ["steer", "queue", "queue"]
+    assert len([event for event in events(chat) if isinstance(event, ev.SessionRenamed)]) == 1
+    files = [event for event in events(chat) if isinstance(event, ev.PartStarted) and isinstance(event.kind, File)]
+    assert len(files) == 2

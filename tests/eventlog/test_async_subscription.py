@@ -13,7 +13,8 @@ import pytest
 
 from eventlog import events as ev
 from eventlog import subscription
-from eventlog.aio import PIECE, AsyncSession, AsyncSubscription
+from eventlog.aio import AsyncSession, AsyncSubscription
+from eventlog.aio.subscription import PIECE
 from eventlog.codec.decoded import Mark, Recorded, events_of
 from eventlog.errors import CallError, ClosedError, DamagedError
 from eventlog.log.contract import Commit

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from eventlog import TextStream, ToolCall
 from eventlog import events as ev
 from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
+from eventlog.values import MessageError, Patch
 from projections.window import AsyncContextWindow, RequestCompaction
-from tests.growth.on_window import a_call, a_step, a_subtask, a_task, a_window
+from tests.growth.on_window import a_call, a_compacted_window, a_running_call, a_step, a_subtask, a_task, a_window
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place
 
@@ -79,6 +80,17 @@ ASYNCIO: Table = {
     "AsyncSession.lease": constant(lambda at, chat: at.awaited(_lease(chat)), _chat),
     "AsyncSession.user": constant(lambda at, chat: at.awaited(chat.user("a question")), _chat),
     "AsyncReply.abort": constant(lambda at, reply: at.awaited(reply.abort()), _reply),
+    "AsyncReply.add_text": constant(lambda at, reply: at.awaited(reply.add_text("an answer")), _reply),
+    "AsyncReply.api": constant(lambda _, reply: reply.api, _reply),
+    "AsyncReply.call": constant(lambda _, held: held[0].call(held[1].id), _pending),
+    "AsyncReply.end_step": constant(lambda _, reply: (reply.step(), reply.end_step()), _reply),
+    "AsyncReply.in_step": constant(lambda _, reply: reply.in_step, _reply),
+    "AsyncReply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),
+    "AsyncReply.is_open": constant(lambda _, reply: reply.is_open, _reply),
+    "AsyncReply.lease": constant(lambda _, reply: reply.lease, _reply),
+    "AsyncReply.part": constant(lambda _, reply: reply.part(Patch("hash", ())), _reply),
+    "AsyncReply.retry": constant(lambda _, reply: reply.retry(MessageError("api")), _reply),
+    "AsyncReply.step": constant(lambda _, reply: reply.step(), _reply),
     "AsyncReply.end": constant(lambda at, held: at.awaited(held[0].end(held[1])), _text),
     "AsyncReply.fail": constant(lambda at, held: at.awaited(held[0].fail(held[1], "no")), _pending),
     "AsyncReply.finish": constant(lambda at, reply: at.awaited(reply.finish()), _reply),
@@ -108,6 +120,26 @@ ASYNCIO: Table = {
         lambda at, window: at.awaited(AsyncContextWindow(window).perform(RequestCompaction(overflow=False, tokens=0))),
         a_window,
     ),
+    "AsyncContextWindow.fail": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).fail(held[1], ValueError("no"))), a_running_call
+    ),
+    "AsyncContextWindow.lease": constant(lambda _, window: AsyncContextWindow(window).lease, a_window),
+    "AsyncContextWindow.prune": constant(lambda at, window: at.awaited(AsyncContextWindow(window).prune()), a_window),
+    "AsyncContextWindow.record": constant(lambda at, window: at.awaited(AsyncContextWindow(window).record()), a_window),
+    "AsyncContextWindow.save": constant(lambda at, window: at.awaited(AsyncContextWindow(window).save()), a_window),
+    "AsyncContextWindow.session": constant(lambda _, window: AsyncContextWindow(window).session, a_window),
+    "AsyncContextWindow.start": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).start(held[1])), a_call
+    ),
+    "AsyncContextWindow.state": constant(lambda _, window: AsyncContextWindow(window).state, a_window),
+    "AsyncContextWindow.succeed": constant(
+        lambda at, held: at.awaited(AsyncContextWindow(held[0]).succeed(held[1], "done")), a_running_call
+    ),
+    "AsyncContextWindow.tokens": constant(lambda _, window: AsyncContextWindow(window).tokens, a_window),
+    "AsyncContextWindow.undo": constant(
+        lambda at, window: at.awaited(AsyncContextWindow(window).undo()), a_compacted_window
+    ),
+    "AsyncContextWindow.view": constant(lambda at, window: at.awaited(AsyncContextWindow(window).view()), a_window),
     "AsyncContextWindow.run": constant(
         lambda at, held: at.awaited(AsyncContextWindow(held[0]).run(held[1], _ran)), a_call
     ),

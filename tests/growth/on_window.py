@@ -45,7 +45,7 @@ from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections
 
-__all__ = ["WINDOW", "a_call", "a_step", "a_subtask", "a_task", "a_window"]
+__all__ = ["WINDOW", "a_call", "a_compacted_window", "a_running_call", "a_step", "a_subtask", "a_task", "a_window"]
 
 _VIEW = "the view of this session is its history"
 _COVERED = "the messages that are asked for are the history"
@@ -96,7 +96,8 @@ def a_call(at: Place) -> Generator[tuple[ContextWindow, PendingCall]]:
 
 
 @contextmanager
-def _running(at: Place) -> Generator[tuple[ContextWindow, ToolCall]]:
+def a_running_call(at: Place) -> Generator[tuple[ContextWindow, ToolCall]]:
+    """A window whose open reply has a running call."""
     with a_call(at) as (window, call):
         started = window.start(call)
         assert started is not None
@@ -158,7 +159,8 @@ def _wide_question(at: Place) -> Generator[ContextWindow]:
 
 
 @contextmanager
-def _compacted(at: Place) -> Generator[ContextWindow]:
+def a_compacted_window(at: Place) -> Generator[ContextWindow]:
+    """A window that compacted its session."""
     with a_window(at) as window:
         window.compact()
         yield window
@@ -235,7 +237,7 @@ WINDOW: Table = {
     "ContextWindow.view, of a new one": constant(lambda at, _: _asked(at).view()),
     "ContextWindow.begin": constant(lambda _, held: held[0].begin(held[1]), a_step),
     "ContextWindow.compact": constant(lambda _, window: window.compact(), a_window),
-    "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), _running),
+    "ContextWindow.fail": constant(lambda _, held: held[0].fail(held[1], ValueError("no")), a_running_call),
     "ContextWindow.finish": constant(_finish, a_call),
     "ContextWindow.next_step": constant(lambda _, window: window.next_step(), _question),
     "ContextWindow.next_step, wide": output(lambda _, window: _planned(window), _wide_question),
@@ -253,10 +255,10 @@ WINDOW: Table = {
     "ContextWindow.save, wide": history(lambda _, window: window.save(), _VIEW, _wide_question),
     "ContextWindow.start": constant(lambda _, held: held[0].start(held[1]), a_call),
     "ContextWindow.subtask": constant(_subtask, a_subtask),
-    "ContextWindow.succeed": constant(lambda _, held: held[0].succeed(held[1], "done"), _running),
+    "ContextWindow.succeed": constant(lambda _, held: held[0].succeed(held[1], "done"), a_running_call),
     "ContextWindow.tokens": constant(lambda _, window: window.tokens, a_window),
     "ContextWindow.tokens, wide": constant(lambda _, window: window.tokens, _wide),
-    "ContextWindow.undo": constant(lambda _, window: window.undo(), _compacted),
+    "ContextWindow.undo": constant(lambda _, window: window.undo(), a_compacted_window),
     "ContextWindow.view": constant(lambda _, window: window.view(), a_window),
     "ContextWindow.view, wide": constant(lambda _, window: window.view(), _wide_question),
     "PruneCase.beyond": constant(lambda _, case: case.beyond([]), _case),

@@ -19,10 +19,11 @@ __all__ = ["browser", "serving"]
 
 
 @contextmanager
-def serving(path: Path, *options: str) -> Generator[str]:
-    """Serve a store; yields the address that is printed."""
-    command = [sys.executable, "-m", "eventlog", "--store", str(path), "serve", "--no-open", "--port", "0", *options]
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+def serving(path: Path, *options: str, opened_by: Path | None = None) -> Generator[str]:
+    """Serve a store; yields the address that is printed.  `opened_by` is a program, the browser."""
+    opening = ["--no-open"] if opened_by is None else []
+    command = [sys.executable, "-m", "eventlog", "--store", str(path), "serve", *opening, "--port", "0", *options]
+    environment = os.environ | {"PYTHONUNBUFFERED": "1", "BROWSER": str(opened_by)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

@@ -1,9 +1,22 @@
-"""`serve`: show the sessions of the store in the browser."""
+"""`serve`: show the sessions of the store in the browser.
+
+Every user of a machine can read the command lines of its programs. So the browser is not started
+with an address that has the token, but with a private file that leads there.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from html import escape
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 from projections.cli import output
@@ -21,6 +34,13 @@ PORT = 8377
 MAX_PORT = 65_535
 _NEEDED = ("uvicorn", "starlette", "sse_starlette", "markdown_it", "nh3", "pygments")
 """The packages of the extra `server`."""
+_ENTRANCE = """<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={address}">
+<title>eventlog</title>
+<a href="{address}">The sessions of the store</a>
+"""
 
 
 def run(
@@ -38,7 +58,9 @@ def run(
         int | None,
         Option("--port", metavar="PORT", min=0, help=f"Port to listen on; 0 is any free one [default: {PORT}]."),
     ] = None,
-    token: Annotated[bool, Option("--token", help="Ask for a token on this machine, too.")] = False,
+    token: Annotated[
+        bool, Option("--token", help="Ask for a token on this machine, too: a random one, on no command line.")
+    ] = False,
     no_open: Annotated[bool, Option("--no-open", help="Do not open the page in the browser.")] = False,
 ) -> None:
     """Show the sessions of the store in the browser, until Ctrl-C.
@@ -68,12 +90,31 @@ def run(
 
 def _serve(server: uvicorn.Server, listener: socket.socket, opened: str | None) -> None:
     """Serve until a signal ends it; the page is opened in the browser if there is one."""
-    if opened is not None:
-        import webbrowser
-        from threading import Thread
+    if opened is None:
+        server.run(sockets=[listener])
+        return
+    import webbrowser
 
-        Thread(target=webbrowser.open, args=(opened,), daemon=True).start()
-    server.run(sockets=[listener])
+    with _leading_to(opened) as shown:
+        Thread(target=webbrowser.open, args=(shown,), daemon=True).start()
+        server.run(sockets=[listener])
+
+
+@contextmanager
+def _leading_to(address: str) -> Generator[str]:
+    """Yield what the browser opens: the address, or a private file if that has a token."""
+    if "?" not in address:
+        yield address
+        return
+    with TemporaryDirectory(prefix="eventlog-") as folder:
+        before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # removes the file
+        entrance = Path(folder, "open.html")
+        with os.fdopen(os.open(entrance, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(_ENTRANCE.format(address=escape(address)))
+        try:
+            yield entrance.as_uri()
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _listening(host: str, port: int | None) -> socket.socket:

@@ -486,3 +486,20 @@ SCROLLING = """async () => {
   return [frames[Math.floor(frames.length * 0.95)], Math.max(...tasks)];
 }"""
 """Scrolls up for five seconds; gives the 95th percentile frame and the longest task."""
+
+
+def test_the_file_of_a_token_leads_a_browser_in(started: Browser, tmp_path: Path) -> None:
+    """The file that `serve` starts a browser with ends at the list, whose address has no token."""
+    store, opener, given = tmp_path / "store", tmp_path / "browser", tmp_path / "given"
+    inspected_store(store)
+    opener.write_text(f'#!/bin/sh\necho "$1" > {given}.part && mv {given}.part {given}\n', encoding="utf-8")
+    opener.chmod(0o700)
+    with serving(store, "--token", opened_by=opener) as address:
+        ends = time.monotonic() + 20
+        while not given.exists() and time.monotonic() < ends:
+            time.sleep(0.02)
+        page = started.new_page()
+        page.goto(given.read_text(encoding="utf-8").strip())
+        page.wait_for_selector("a[href*='#/s/']")
+        assert page.url.partition("#")[0] == address.partition("?")[0]
+        assert "token" not in page.evaluate("document.cookie + location.href + document.referrer")

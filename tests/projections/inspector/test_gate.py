@@ -103,6 +103,24 @@ def test_a_token_is_asked_for_and_becomes_a_cookie(store: Store) -> None:
     assert answer(store, "/api/sessions", f"token={TOKEN}", **options)[0] == 401
 
 
+def test_a_file_leads_in_with_the_token(store: Store) -> None:
+    """A file may lead to the page with the token; the page then asks with the cookie."""
+    options: dict[str, Any] = {"token": TOKEN}
+    led = HERE | {"sec-fetch-site": "cross-site"}
+    status, headers, body = answer(store, "/", f"token={TOKEN}", headers=led, **options)
+    assert (status, headers["refresh"]) == (200, "0; url=/")
+    assert b"secret" not in body
+    assert TOKEN not in f"{headers}{body!r}"
+    cookie = headers["set-cookie"].partition(";")[0]
+    own = HERE | {"sec-fetch-site": "same-origin", "cookie": cookie}
+    assert answer(store, headers=own, **options)[0] == 200
+    for path, query in (("/", ""), ("/", "token=wrong"), ("/api/sessions", f"token={TOKEN}")):
+        assert answer(store, path, query, headers=led, **options)[0] == 403
+    assert answer(store, "/", f"token={TOKEN}", headers=led | {"host": "evil.example"}, **options)[0] == 403
+    assert answer(store, "/", f"token={TOKEN}", headers=led | {"origin": "null"}, **options)[0] == 403
+    assert answer(store, "/", "token=", headers=led)[0] == 403
+
+
 def test_a_cookie_counts_on_its_port_alone(store: Store) -> None:
     """Two ports have a cookie each, of which neither is the token or opens the other."""
     options: dict[str, Any] = {"token": TOKEN}

@@ -340,3 +340,50 @@ def test_a_cancelled_loop_ends_as_cancelled_though_the_store_is_closed() -> None
     with pytest.raises(asyncio.CancelledError) as ended:
         running.result()
     assert "closing the window then failed, too" in ended.value.__notes__[0]
+
+
+def test_a_window_of_asyncio_has_every_command(store: Store) -> None:
+    """A window prunes, undoes, saves, shows its view and runs a call in steps."""
+    session = store.create_session()
+    session.user("Read it. " * 40)
+
+    async def work() -> None:
+        inner = ContextWindow(session, limits=LIMITS, model=Model("p", "m"), summarizer=summarise)
+        async with AsyncContextWindow(inner) as window:
+            assert (window.session, window.state, window.lease) == (session, inner.state, inner.lease)
+            assert window.lease is not None
+            await window.record()
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, request = await window.begin(step)
+            await afill(reply, answer("Looking.", "f1", request.counted))
+            step = await window.next_step()
+            assert isinstance(step, RunTools)
+            running = await window.start(step.calls[0])
+            assert running is not None
+            assert running.arguments == {"file_path": "f1"}
+            await window.succeed(running.call, "found", title="read")
+            await window.finish()
+            step = await window.next_step()
+            assert isinstance(step, CallModel)
+            reply, request = await window.begin(step)
+            await afill(reply, answer("Again.", "f2", request.counted))
+            step = await window.next_step()
+            assert isinstance(step, RunTools)
+            running = await window.start(step.calls[0])
+            assert running is not None
+            await window.fail(running.call, ValueError("no"))
+            await window.finish()
+            await window.next_step()
+            assert await window.prune() is None
+            assert window.tokens == inner.tokens
+            assert (await window.view()).messages == inner.view().messages
+            assert (await window.compact()).completed
+            assert await window.undo() == "compaction"
+            await window.save()
+
+    asyncio.run(work())
+    assert not session.holds_lease
+    assert [span.item.error for span in session.reader.spans() if isinstance(span.item, ev.ToolFailed)] == [
+        "ValueError: no"
+    ]

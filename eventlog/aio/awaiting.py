@@ -1,0 +1,110 @@
+"""Commands and leases of blocking handles, awaited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from threading import Lock, Thread
+from typing import ParamSpec, TypeVar
+
+from eventlog.errors import LeaseHeldError
+from eventlog.session.lease import POLL, Lease
+from eventlog.session.session import Session
+from eventlog.validation import require_wait
+
+__all__ = ["Taking", "acquired", "awaited", "released", "unless_held"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+async def awaited(session: Session, command: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a command that blocks only for durability, and await that."""
+    with session.executor.collecting() as pipeline:
+        result = command(*args, **kwargs)
+    await pipeline.committed()
+    return result
+
+
+class Taking:
+    """A lease being taken in a thread, which releases it if its task was cancelled."""
+
+    def __init__(self, take: Callable[[], Lease | None], release: Callable[[Lease], None]) -> None:
+        self._take = take
+        self._release = release
+        self._lock = Lock()
+        self._taken: Lease | None = None
+        self._abandoned = False
+
+    async def taken(self) -> Lease | None:
+        """Take the lease in a thread, for the running task; cancelling the await releases it."""
+        try:
+            lease = await asyncio.to_thread(self._run)
+        except asyncio.CancelledError:
+            self._abandon()
+            raise
+        if lease is not None:
+            lease.share()  # the thread had a context of its own
+        return lease
+
+    def _run(self) -> Lease | None:
+        lease = self._take()
+        with self._lock:
+            self._taken = lease
+            is_awaited = not self._abandoned
+        if lease is not None and not is_awaited:
+            self._release(lease)
+        return lease
+
+    def _abandon(self) -> None:
+        """Release the lease, now or once it is taken: the await was cancelled."""
+        with self._lock:
+            self._abandoned = True
+            taken = self._taken
+        if taken is not None:
+            Thread(target=self._release, args=(taken,), name="eventlog-release").start()
+
+
+async def unless_held(work: Callable[[], Awaitable[T]], wait: float) -> T:
+    """Do what another's lease may forbid; try again until `wait` seconds are over.
+
+    The wait is in the loop: threads are few, and the holder's task needs one to release the lease.
+    """
+    require_wait(wait)
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            return await work()
+        except LeaseHeldError:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(POLL)
+
+
+async def acquired(session: Session, wait: float, *, lazily: bool = False, take_over: bool = False) -> Lease:
+    """Take the lease for the running task."""
+    executor = session.executor
+
+    async def take(*, take_over: bool = False) -> Lease:
+        acquire = partial(executor.acquire, lazily=lazily and not wait, take_over=take_over)
+        lease = await Taking(acquire, executor.release).taken()
+        assert lease is not None
+        return lease
+
+    try:
+        return await unless_held(take, wait)
+    except LeaseHeldError:
+        if not take_over:
+            raise
+    return await take(take_over=True)
+
+
+async def released(session: Session, lease: Lease) -> None:
+    """Release what `acquired` returned, in a thread."""
+    try:
+        await asyncio.shield(asyncio.to_thread(session.executor.release, lease))
+    finally:
+        lease.unshare()

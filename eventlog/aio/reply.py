@@ -1,0 +1,220 @@
+"""`AsyncReply`: an assistant message being filled, whose durability is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import BinaryIO, Literal, Self
+
+from eventlog.aio.awaiting import acquired, awaited, released
+from eventlog.session.lease import Lease
+from eventlog.session.reply import Reply
+from eventlog.session.session import Session
+from eventlog.session.text_stream import TextStream
+from eventlog.session.tool_call import ToolCall
+from eventlog.validation import require, require_wait
+from eventlog.values import INTERRUPTED, Attachment, Json, MessageError, PartKind, Truncation, Usage
+
+__all__ = ["AsyncReply"]
+
+_A_CALL = "a call is what `tool` returned"
+
+
+class AsyncReply:
+    """An assistant message being filled, for asyncio.
+
+    What `Reply` waits for is awaited; what it accepts without waiting is a plain call here, too.
+    `end`, `start`, `succeed` and `fail` await the methods of a text or a tool call.
+    """
+
+    def __init__(self, session: Session, reply: Reply, wait: float) -> None:
+        require_wait(wait)
+        self.sync = reply
+        self.id = reply.id
+        self._session = session
+        self._wait = wait
+
+    async def __aenter__(self) -> Self:
+        lease = await acquired(self._session, self._wait, lazily=True)
+        try:
+            self.sync.begin(lease)
+        except BaseException:
+            await released(self._session, lease)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        finally:
+            if self.sync.lease is not None:
+                self.sync.lease.unshare()
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease that all of the message is written under."""
+        return self.sync.lease
+
+    @property
+    def api(self) -> str:
+        """The API that the answer came from, as its reader recognised it."""
+        return self.sync.api
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the message is open; see `Reply.is_open`."""
+        return self.sync.is_open
+
+    @property
+    def interrupt_requested(self) -> bool:
+        """Whether any process asked for a stop; see `Reply.interrupt_requested`."""
+        return self.sync.interrupt_requested
+
+    @property
+    def in_step(self) -> bool:
+        """Whether a model call has begun, and not ended."""
+        return self.sync.in_step
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def stream_text(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
+        """Begin a text part.
+
+        The stream's `append` accepts without waiting; `await reply.end(stream)` ends the part.
+        """
+        return self.sync.stream_text(id=id, metadata=metadata)
+
+    def stream_reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
+        """Begin a reasoning part."""
+        return self.sync.stream_reasoning(id=id, metadata=metadata)
+
+    async def end(self, stream: TextStream, metadata: Json | None = None) -> None:
+        """End the part; durable when it returns."""
+        require(TextStream, stream, "a stream is what `stream_text` or `stream_reasoning` returned")
+        await awaited(self._session, stream.end, metadata)
+
+    async def add_text(self, text: str) -> str:
+        """Add a text part that is known as a whole; durable when it returns its id."""
+        return await awaited(self._session, self.sync.add_text, text)
+
+    def part(self, kind: PartKind, *, id: str | None = None) -> str:
+        """Add a complete part; returns its id.  See `Reply.part`."""
+        return self.sync.part(kind, id=id)
+
+    async def tool(
+        self,
+        tool: str,
+        *,
+        call_id: str,
+        input: Json | dict[str, object] | None = None,
+        id: str | None = None,
+        provider_executed: bool = False,
+        title: str = "",
+        metadata: Json | None = None,
+    ) -> ToolCall:
+        """Begin a tool call; with `input` its running is durable when this returns."""
+        begin = partial(
+            self.sync.tool,
+            tool,
+            call_id=call_id,
+            input=input,
+            id=id,
+            provider_executed=provider_executed,
+            title=title,
+            metadata=metadata,
+        )
+        return await awaited(self._session, begin)
+
+    def call(self, part: str) -> ToolCall:
+        """Return the handle of a call of this message; `NotFoundError` for another part."""
+        return self.sync.call(part)
+
+    async def start(
+        self, call: ToolCall, input: Json | dict[str, object], *, title: str = "", metadata: Json | None = None
+    ) -> None:
+        """Record that the arguments are complete and the tool runs; durable when it returns."""
+        require(ToolCall, call, _A_CALL)
+        await awaited(self._session, call.start, input, title=title, metadata=metadata)
+
+    async def succeed(
+        self,
+        call: ToolCall,
+        output: str | BinaryIO,
+        *,
+        title: str = "",
+        metadata: Json | None = None,
+        attachments: Sequence[Attachment] = (),
+        truncation: Truncation | None = None,
+    ) -> None:
+        """Record the tool's output; durable when it returns.  See `ToolCall.succeed`."""
+        require(ToolCall, call, _A_CALL)
+        succeed = partial(
+            call.succeed, output, title=title, metadata=metadata, attachments=attachments, truncation=truncation
+        )
+        if isinstance(output, str):
+            await awaited(self._session, succeed)
+        else:  # reads a file
+            await asyncio.to_thread(succeed)
+
+    async def fail(
+        self,
+        call: ToolCall,
+        error: str = INTERRUPTED,
+        *,
+        interrupted: bool = False,
+        output: str | None = None,
+        metadata: Json | None = None,
+    ) -> None:
+        """Record that the tool failed or was interrupted; durable when it returns."""
+        require(ToolCall, call, _A_CALL)
+        await awaited(self._session, call.fail, error, interrupted=interrupted, output=output, metadata=metadata)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(
+        self,
+        *,
+        purpose: Literal["turn", "summary", "title"] = "turn",
+        view_version: int | None = None,
+        view_digest: bytes | None = None,
+        render: Json | None = None,
+        snapshot: str | None = None,
+        counted: int | None = None,
+        patch: str | None = None,
+    ) -> str:
+        """Record that a model call begins; returns the part's id.  See `Reply.step`."""
+        return self.sync.step(
+            purpose=purpose,
+            view_version=view_version,
+            view_digest=view_digest,
+            render=render,
+            snapshot=snapshot,
+            counted=counted,
+            patch=patch,
+        )
+
+    def end_step(
+        self, reason: str = "", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
+    ) -> str:
+        """Record that the model call ended; returns the part's id.  See `Reply.end_step`."""
+        return self.sync.end_step(reason, usage=usage, catalogue=catalogue, snapshot=snapshot)
+
+    def retry(self, error: MessageError) -> str:
+        """Begin the model call again after it failed; see `Reply.retry`."""
+        return self.sync.retry(error)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    async def finish(
+        self, reason: str = "stop", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
+    ) -> None:
+        """Close the message; durable when it returns.  See `Reply.finish`."""
+        await awaited(self._session, self.sync.finish, reason, usage=usage, catalogue=catalogue, snapshot=snapshot)
+
+    async def abort(self, error: MessageError | None = None) -> None:
+        """Close the message as it stands."""
+        await awaited(self._session, self.sync.abort, error)

@@ -1,0 +1,96 @@
+"""`AsyncTurn`: a turn whose wait for other tasks is in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from eventlog.aio.awaiting import Taking
+from eventlog.session.lease import POLL, Lease
+from eventlog.session.turn import Turn, TurnState
+from eventlog.validation import require
+from eventlog.values import MessageError
+
+__all__ = ["AsyncTurn"]
+
+T = TypeVar("T")
+
+
+class AsyncTurn:
+    """A user message that is answered once, for asyncio; see `Turn`."""
+
+    def __init__(self, turn: Turn) -> None:
+        require(Turn, turn, "an AsyncTurn is that of a Turn")
+        self.sync = turn
+        self._lease: Lease | None = None
+
+    @property
+    def message(self) -> str:
+        """The user message."""
+        return self.sync.message
+
+    @property
+    def state(self) -> TurnState:
+        """See `Turn`."""
+        return self.sync.state
+
+    @property
+    def answer(self) -> tuple[str, ...]:
+        """The replies so far, in order; the last one of a done turn ends its answer."""
+        return self.sync.answer
+
+    @property
+    def error(self) -> MessageError | None:
+        """Why the newest reply failed or broke off."""
+        return self.sync.error
+
+    @property
+    def lease(self) -> Lease | None:
+        """The right to answer, if the caller has it."""
+        return self.sync.lease
+
+    @property
+    def mine(self) -> bool:
+        """Whether the caller is to answer: it holds the lease."""
+        return self.sync.mine
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.sync.ask)
+        deadline = time.monotonic() + await asyncio.to_thread(self.sync.patience)
+        while True:
+            is_last = time.monotonic() >= deadline
+            if await self._taken(partial(self.sync.decide, is_last=is_last)) or is_last:
+                return self
+            await asyncio.sleep(POLL)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease, self._lease = self._lease, None
+        try:
+            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        finally:
+            if lease is not None:
+                lease.leave_turn()
+                lease.unshare()
+
+    async def retry(self) -> None:
+        """Begin a failed turn again; see `Turn.retry`."""
+        await self._taken(self.sync.retry)
+
+    async def _taken(self, take: Callable[[], T]) -> T:
+        """Call what may take the lease in a thread, for the running task."""
+        results: list[T] = []
+
+        def taking() -> Lease | None:
+            results.append(take())
+            return self.sync.lease
+
+        self._lease = await Taking(taking, lambda _: self.sync.release()).taken()
+        if self._lease is not None:
+            self._lease.share_turn(self.sync.message)  # the thread had a context of its own
+        return results[0]

@@ -322,7 +322,8 @@ class Backlog:
         if conflict and not sent.is_conditional and self.contention.note():
             return
         self._metrics.failures += 1
-        logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
+        if not (conflict and sent.is_conditional):  # a lost compare-and-set is an answer, no fault
+            logger().warning("session %s: an append failed: %s", self.session, type(error).__name__)
         claim = sent.claim
         if isinstance(error, FencedError) and claim is not None and claim.status is LeaseStatus.CLAIMED:
             claim.status, claim.is_returning = LeaseStatus.LOST, False  # another owner has taken it meanwhile

@@ -26,7 +26,6 @@ from eventlog.codec.deltas import Key
 from eventlog.errors import (
     DataError,
     EventlogError,
-    StopError,
 )
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
@@ -220,22 +219,24 @@ class SessionWriter:
             self._break_off(command, error)
             raise
 
-    def _next(self, command: AcceptedCommand, ended: Waited | None) -> Waited | None:
+    def _next(self, command: AcceptedCommand, ended: Waited | None, *, flushes: bool = False) -> Waited | None:
         """Return what to wait for before `command` has its outcome; None if it is durable.
 
-        Raises why the command is not durable. `ended` is what was waited for before: if that append
-        failed, and is tried again later, a caller who only flushes is told so.
+        Raises why the command is not durable, to its owner. A caller who `flushes` hears of others'
+        commands nothing, but of an append that failed and is tried again later: `ended` is what was
+        waited for before.
         """
         backlog = self.backlog
         if backlog.sent is not None or not self.committed.loaded:
             backlog.resolve()
+        if flushes and backlog.sent is None and isinstance(ended, PendingAppend) and ended.is_retried_later:
+            assert isinstance(ended.outcome, Exception)
+            if not isinstance(command.outcome, Committed):
+                raise ended.outcome
         if command.outcome is None and backlog.sent is None:
             if self._decider.gate is not None and (gate := self._decider.gate_of_others()) is not None:
                 gate.require_patience()
                 return gate
-            if isinstance(ended, PendingAppend) and ended.is_retried_later and not command.owned:
-                assert isinstance(ended.outcome, Exception)
-                raise ended.outcome
             if backlog.contention.asks_for_pause:
                 if ended is not backlog.contention:
                     return backlog.contention
@@ -245,7 +246,7 @@ class SessionWriter:
         outcome = command.outcome
         if outcome is None:
             return backlog.sent
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Exception) and not (flushes and command.owned):
             if backlog.failure is outcome:
                 backlog.failure = None
             raise outcome
@@ -273,13 +274,25 @@ class SessionWriter:
         self.wake()
 
     def flush(self) -> None:
-        """Make everything accepted so far durable; raises the first failure of any of it."""
-        last = self._guarded(self._decider.newest)
-        if last is not None:
-            self.wait(last)
+        """Make everything accepted so far durable.
+
+        Raises the first failure of what no caller waits for: what is owned is told to its owner.
+        """
+        self._settle()
+        self._decider.raise_failure()
+
+    def _settle(self) -> None:
+        """Wait until everything accepted so far has its outcome."""
+        while (last := self._guarded(self._decider.newest)) is not None:
+            pending: Waited | None = None if last.outcome is not None else self.backlog.sent
+            if pending is not None:
+                pending.wait()
+            while (pending := self._guarded(self._next, last, pending, flushes=True)) is not None:
+                pending.wait()
+            if isinstance(last.outcome, Committed) or all(command.owned for command in self.backlog.commands):
+                break  # else it was refused, and others of its append are tried again
         if self.backlog.sent is not None:
             self.catch_up()
-        self._decider.raise_failure()
 
     def hand_over(self) -> None:
         """Submit what is accepted unless an append is on its way.
@@ -345,7 +358,7 @@ class SessionWriter:
                 raise
             if self.is_ahead:
                 with suppress(EventlogError):  # another thread's append of the same request may be on its way
-                    self.flush()
+                    self._settle()
             known = self.known(request, digest)
             if known is None:
                 raise
@@ -379,8 +392,6 @@ class SessionWriter:
         """
         if self.log.request(self.session, request) is None:
             return None
-        with suppress(StopError):  # a caller who may not write any more still learns what became of the request
-            self.flush()
         append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
         return self.log.submit(append).wait()
 

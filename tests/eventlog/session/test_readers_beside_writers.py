@@ -112,7 +112,7 @@ def read_view(session: Session, _pick: random.Random) -> None:
     ModelView.of(session)
 
 
-@pytest.mark.parametrize("handles", [1])
+@pytest.mark.parametrize("handles", [1, 2])
 def test_readers_beside_writers_spoil_nothing(place: Engine, handles: int) -> None:
     """Lists, counts and values have each acknowledged write, and redactions hold."""
     with place.open() as store, place.open() as other:

@@ -48,7 +48,7 @@ LACKS: dict[str, dict[str, str]] = {
         "session": "given to it",
     },
 }
-"""What a twin rightly lacks, and why."""
+"""Names that a twin rightly lacks, with the reason."""
 OTHER: dict[str, dict[str, str]] = {
     "AsyncReply.start": {"started": "for `Reply.tool`, which begins a call with it"},
     "afill": {},
@@ -114,7 +114,7 @@ def test_a_twin_has_the_names_of_its_original() -> None:
 
 
 def test_a_twin_takes_what_its_original_takes() -> None:
-    """A method that both have has the same parameters: names, kinds, defaults, and their order."""
+    """Methods of both have the same parameters: names, kinds, defaults and order."""
     with eventlog.open("memory:") as store:
         for twin, original in pairs(store):
             for name in sorted(public(twin) & public(original)):

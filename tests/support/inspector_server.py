@@ -20,7 +20,7 @@ __all__ = ["browser", "serving"]
 
 @contextmanager
 def serving(path: Path, *options: str, opened_by: Path | None = None) -> Generator[str]:
-    """Serve a store; yields the address that is printed.  `opened_by` is a program, the browser."""
+    """Serve a store and yield its printed address; `opened_by` is the browser's program."""
     opening = ["--no-open"] if opened_by is None else []
     command = [sys.executable, "-m", "eventlog", "--store", str(path), "serve", *opening, "--port", "0", *options]
     environment = os.environ | {"PYTHONUNBUFFERED": "1", "BROWSER": str(opened_by)}

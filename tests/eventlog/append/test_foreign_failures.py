@@ -111,7 +111,7 @@ def test_readers_hear_nothing_of_commands_that_lose(place: Engine, crowd: Crowd)
 
 @pytest.mark.parametrize("named", [True, False])
 def test_a_request_made_by_many_threads_is_done_once_for_all(place: Engine, crowd: Crowd, *, named: bool) -> None:
-    """Each caller of one request id gets the first result, whatever else fails meanwhile."""
+    """Each caller of one request id gets the first result, beside failing commands."""
     store, session, other = handles(place)
     for writer in (session, other):
         crowd.start(crowd.count, writer)

@@ -489,7 +489,7 @@ SCROLLING = """async () => {
 
 
 def test_the_file_of_a_token_leads_a_browser_in(started: Browser, tmp_path: Path) -> None:
-    """The file that `serve` starts a browser with ends at the list, whose address has no token."""
+    """The file for the browser of `serve` ends at the list, without a token in the address."""
     store, opener, given = tmp_path / "store", tmp_path / "browser", tmp_path / "given"
     inspected_store(store)
     opener.write_text(f'#!/bin/sh\necho "$1" > {given}.part && mv {given}.part {given}\n', encoding="utf-8")

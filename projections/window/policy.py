@@ -79,6 +79,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     steps: int | None = 2
     """Newest steps that are protected inside a loop; None: never prune inside a loop."""
     protected_tools: tuple[str, ...] = ("skill",)
+    """Tools whose results stay; names are compared without case, but by "opencode"."""
     stop_at_pruned: bool = False
     """Whether the walk ends at the first result that is already pruned."""
     prices: Prices = Prices()

@@ -146,7 +146,7 @@ class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     max_steps: int | None = None
     """Model calls of one turn; the view of the last call says that no tools may follow."""
     doom_loop: int = 3
-    """Identical calls in a row that are reported; 0: none are."""
+    """Identical calls in a row, or turns of two that alternate, that are reported; 0: none are."""
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

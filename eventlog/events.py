@@ -151,9 +151,9 @@ class UserMessageAdded(Base, frozen=True, array_like=True, tag="mu"):
     variant: str | None = None
     system: Content | None = None
     tools: Json | None = None
-    """The tools switched on or off for this message: a JSON object of booleans."""
+    """The tools switched on or off for this message: a JSON object of booleans, by name."""
     format: Json | None = None
-    """The output format asked for."""
+    """The output format asked for, as JSON."""
     synthetic: bool = False
     delivery: Literal["steer", "queue"] = "steer"
     """"queue": it waits, unseen by the model, until it is promoted."""

@@ -61,7 +61,7 @@ LAYERS: dict[str, str] = {
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
     "eventlog.records": "json_value light earlier | index read told | forget | feed",
     "projections.view": """
-        neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt
+        neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering | assembly explain | followed_view | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",

@@ -266,8 +266,10 @@ class Session:
     ) -> str:
         """Add a user message of a text or parts, and files; returns its id.  Needs no lease.
 
-        With `delivery="queue"` it waits, unseen by the model, until `context.promote`. `cause` is
-        the compaction that adds it.
+        `tools` switches tools off for this question, as `{"bash": false}`; `format` is the output
+        format that it asks for. Both are JSON, and part of the view while the message is the newest
+        of the user's. With `delivery="queue"` it waits, unseen by the model, until
+        `context.promote`. `cause` is the compaction that adds it.
         """
         if request_id is not None:
             require(str, request_id, "a request id is a str")
@@ -306,6 +308,8 @@ class Session:
         files: Sequence[File] = (),
         agent: str = "",
         model: Model | str | None = None,
+        tools: Json | None = None,
+        format: Json | None = None,
         delivery: Literal["steer", "queue"] = "steer",
         wait: float = 0.0,
         take_over: bool = False,
@@ -316,11 +320,12 @@ class Session:
         that goes on with what another one left. Inside, `turn.state` says whether the caller is to
         answer; it holds the lease if so. While another task runs the session, up to `wait` seconds
         are waited for the answer, or for the lease; with `take_over` the lease is then taken from
-        that task, as by `lease`.
+        that task, as by `lease`. `tools` and `format` are those of `user`.
         """
+        given = {"files": files, "agent": agent, "model": model, "tools": tools, "format": format, "delivery": delivery}
         return Turn(
             self.executor,
-            partial(self._asked, text, files=files, agent=agent, model=model, delivery=delivery, request_id=request_id),
+            partial(self._asked, text, request_id=request_id, **given),
             request_id,
             wait=wait,
             take_over=take_over,

@@ -24,6 +24,7 @@ from projections.reports.audit import audit
 from projections.reports.session_tree import whole_tree
 from projections.reports.view_diff import diff
 from projections.transcript.transcript import Transcript
+from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.selection import visible_messages
 from projections.view.system_prompt import system_segments
@@ -199,14 +200,13 @@ def view(room: Room, query: Query) -> dict[str, Any]:
 
     resolve = partial(beginning, room.session)
     moment = next(iter(room.session.events(after=at - 1, upto=at)))
-    tools = "" if state.tools is None else resolve(state.tools)
     return {
         "at": at,
         "time": moment.time,
         "event": _words(type(moment.event).__name__),
         "messages": len(visible_messages(state, DEFAULT)),
         "system": [visible(segment) for segment in system_segments(state, resolve)],
-        "tools": visible(tools),
+        "tools": visible(offer_of(state, resolve).tools or ""),
         "model": "" if state.model is None else visible(str(state.model)),
         "usable": usable(state.limits, decode_policy(state.policy).overflow),
     }
@@ -325,6 +325,7 @@ def request(room: Room, query: Query) -> dict[str, Any]:
             "messages": pieces,
             "system": [visible(segment[:MOST]) for segment in sent.system],
             "tools": None if sent.tools is None else visible(sent.tools[:MOST]),
+            "format": None if sent.format is None else visible(sent.format[:MOST]),
             "options": msgspec.to_builtins(sent.options),
         }
     return answer

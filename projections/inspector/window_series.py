@@ -21,6 +21,7 @@ from projections.tokens import LogCountCache, TokenCounter
 from projections.view.assembly import Assembly
 from projections.view.followed_view import PROJECTION
 from projections.view.model_view import ModelView
+from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.system_prompt import system_segments
 from projections.view.token_count import ViewCounter
@@ -65,7 +66,7 @@ def _thinned(versions: list[int], most: int) -> list[int]:
 def window_tokens(session: Session, state: Conversation, version: int) -> int:
     """Return the tokens of the window at a version, as the point of that version has them."""
     view = _view(session, state, version, Assembly(state, DEFAULT, partial(beginning, session, most=_COUNTED)))
-    return _counter(session, state).count(view.messages, view.system, view.tools)
+    return _counter(session, state).count(view.messages, view.system, view.tools, view.format)
 
 
 def _counter(session: Session, state: Conversation) -> ViewCounter:
@@ -75,8 +76,8 @@ def _counter(session: Session, state: Conversation) -> ViewCounter:
 
 def _view(session: Session, state: Conversation, version: int, assembly: Assembly) -> ModelView:
     text = partial(beginning, session, most=_COUNTED)
-    tools = None if state.tools is None else text(state.tools)
-    return ModelView(session, version, DEFAULT, assembly.view(), system=system_segments(state, text), tools=tools)
+    system, offer = system_segments(state, text), offer_of(state, text)
+    return ModelView(session, version, DEFAULT, assembly.view(), system=system, offer=offer)
 
 
 class WindowSeries:

@@ -24,6 +24,7 @@ from projections.replay.loop import Follower, state_at
 from projections.view.assembly import Assembly
 from projections.view.followed_view import PROJECTION
 from projections.view.model_view import RENDERER, digest_of
+from projections.view.offer import offer_of
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import system_segments
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, request_again
@@ -75,6 +76,7 @@ class StepRequest(NamedTuple):
     messages: Sequence[NeutralMessage]
     system: tuple[str, ...]
     tools: str | None
+    format: str | None
     options: RenderOptions
 
 
@@ -216,7 +218,8 @@ class _RequestBuilder:
                 form, self.request = rendered.renderer, self._request(rendered.options, step.event.patch)
         except DamagedError as error:
             return None, "mismatch", error.message
-        rebuilt = digest_of(self.request.messages, self.request.system, self.request.tools, form)
+        sent = self.request
+        rebuilt = digest_of(sent.messages, sent.system, sent.tools, form, format=sent.format)
         if rebuilt == recorded:
             return rebuilt, "match", ""
         return rebuilt, "mismatch", "the request rebuilt from the events differs from the recorded one"
@@ -240,7 +243,7 @@ class _RequestBuilder:
         system = system_segments(state, resolve)
         if patch is not None:
             messages, system = apply_patch(messages, system, resolve(patch))
-        return StepRequest(messages, system, None if state.tools is None else resolve(state.tools), options)
+        return StepRequest(messages, system, *offer_of(state, resolve), options)
 
     def _summary(self, step: _Step) -> StepRequest:
         """Return the request for a summary."""
@@ -256,7 +259,7 @@ class _RequestBuilder:
         marker, began = compaction
         previous = None if record.previous is None else self._text(record.previous, step.version)
         request = request_again(self._follower.state, began, marker, record, resolve, previous=previous, patch=patch)
-        return StepRequest(request.conversation(), (request.system,), None, record.options)
+        return StepRequest(request.conversation(), (request.system,), None, None, record.options)
 
     def _text(self, part: str, version: int) -> str:
         """Return the text of a part as it was right after a version."""

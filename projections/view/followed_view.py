@@ -19,6 +19,7 @@ from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower
 from projections.view.assembly import Assembly
 from projections.view.messages import Messages
+from projections.view.offer import Offer, OfferReader
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import SystemPrompt
 
@@ -56,7 +57,7 @@ class Shown(NamedTuple):
     messages: Messages
     system: tuple[str, ...]
     """As recorded, before any hook."""
-    tools: str | None
+    offer: Offer
     counting: Counting
 
 
@@ -77,8 +78,7 @@ class FollowedView:
         self._renderings: dict[RenderOptions, _Rendering] = {}
         """By options, the least recently used first."""
         self._system = SystemPrompt(self._text)
-        self._tools: Content | None = None
-        self._tools_text: str | None = None
+        self._offer = OfferReader(self._text)
         began = self._follower.saved
         self._in_force = self.state.in_force if began else None
         """The compaction in force at the newest checkpoint."""
@@ -128,14 +128,11 @@ class FollowedView:
         self.note()
         state = self._follower.state
         rendering = self._renderings.get(options) or self._rendered_by(options)
-        if state.tools is not self._tools:
-            self._tools_text = None if state.tools is None else self._text(state.tools)
-            self._tools = state.tools
         return Shown(
             self._follower.version,
             rendering.assembly.view(excluding, last_words),
             self._system.of(state),
-            self._tools_text,
+            self._offer.of(state),
             rendering.counting,
         )
 

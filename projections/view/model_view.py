@@ -23,6 +23,7 @@ from projections.view.explain import Explanation, explain
 from projections.view.followed_view import PROJECTION, Counting, FollowedView, ModelViewProjection
 from projections.view.kept_view import kept_view
 from projections.view.messages import Messages
+from projections.view.offer import NOTHING_OFFERED, Offer, offer_of
 from projections.view.options import RenderOptions
 from projections.view.options import preset as preset_named
 from projections.view.system_prompt import SystemHook, hooked, system_segments
@@ -55,7 +56,7 @@ class SharedPrefix(NamedTuple):
     of: int
     """Messages of the later view."""
     system: bool
-    """Whether the system prompt and the tools are the same; if not, a provider's cache keeps
+    """Whether system prompt, tools and output format are the same; if not, a provider's cache keeps
     nothing.
     """
 
@@ -63,7 +64,18 @@ class SharedPrefix(NamedTuple):
 class ModelView:
     """One view, immutable.  Made by `ModelView.of` or by a `LiveView`."""
 
-    __slots__ = ("_counting", "_digest", "_session", "_tokens", "messages", "options", "system", "tools", "version")
+    __slots__ = (
+        "_counting",
+        "_digest",
+        "_session",
+        "_tokens",
+        "format",
+        "messages",
+        "options",
+        "system",
+        "tools",
+        "version",
+    )
 
     def __init__(
         self,
@@ -73,7 +85,7 @@ class ModelView:
         messages: Messages,
         *,
         system: tuple[str, ...] = (),
-        tools: str | None = None,
+        offer: Offer = NOTHING_OFFERED,
         counting: Counting | None = None,
     ) -> None:
         self._session = session
@@ -83,8 +95,10 @@ class ModelView:
         self.messages = messages
         self.system = system
         """The system prompt, at most two segments."""
-        self.tools = tools
-        """The tool schemas offered, a JSON array, or None."""
+        self.tools = offer.tools
+        """The schemas of the tools that the newest question allows, a JSON array, or None."""
+        self.format = offer.format
+        """The output format that the newest question asks for, as JSON, or None."""
         self._counting = counting
         self._tokens: int | None = None
         self._digest: bytes | None = None
@@ -118,7 +132,7 @@ class ModelView:
                 chosen,
                 shown.messages,
                 system=hooked(shown.system, hook),
-                tools=shown.tools,
+                offer=shown.offer,
                 counting=shown.counting,
             )
         with session.reader.at_once():
@@ -130,7 +144,7 @@ class ModelView:
             chosen,
             Assembly(state, chosen, resolve).view(excluding),
             system=system_segments(state, resolve, hook),
-            tools=None if state.tools is None else resolve(state.tools),
+            offer=offer_of(state, resolve),
         )
 
     @property
@@ -138,14 +152,14 @@ class ModelView:
         """Tokens of a request with this view, counted for `options.model` (`tokens/`)."""
         if self._tokens is None:
             counting = self._counting or Counting(self._session.store.host, self._session.id, self.options)
-            self._tokens = counting.counter().count(self.messages, self.system, self.tools)
+            self._tokens = counting.counter().count(self.messages, self.system, self.tools, self.format)
         return self._tokens
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of what the model would be sent; names the neutral form and its version."""
         if self._digest is None:
-            self._digest = digest_of(self.messages, self.system, self.tools)
+            self._digest = digest_of(self.messages, self.system, self.tools, format=self.format)
         return self._digest
 
     def explain(self, name: str) -> Explanation:
@@ -222,7 +236,7 @@ class LiveView:
             self._options if max_steps is None else replace(self._options, max_steps=max_steps),
             shown.messages,
             system=hooked(shown.system, self._hook),
-            tools=shown.tools,
+            offer=shown.offer,
             counting=shown.counting,
         )
 
@@ -238,13 +252,18 @@ def models_of(session: Session) -> list[Model]:
 
 
 def digest_of(
-    messages: Iterable[NeutralMessage], system: tuple[str, ...], tools: str | None, renderer: str | None = None
+    messages: Iterable[NeutralMessage],
+    system: tuple[str, ...],
+    tools: str | None,
+    renderer: str | None = None,
+    *,
+    format: str | None = None,
 ) -> bytes:
     """Return the SHA-256 of a request in its neutral form, whose version is hashed, too.
 
     `renderer` names that version, today's by default.
     """
-    found = sha256(_head(system, tools, renderer))
+    found = sha256(_head(system, tools, format, renderer))
     for message in messages:
         found.update(pack(message))
     return found.digest()
@@ -264,7 +283,7 @@ class RunningDigest:
 
     def of(self, view: ModelView) -> bytes:
         """The digest of a view."""
-        head, final = _head(view.system, view.tools), view.messages.final
+        head, final = _head(view.system, view.tools, view.format), view.messages.final
         done = len(self._final)
         if head != self._head or not final.begins_with(self._final):
             done, self._head, self._hash = 0, head, sha256(head)
@@ -277,8 +296,8 @@ class RunningDigest:
         return found.digest()
 
 
-def _head(system: tuple[str, ...], tools: str | None, renderer: str | None = None) -> bytes:
-    return pack([renderer or RENDERER, system, tools])
+def _head(system: tuple[str, ...], tools: str | None, format_: str | None, renderer: str | None = None) -> bytes:
+    return pack([renderer or RENDERER, system, tools, *([] if format_ is None else [format_])])
 
 
 def _require_session(session: object, options: object, hook: object) -> None:
@@ -291,5 +310,6 @@ def common_prefix(earlier: ModelView, later: ModelView) -> SharedPrefix:
     """Return the common beginning of two successive views."""
     for view in (earlier, later):
         require(ModelView, view, "a view is a ModelView")
-    same = earlier.system == later.system and earlier.tools == later.tools
+    heads = [(view.system, view.tools, view.format) for view in (earlier, later)]
+    same = heads[0] == heads[1]
     return SharedPrefix(earlier.messages.common(later.messages), len(later.messages), same)

@@ -58,10 +58,16 @@ class ViewCounter:
         self._messages, self._sums = Messages([]), [(0, 0)]
         self._others, self._others_tokens = (), 0
 
-    def count(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), tools: str | None = None) -> int:
-        """Return the tokens of a request: messages, system prompt, tool schemas (JSON), frames."""
+    def count(
+        self,
+        messages: Iterable[NeutralMessage],
+        system: Sequence[str] = (),
+        tools: str | None = None,
+        format: str | None = None,
+    ) -> int:
+        """Return the tokens of a request: messages, system prompt, tools, format, frames."""
         sequence = messages if isinstance(messages, Messages) else Messages([*messages])
-        others = (*system, tools) if tools else tuple(system)
+        others = (*system, *filter(None, (tools, format)))
         with self._lock:
             total, frames = self._sum(sequence)
             if others != self._others:

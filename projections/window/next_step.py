@@ -281,11 +281,7 @@ class _Turn:
         if now.allow_repeats or not now.policy.loop.doom_loop:
             return None
         found = repeated_call(self._outline.turn_answers(), now.policy.loop.doom_loop, now.measure)
-        if found is None:
-            return None
-        return _Found(
-            Blocked("doom-loop", f"the model called {found.tool} {found.times} times in a row with the same input")
-        )
+        return None if found is None else _Found(Blocked("doom-loop", found.sentence))
 
 
 def _answer(message: Message) -> LatestAnswer:

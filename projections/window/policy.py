@@ -79,6 +79,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     steps: int | None = 2
     """Newest steps that are protected inside a loop; None: never prune inside a loop."""
     protected_tools: tuple[str, ...] = ("skill",)
+    """Tools whose results stay; names are compared without case, but by "opencode"."""
     stop_at_pruned: bool = False
     """Whether the walk ends at the first result that is already pruned."""
     prices: Prices = Prices()
@@ -145,7 +146,7 @@ class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     max_steps: int | None = None
     """Model calls of one turn; the view of the last call says that no tools may follow."""
     doom_loop: int = 3
-    """Identical calls in a row that are reported; 0: none are."""
+    """Identical calls in a row, or turns of two that alternate, that are reported; 0: none are."""
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ from eventlog.session.outcome import has_open_work
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
+from projections.view.offer import is_switched_off
 from projections.window.retrieval.answer import answer_text
 from projections.window.task_calls import (
     TaskRequest,
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from projections.window.steps import PendingCall
     from projections.window.window_state import WindowState
 
-__all__ = ["RunningTask", "begin_task"]
+__all__ = ["SWITCHED_OFF", "RunningTask", "begin_task"]
+
+SWITCHED_OFF = "the tool {tool} is switched off for this question"
+"""The failure of a call that the question does not allow."""
 
 
 def begin_task(session: Session, state: WindowState, call: PendingCall) -> RunningTask | None:
@@ -49,6 +53,8 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
         request = TaskRequest.read(call.input)
     except CallError as error:
         wrong = str(error)
+    if handle is not None and is_switched_off(call.tool, state.conversation):
+        request, wrong = None, SWITCHED_OFF.format(tool=call.tool)
     if handle is not None and not call.running:
         if request is None:
             handle.start("{}")

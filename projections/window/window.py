@@ -19,6 +19,7 @@ from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
 from eventlog.values import Content, Json, Limits, Model
+from projections.view.offer import is_switched_off
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.compaction.offline import summarize_offline
 from projections.window.hooks import Hooks
@@ -27,7 +28,7 @@ from projections.window.next_step import next_step
 from projections.window.policy import ContextPolicy
 from projections.window.retrieval.answer import newest_answer
 from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
-from projections.window.running_task import RunningTask, begin_task
+from projections.window.running_task import SWITCHED_OFF, RunningTask, begin_task
 from projections.window.steps import (
     CallModel,
     Compact,
@@ -240,7 +241,8 @@ class ContextWindow:
 
         The tool is started once the start is durable. `tool` is given the arguments (a JSON object)
         and returns the output; an `Exception` that it raises is recorded as the call's failure, and
-        so are arguments that are no JSON object. The window answers calls of `recall` itself.
+        so are arguments that are no JSON object, and a tool that the question switches off. The
+        window answers calls of `recall` itself.
         """
         require_function(tool, "a tool is a function that is given the arguments")
         running = self.start(call)
@@ -256,8 +258,8 @@ class ContextWindow:
     def start(self, call: PendingCall) -> RunningCall | None:
         """Record, durably, that a call of the open reply runs; None if it has its result already.
 
-        A call has it at once if its arguments are no JSON object (a failure), or if the window
-        answers it (`recall`).
+        A call has it at once if its arguments are no JSON object, or the question switches its tool
+        off (failures), or if the window answers it (`recall`).
         """
         require(PendingCall, call, "a call that is to run is a PendingCall")
         reply = self.state.open_reply
@@ -269,6 +271,9 @@ class ContextWindow:
             handle.start("{}" if arguments is None else call.input or "{}")
         if arguments is None:
             handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
+            return None
+        if is_switched_off(call.tool, self.state.conversation):
+            handle.fail(SWITCHED_OFF.format(tool=call.tool))
             return None
         if call.tool == RECALL and self.state.offers_recall:
             self._answer_recall(handle, arguments)

@@ -55,10 +55,13 @@ class ModelRequest(NamedTuple):
     messages: Sequence[NeutralMessage]
     system: tuple[str, ...]
     tools: str | None
+    """The schemas of the tools that the question allows, a JSON array, or None."""
+    format: str | None
+    """The output format that the question asks for, as JSON, or None."""
     version: int
     """The request shows the session right after this version."""
     digest: bytes
-    """SHA-256 of messages, system prompt and tools."""
+    """SHA-256 of messages, system prompt, tools and format."""
     options: RenderOptions
     counted: int
     """Tokens as counted, before calibration."""
@@ -272,7 +275,7 @@ class WindowState:
     def tokens(self) -> int:
         """Tokens of a request with the view as it is, calibrated."""
         view = self.view(self._filled_message)
-        return self.calibrated(self._views.count(view.messages, view.system, view.tools))
+        return self.calibrated(self._views.count(view.messages, view.system, view.tools, view.format))
 
     @property
     def sizes(self) -> Sizes:
@@ -327,9 +330,9 @@ class WindowState:
             system = two_segments(self.hooks.system(view.system))
         hooked = self.hooks.messages is not None or self.hooks.system is not None
         patch = patch_of(view.messages, sent, view.system, system) if hooked else None
-        digest = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools)
-        counted = self._views.count(sent, system, view.tools)
-        return ModelRequest(sent, system, view.tools, view.version, digest, options, counted, patch)
+        digest = self._digest.of(view) if patch is None else digest_of(sent, system, view.tools, format=view.format)
+        counted = self._views.count(sent, system, view.tools, view.format)
+        return ModelRequest(sent, system, view.tools, view.format, view.version, digest, options, counted, patch)
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -347,7 +350,7 @@ class WindowState:
 
     def _fixed(self) -> int:
         view = self.view()
-        return self._in_proportion(self.new_counter().count((), view.system, view.tools))
+        return self._in_proportion(self.new_counter().count((), view.system, view.tools, view.format))
 
     def _in_proportion(self, counted: int) -> int:
         return round(counted * self.loop.calibration.ratio(self.model_name)) if self._is_calibrated else counted

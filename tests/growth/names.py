@@ -34,6 +34,7 @@ MODULES = (
     "projections.formats.anthropic",
     "projections.formats.openai",
     "projections.formats.openai_responses",
+    "projections.formats.output_format",
     "projections.window",
 )
 """The modules whose names are public."""

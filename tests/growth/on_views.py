@@ -26,6 +26,7 @@ from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_message
 from projections.formats.anthropic import AnthropicEncoder, anthropic_request, encode_anthropic
 from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.formats.openai_responses import ResponsesEncoder, encode_responses, responses_request
+from projections.formats.output_format import chat_format, responses_format
 from projections.window import ContextWindow
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
@@ -186,5 +187,7 @@ FORMATS: Table = {
     "encode_model_messages": output(lambda _, view: len(encode_model_messages(view.messages)), _asked),
     "encode_responses": output(lambda _, view: len(encode_responses(view.messages)), _asked),
     "model_messages": output(lambda _, view: len(model_messages(view.messages)), _asked),
+    "chat_format": constant(lambda _at, _: chat_format('{"type":"text"}')),
+    "responses_format": constant(lambda _at, _: responses_format('{"type":"text"}')),
     "responses_request": output(lambda _, view: len(responses_request(view.messages)["input"]), _asked),
 }

@@ -62,7 +62,7 @@ def _steps(steps: list[AuditedStep]) -> dict[str, Any]:
 
 
 def _request(request: StepRequest | None) -> dict[str, Any] | None:
-    """Return a request in its neutral form; the tools are JSON text."""
+    """Return a request in its neutral form; tools and format are JSON text."""
     import msgspec
 
     if request is None:
@@ -71,6 +71,7 @@ def _request(request: StepRequest | None) -> dict[str, Any] | None:
         "system": list(request.system),
         "messages": [msgspec.to_builtins(message) for message in request.messages],
         "tools": request.tools,
+        "format": request.format,
         "options": msgspec.to_builtins(request.options),
     }
 

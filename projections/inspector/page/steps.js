@@ -135,6 +135,7 @@ function Step({ id, number }) {
           <h2>The request <span class="dim">${counted(request.of, "message")}</span></h2>
           ${request.system.map((text) => html`<details class="sent" open=${text.length < 600}><summary><b>system</b> <span class="dim">${count(text.length)} characters</span></summary><pre tabindex="0" dir="auto">${text}</pre></details>`)}
           ${request.tools && html`<details class="sent"><summary><b>tools</b> <span class="dim">${count(request.tools.length)} characters</span></summary><pre tabindex="0">${request.tools}</pre></details>`}
+          ${request.format && html`<details class="sent"><summary><b>output format</b></summary><pre tabindex="0">${request.format}</pre></details>`}
           ${messages.map((message, index) => html`<${Sent} message=${message} index=${index} />`)}
           ${messages.length < request.of && html`<button class="wide" onClick=${load}>More of the request: ${messages.length} of ${request.of} messages are shown</button>`}`}`}
     </main>

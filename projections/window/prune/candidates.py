@@ -34,7 +34,7 @@ class Candidates:
         self.measure = measure
         self.all: list[ToolResult] = []
         """Every candidate, oldest first."""
-        self._protected = frozenset(protected_tools)
+        self._protected = frozenset(name.casefold() for name in protected_tools)
         self._sums = [0]
         """Tokens of as many of the oldest candidates as the place in the list says."""
         self._mark = outline.mark()
@@ -47,7 +47,7 @@ class Candidates:
         del self.all[kept:], self._sums[kept + 1 :]
         for index in range(bisect_left(outline.results, mark.results, key=_message), len(outline.results)):
             found = outline.results[index]
-            if found.part.tool not in self._protected and is_candidate(found.part, self.measure):
+            if not self.is_protected(found.part) and is_candidate(found.part, self.measure):
                 self.all.append(found)
                 self._sums.append(self._sums[-1] + self.measure.counted(found.part))
         mark.messages = mark.results = len(outline.messages)
@@ -57,6 +57,10 @@ class Candidates:
         if kind not in self._beside:
             self._beside[kind] = kind(self)
         return cast("T", self._beside[kind])
+
+    def is_protected(self, part: ToolPart) -> bool:
+        """Whether the results of a call's tool stay; names are compared without case."""
+        return part.tool.casefold() in self._protected
 
     def before(self, message: int) -> int:
         """How many candidates lie in the first `message` messages of the view."""

@@ -89,7 +89,7 @@ class PruneCase:
         """Whether a result may be pruned: not protected, not pruned, larger than the marker."""
         return (
             found.message < self.unprotected
-            and found.part.tool not in self.policy.protected_tools
+            and not self.candidates.is_protected(found.part)
             and is_candidate(found.part, self.measure)
         )
 
@@ -145,7 +145,7 @@ class PruneCase:
 
     def _until_pruned(self) -> Iterator[ToolResult]:
         for found in self.results():
-            if found.message >= self.unprotected or found.part.tool in self.policy.protected_tools:
+            if found.message >= self.unprotected or self.candidates.is_protected(found.part):
                 continue
             if found.part.pruned:
                 return

@@ -235,12 +235,12 @@ class _Sizer:
 
     def whole(self, sums: dict[str, int], view: ModelView) -> TokensByKind:
         """The tokens of a request: sums over its messages, with their number as its frames."""
-        others = len(view.system) + bool(view.tools)
+        others = len(view.system) + bool(view.tools) + bool(view.format)
         return TokensByKind(
             **sums
             | {
                 "system": sum(map(self._counter.text, view.system)),
-                "tools": self._counter.text(view.tools) if view.tools else 0,
+                "tools": sum(map(self._counter.text, filter(None, (view.tools, view.format)))),
                 "frames": frame_tokens(sums["frames"] + others),
             }
         )

@@ -705,6 +705,20 @@ def test_identical_calls_in_a_row_are_reported(session: Session) -> None:
     assert stopped(loop.run()) == "aborted"
 
 
+def test_two_calls_that_alternate_are_reported(session: Session) -> None:
+    """A B A B A B blocks the loop before the third B runs, unless allowed."""
+    session.user("go")
+    tools: dict[str, Callable[[dict[str, Any]], str]] = {"look": lambda _given: "x", "check": lambda _given: "y"}
+    model = scripted(*(Reply(calls=[(name, "{}")]) for name in ("look", "check") * 3), Reply("enough"))
+    loop = Loop(session, model, tools)
+    with loop.window() as window:
+        step = loop.go(window)
+        assert stopped(step) == "doom-loop"
+        assert "look and check" in str(step)
+        assert isinstance(window.next_step(allow_repeats=True), RunTools)
+    assert loop.count(RunTools) == 5
+
+
 # -- messages that arrive --------------------------------------------------------------------------
 
 

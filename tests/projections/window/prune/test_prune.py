@@ -107,6 +107,23 @@ def test_inside_a_loop_steps_are_protected() -> None:
     assert plan(talk.messages, msgspec.structs.replace(policy, steps=None), inside=True) is None
 
 
+@pytest.mark.parametrize("planner", ["recency", "superseded", "cost-aware"])
+@pytest.mark.parametrize("stop", [False, True])
+def test_names_of_protected_tools_are_compared_without_case(planner: str, *, stop: bool) -> None:
+    """`Skill` of Claude Code is `skill`, and a tool is protected in any spelling.
+
+    OpenCode compares as written.
+    """
+    talk = Talk()
+    talk.user().step(*[talk.tool(100, tool, input={}) for tool in ("Skill", "SKILL", "todo", "skills")])
+    talk.step(*[talk.tool(100, tool, input={}) for tool in ("Skill", "SKILL", "todo", "skills")]).user().user()
+    policy = PrunePolicy(
+        policy=planner, protect=0, minimum=0, protected_tools=("skill", "TODO"), stop_at_pruned=stop, expected_turns=99
+    )
+    assert set(parts_of(plan(talk.messages, policy))) == {"t3", "t7"}
+    assert {"t0", "t1", "t2"} < set(parts_of(plan(talk.messages, msgspec.structs.replace(policy, policy="opencode"))))
+
+
 def test_bounds_shrink_with_the_window() -> None:
     """`protect` and `minimum` shrink with the window, unless `scale` is off."""
     policy = PrunePolicy()

@@ -56,7 +56,7 @@ LAYERS: dict[str, str] = {
         | openai_agents pydantic_conversations claude_transcript | pydantic_ai claude_summaries | claude_agent
     """,
     "eventlog.adapters.langgraph": """
-        items messages records stored | message_list sturdy | thread | reading threads | removal | item_store saver | __init__
+        items messages records stored | message_list sturdy | thread | reading threads unused | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
     "eventlog.records": "json_value light earlier | index read told | forget | feed",

@@ -32,6 +32,7 @@ import eventlog
 from eventlog import AlreadyExistsError, CallError, ErasedError, FencedError, LeaseHeldError, NotFoundError
 from eventlog.adapters.langgraph import FORMAT, EverdeltaSaver, removal
 from eventlog.adapters.langgraph.message_list import MessageList
+from eventlog.adapters.langgraph.unused import kin_of
 from projections import ModelView
 from tests.adapters.langchain_lists import listed, viewed
 from tests.adapters.langgraph_programs import PROGRAMS, Program, Tee
@@ -569,7 +570,7 @@ def test_nothing_comes_between_a_removal(engine: Engine, monkeypatch: pytest.Mon
     put(ours, [HumanMessage("go", id="h1"), AIMessage("gone")], first, run_id="one")
     refused: list[str] = []
 
-    def meanwhile(session: Any, _kin: Any = removal._kin) -> Any:
+    def meanwhile(session: Any, _kin: Any = kin_of) -> Any:
         found = _kin(session)
         for late in (lambda: put(other, [HumanMessage("new")], run_id="two"), lambda: other.copy_thread("t", "copy")):
             with pytest.raises(LeaseHeldError):
@@ -577,7 +578,7 @@ def test_nothing_comes_between_a_removal(engine: Engine, monkeypatch: pytest.Mon
             refused.append(command)
         return found
 
-    monkeypatch.setattr(removal, "_kin", meanwhile)
+    monkeypatch.setattr(removal, "kin_of", meanwhile)
     if command == "delete":
         ours.delete_thread("t")
     elif command == "runs":

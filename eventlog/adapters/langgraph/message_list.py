@@ -8,7 +8,7 @@ LangGraph's own reducers of messages do.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.records.feed import Feed
 from eventlog.session.session import Session
 
-__all__ = ["Entry", "MessageList"]
+__all__ = ["Entry", "MessageList", "edited"]
 
 LINES = 8
 """Lists of a thread of which is kept where their messages are."""
@@ -103,7 +103,7 @@ class MessageList:
         line: Sequence[Entry],
         entries: Sequence[Entry],
         keep: Mapping[str, str | bytes],
-        version: int,
+        version: int | None = None,
     ) -> list[Entry]:
         """Tell a list that comes of another one, in one append with values to keep.
 
@@ -128,8 +128,36 @@ class MessageList:
         if len(self._lines) > LINES:
             self._lines.popitem(last=False)
 
+    def forget(self, numbers: Sequence[int]) -> None:
+        """Forget messages, in the lists of all versions."""
+        self.feed.forget(numbers)
+        self._lines.clear()
+
     def _entry(self, item: Any) -> Entry:
         return Entry(mark_of(item, self._serde), getattr(item, "id", None), item=item)
+
+
+def edited(before: Sequence[Entry], after: Sequence[Entry], base: Sequence[Entry]) -> list[Entry]:
+    """Return another list, changed as one was from `before` to `after`."""
+    was, now = Counter(entry.mark for entry in before), Counter(entry.mark for entry in after)
+    if not was & now:  # nothing stayed
+        return list(after)
+    gone, added = was - now, now - was
+    fresh: list[Entry] = []
+    for entry in reversed(after):
+        if added[entry.mark] > 0:
+            added[entry.mark] -= 1
+            fresh.insert(0, entry)
+    changed = {entry.id: entry for entry in fresh if entry.id is not None}
+    entries: list[Entry] = []
+    for entry in base:
+        if entry.id in changed:
+            entries.append(changed.pop(entry.id))
+        elif gone[entry.mark] > 0:
+            gone[entry.mark] -= 1
+        else:
+            entries.append(entry)
+    return entries + [entry for entry in fresh if entry.id is None or entry.id in changed]
 
 
 def _same(before: Sequence[Any], after: Sequence[Any]) -> int:

@@ -77,17 +77,20 @@ def delta_history(thread: Thread | None, place: Place, channels: Sequence[str]) 
     target = None if thread is None or not channels else thread.stored(place.ns, place.id)
     if thread is None or target is None:
         return history
-    waiting, walked, parent = set(channels), {target.id}, target.parent
-    while waiting and parent is not None and parent not in walked:
-        stored = thread.stored(place.ns, parent)
-        if stored is None:
+    waiting, walked = set(channels), {target.id}
+    after = target
+    while waiting:
+        stored, writes = thread.before(after)
+        if stored is not None and stored.id in walked:
             break
-        walked.add(parent)
-        parent = stored.parent
-        for write in reversed(thread.writes(place.ns, stored.id)):
+        for write in reversed(writes):
             if write.channel in waiting:
                 value = thread.serde.loads_typed(write.value)
                 history[write.channel]["writes"].append((write.task, write.channel, value))
+        if stored is None:
+            break
+        after = stored
+        walked.add(stored.id)
         for channel in [channel for channel in waiting if stored.has(channel)]:
             history[channel]["seed"] = thread.channel(stored, channel)
             waiting.discard(channel)

@@ -29,7 +29,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from eventlog.adapters.langgraph import removal
 from eventlog.adapters.langgraph.reading import config_of, delta_history, matching, place_of, tuple_of
-from eventlog.adapters.langgraph.stored import root_of
+from eventlog.adapters.langgraph.stored import root_of, run_in
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import patience, patient, settled
@@ -224,8 +224,10 @@ class EverdeltaSaver(BaseCheckpointSaver[Any]):
         if place.id is None:
             raise CallError("what a task wrote belongs to a checkpoint: the config names none")
         thread = self._threads.find(place.thread, self.serde)
-        if thread is not None and thread.put_writes(place.ns, place.id, writes, task, path, wait=patience(self.wait)):
-            return True
+        if thread is not None:
+            run = run_in(get_checkpoint_metadata(config, {}))
+            if thread.put_writes(place.ns, place.id, writes, task, path, run=run, wait=patience(self.wait)):
+                return True
         if isinstance(error := self._threads.missing(place.thread, place.id), ErasedError):
             raise error
         return False

@@ -1,7 +1,8 @@
 """Checkpoints and writes of tasks as values of a session, and their keys.
 
 `c/NAMESPACE/ID` is a checkpoint, `w/NAMESPACE/ID/TASK` what a task wrote to it, `b/DIGEST` a value
-of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says that a run was here.
+of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says that a run was here,
+`s/NAMESPACE/ID` what a checkpoint comes of whose parent was removed with its run.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ __all__ = [
     "BLOB",
     "DELTAS",
     "MESSAGES",
+    "Since",
     "Stored",
     "Typed",
     "Write",
     "bytes_of",
     "decode_checkpoint",
+    "decode_since",
     "decode_writes",
     "encode",
     "key_of",
     "quoted",
     "root_of",
+    "run_in",
 ]
 
 MESSAGES = "messages"
@@ -69,10 +73,20 @@ class Write(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     place: int
     path: str
     task: str = ""
+    run: str = ""
+    """The run that wrote it, "" if it does not say."""
+
+
+class Since(msgspec.Struct, array_like=True, frozen=True):
+    """The checkpoint that one comes of without a removed run, and what others wrote since."""
+
+    id: str | None
+    writes: list[Write]
 
 
 encode = msgspec.msgpack.encode
 decode_checkpoint = msgspec.msgpack.Decoder(Stored).decode
+decode_since = msgspec.msgpack.Decoder(Since).decode
 decode_writes = msgspec.msgpack.Decoder(list[Write]).decode
 
 
@@ -85,6 +99,12 @@ def root_of(metadata: Mapping[str, Any]) -> str:
     """Return the checkpoint of the root graph in which a subgraph's one was made, "" for none."""
     parents: dict[str, str] = metadata.get("parents") or {}
     return parents.get("", "")
+
+
+def run_in(metadata: Mapping[str, Any]) -> str:
+    """Return the run that metadata names, "" for none."""
+    run = metadata.get("run_id")
+    return run if isinstance(run, str) else ""
 
 
 def quoted(id: str) -> str:

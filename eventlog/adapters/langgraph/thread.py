@@ -28,10 +28,12 @@ from eventlog.adapters.langgraph.stored import (
     Write,
     bytes_of,
     decode_checkpoint,
+    decode_since,
     decode_writes,
     encode,
     key_of,
     quoted,
+    run_in,
 )
 from eventlog.adapters.langgraph.sturdy import sturdy
 from eventlog.append.contention import Contention
@@ -122,6 +124,18 @@ class Thread:
             found += [replace(write, task=task) for write in decode_writes(bytes_of(one.value))]
         return sorted(found, key=lambda write: writes_sort_key(write.path, write.task, write.place))
 
+    def before(self, stored: Stored) -> tuple[Stored | None, list[Write]]:
+        """Return what a checkpoint comes of, if that is left, and what was written since."""
+        ns = stored.ns
+        parent = None if stored.parent is None else self.stored(ns, stored.parent)
+        if parent is not None:
+            return parent, self.writes(ns, parent.id)
+        found = self._values.get(key_of("s", ns, stored.id))
+        if found is None:
+            return None, []
+        since = decode_since(bytes_of(found.value))
+        return None if since.id is None else self.stored(ns, since.id), since.writes
+
     # -- writing -------------------------------------------------------------------------------
 
     def put(
@@ -157,8 +171,8 @@ class Thread:
             newest = self._values.get(key_of("h", ns))
             if newest is None or str(newest.value) < id:
                 keep[key_of("h", ns)] = id
-            run = metadata.get("run_id")
-            if isinstance(run, str) and run and not self._values.revision(key_of("r", run)):
+            run = run_in(metadata)
+            if run and not self._values.revision(key_of("r", run)):
                 keep[key_of("r", run)] = b""
             if ns:
                 self.list.feed.add([], keep=keep, version=version)
@@ -178,7 +192,7 @@ class Thread:
         self._decided(append, wait)
 
     def put_writes(
-        self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, *, wait: float
+        self, ns: str, id: str, writes: Sequence[tuple[str, Any]], task: str, path: str, *, run: str, wait: float
     ) -> bool:
         """Store what a task wrote to a checkpoint; False if there is no such checkpoint."""
         key = key_of("w", ns, id, task)
@@ -193,7 +207,7 @@ class Thread:
             for index, (channel, value) in enumerate(given):
                 place = WRITES_IDX_MAP.get(channel, index)
                 if place < 0 or place not in before:
-                    after[place] = Write(channel, value, place, path)
+                    after[place] = Write(channel, value, place, path, run=run)
             if after != before:
                 self.list.feed.add([], keep={key: encode(list(after.values()))}, version=version)
             return True

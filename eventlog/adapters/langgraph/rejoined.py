@@ -1,0 +1,140 @@
+"""Thread without a run: later checkpoints go on from what was before it.
+
+A `DeltaChannel` is what was written since a stored value, so a checkpoint that came of the run
+keeps what it comes of now. Its messages are those it had, without what the run did to them: the
+run's records are forgotten, or, if others need them, the list is told again. A checkpoint that has
+a whole list keeps it, as with other checkpointers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from eventlog.adapters.langgraph.message_list import Entry, edited
+from eventlog.adapters.langgraph.stored import MESSAGES, Since, Stored, Write, encode, key_of, run_in
+from eventlog.adapters.langgraph.thread import Thread
+from eventlog.adapters.langgraph.unused import kin_of, outside, unused
+
+__all__ = ["Place", "Rejoined", "run_of"]
+
+Place = tuple[str, str]
+"""Namespace and id of a checkpoint."""
+
+
+def run_of(stored: Stored, serde: SerializerProtocol) -> str:
+    """Return the run that made a checkpoint, "" if it does not say."""
+    return run_in(serde.loads_typed(stored.metadata))
+
+
+class Rejoined:
+    """The checkpoints of a thread while a run is taken out of it."""
+
+    def __init__(
+        self, thread: Thread, run: str, places: dict[Place, Stored], staying: set[Place], revisions: dict[Place, int]
+    ) -> None:
+        self.thread = thread
+        self.run = run
+        self.places = places
+        self.staying = staying
+        self.revisions = revisions
+        """The version that has each one's list of messages; `relist` moves some."""
+        self.before: dict[Place, tuple[Stored | None, list[Write]]] = {}
+        for place, stored in places.items():
+            self.before[place] = thread.before(stored)
+        self.since = {place: self._since(place) for place in sorted(staying) if self._is_cut(place)}
+
+    def _source(self, place: Place) -> Place | None:
+        found = self.before[place][0]
+        return None if found is None else (found.ns, found.id)
+
+    def _is_cut(self, place: Place) -> bool:
+        source = self._source(place)
+        return source is not None and source not in self.staying
+
+    def _since(self, place: Place) -> Since:
+        """Return what a checkpoint comes of without the run, and what others wrote on the way."""
+        writes = [one for one in self.before[place][1] if one.run != self.run]
+        source = self._source(place)
+        while source is not None and source not in self.staying:
+            found, written = self.before[source]
+            own = None if found is None else run_of(found, self.thread.serde)
+            writes[:0] = [one for one in written if one.run not in ("", self.run) and own in (None, one.run)]
+            source = self._source(source)
+        return Since(None if source is None else source[1], writes)
+
+    def values(self) -> Iterator[tuple[str, bytes | None]]:
+        """Yield values to put, None to drop: what checkpoints come of, and writes of others."""
+        for (ns, id), since in self.since.items():
+            yield key_of("s", ns, id), encode(since)
+        for place in self.places.keys() - self.staying:
+            key = key_of("s", *place)
+            if self.thread.session.values.revision(key):
+                yield key, None
+        sources = {source for place in self.places.keys() - self.staying if (source := self._source(place))}
+        for source in sources & self.staying:
+            by_task: dict[str, list[Write]] = {}
+            for one in self.thread.writes(*source):
+                by_task.setdefault(one.task, []).append(one)
+            for task, writes in by_task.items():
+                left = [one for one in writes if one.run != self.run]
+                if len(left) < len(writes):
+                    yield key_of("w", *source, task), encode(left) if left else None
+
+    def relist(self) -> list[int]:
+        """Take the run out of later lists of messages; return the records to forget for that."""
+        later: list[Place] = []
+        for place in sorted(place for place in self.staying if not place[0]):
+            is_later = place in self.since or self._source(place) in later
+            if is_later and self.places[place].told != "list":
+                later.append(place)
+        if not later:
+            return []
+        alone = self._alone(later)
+        if alone is None:
+            self._tell_again(later)
+        return alone or []
+
+    def _alone(self, later: list[Place]) -> list[int] | None:
+        """Return the records of the run if only these lists have them, None if others do."""
+        feed = self.thread.list.feed
+        found: set[int] = set()
+        for place in (*later, *(one for one in self.places.keys() - self.staying if not one[0])):
+            source, path = self._source(place), feed.path(self.revisions[place])
+            before = [] if source is None else feed.path(self.revisions[source])
+            if path[: len(before)] != before:  # it changed what was before it
+                return None
+            if place not in self.staying:
+                found.update(path[len(before) :])
+        records = sorted(found)
+        others = [self.revisions[place] for place in self.staying.difference(later) if not place[0]]
+        left = outside(feed, others, records)
+        return records if unused(self.thread, kin_of(self.thread.session), left) == records else None
+
+    def _tell_again(self, later: list[Place]) -> None:
+        lists, was = self.thread.list, dict(self.revisions)
+        for place in later:
+            source = self._source(place)
+            since = self.since.get(place)
+            left = source if since is None else None if since.id is None else ("", since.id)
+            before = [] if source is None else lists.line(was[source])
+            base = [] if left is None else lists.line(self.revisions[left])
+            keep = {key_of("c", *place): encode(self.places[place])}
+            told = lists.tell(base, self._changed(place, before, lists.line(was[place]), base), keep)
+            self.revisions[place] = self.thread.revision(*place)
+            lists.keep(self.revisions[place], told)
+
+    def _changed(self, place: Place, before: list[Entry], after: list[Entry], base: list[Entry]) -> list[Entry]:
+        """Return a list changed as that of a checkpoint was from the one before it."""
+        lists, loads = self.thread.list, self.thread.serde.loads_typed
+
+        def written(line: list[Entry], writes: list[Write]) -> list[Entry]:
+            return lists.written(line, [loads(one.value) for one in writes if one.channel == MESSAGES])
+
+        writes = self.before[place][1]
+        marks = [[one.mark for one in line] for line in (written(before, writes), after)]
+        if self.places[place].told and marks[0] != marks[1]:  # a branch, of which no writes are left
+            return edited(before, after, base)
+        since = self.since.get(place)
+        return written(base, writes if since is None else since.writes)

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from eventlog import Session
+from eventlog import ConflictError, LeaseHeldError, Session
 from eventlog import events as ev
+from eventlog.records.feed import Feed
 from tests.support.engines import Engine
+from tests.support.toy_records import ToyMapping
 
 ELSEWHERE = """
 import sys, eventlog
@@ -116,3 +118,16 @@ def test_a_question_that_another_owner_beats_is_asked_all_the_same(engine: Engin
                 assert turn.state in {"running", "queued"}
                 assert not turn.mine
             assert session.reader.find(turn.message)
+
+
+def test_a_refused_command_over_a_resting_lease_leaves_the_session_free(engine: Engine) -> None:
+    """Another store's command that is refused takes a resting lease, and gives it back."""
+    with engine.open(flush_interval=30) as store, engine.open(flush_interval=30) as other:
+        session = store.create_session(id="s")
+        answered(session, "r")
+        with pytest.raises(ConflictError):
+            Feed(other.session("s"), ToyMapping()).add([{"kind": "user", "text": "no"}], expected=7)
+        for each in (store, other):
+            assert [info.state for info in each.newest_sessions().sessions] != ["running"]
+        with store.session("s").lease(), pytest.raises(LeaseHeldError), other.session("s").lease():
+            pass

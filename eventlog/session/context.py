@@ -11,7 +11,7 @@ from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.session.executor import Executor
 from eventlog.state.state import State
-from eventlog.validation import each
+from eventlog.validation import each, require
 from eventlog.values import Media, Model
 
 __all__ = ["ContextCommands"]
@@ -46,6 +46,8 @@ class ContextCommands:
         `target` is the "provider/model" that refused them, for which alone it is done; "" is all.
         """
         found = each(media, "media are a list of Media")
+        for one in found:
+            require(Media, one, "media are a list of Media")
         events = [ev.MediaReplaced(one.part, one.mime, one.name, reason, target) for one in found]
         self._executor.run(events, wait=wait)
 

@@ -232,7 +232,9 @@ class _Turn:
         if is_covered and place > self._now.state.answered_place():
             return _Found(
                 Blocked(
-                    "question-covered", "a compaction covers the newest question before it was answered; ask it again"
+                    "question-covered",
+                    "a compaction covers the newest question before it was answered; ask it again, in fewer words if it"
+                    " was refused for its size",
                 )
             )
         last = self._heard

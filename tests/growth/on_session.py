@@ -14,7 +14,7 @@ from eventlog import Session
 from eventlog import events as ev
 from eventlog.history import checkpoint_store
 from eventlog.state.loader import STATE
-from eventlog.values import Todo, Tokens, Usage
+from eventlog.values import File, Media, Todo, Tokens, Usage
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import Place
 
@@ -67,6 +67,26 @@ def _pruned(at: Place) -> Generator[str]:
     with _result(at) as part:
         at.long.context.prune([part])
         yield part
+
+
+@contextmanager
+def _image(at: Place) -> Generator[Media]:
+    """An image of the user."""
+    before = at.long.version
+    at.long.user("look", files=[File("image/png", "https://example.com/a.png", "a.png")])
+    (part,) = (
+        found.event.part
+        for found in at.long.events(after=before)
+        if isinstance(found.event, ev.PartStarted) and isinstance(found.event.kind, File)
+    )
+    yield Media(part, "image/png", "a.png")
+
+
+@contextmanager
+def _refused_image(at: Place) -> Generator[Media]:
+    with _image(at) as media:
+        at.long.context.replace_media([media])
+        yield media
 
 
 @contextmanager
@@ -274,6 +294,10 @@ SESSION: Table = {
     "ContextCommands.request_compaction": constant(
         lambda _, held: held.context.fail_compaction(held.context.request_compaction(), "no"), _held
     ),
+    "ContextCommands.replace_media": constant(lambda at, media: at.long.context.replace_media([media]), _image),
+    "ContextCommands.restore_media": constant(
+        lambda at, media: at.long.context.restore_media([media.part]), _refused_image
+    ),
     "ContextCommands.unprune": constant(lambda at, part: at.long.context.unprune([part]), _pruned),
     "ContextCommands.start_compaction": constant(lambda at, part: at.long.context.start_compaction(part), _requested),
     "ContextCommands.undo_compaction": constant(lambda at, _: at.long.context.undo_compaction(), _compacted),
@@ -285,6 +309,7 @@ SESSION: Table = {
     "Session.lease, taken over": constant(_taken_over, _held_elsewhere),
     "Session.set_note": constant(lambda at, _: at.long.set_note("a note")),
     "Session.pipeline": constant(_pipeline),
+    "Executor.require_no_owner": constant(lambda _, session: session.executor.require_no_owner(), _free),
     "Executor.release": constant(lambda _, session: session.executor.release(), _taken),
     "Executor.run": constant(lambda at, _: at.long.executor.run([ev.TodosSet(())])),
     "Executor.append": constant(lambda at, _: at.long.executor.append([(1, ev.SessionRenamed("a title"))])),

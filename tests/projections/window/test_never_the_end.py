@@ -234,6 +234,8 @@ class Conversations(RuleBasedStateMachine):
     def do(self, step: Blocked | Stop, pick: int) -> None:
         """Carry out one of the actions that a sentence names."""
         sentence = step.sentence
+        if "ask it again, in fewer words" in sentence:
+            return
         actions: list[Callable[[], object]] = []
         if "summarize_offline" in sentence:
             actions.append(lambda: self.window(summarizer=summarize_offline).compact())

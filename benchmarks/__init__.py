@@ -1,10 +1,7 @@
-"""Benchmarks: the engine beside other libraries, and beside the least that the work costs.
+"""Costs of the calls of the pages, beside other stores that give the same guarantee.
 
-`python -m benchmarks --short` measures and prints; `README.md` says how and shows the numbers.
-
-Reading order: `workloads.py` makes the work. `engine.py` and `history.py` do it with the engine,
-`peers/` with other libraries, `limits.py` with bare libraries. `targets/` holds the nine targets, a
-file for each, `scenarios/` what programs do all day, and the files beside this one older
-comparisons; `cases.py` lists all. `measure.py` and `children.py` measure; `report.py`,
-`markdown.py`, `plots.py`, `page.py` and `baseline.py` show results.
+`cases/` has a file for each case, `peers/` a file for each other library; `workloads.py` makes the
+work, `engine.py` does it by the calls of the pages, `sqlite_turns.py` and `limits.py` with SQLite
+and bare files. `measure.py`, `alone.py` and `children.py` measure, in this process or in one of its
+own. `figures.py` has the forms of results; `report.py`, `page.py` and `baseline.py` show them.
 """

@@ -1,19 +1,18 @@
 """Runs read from their JSON, and a run compared with an earlier one.
 
 Figures with a baseline in their own run are compared by their ratios, so that the machine and its
-load do not count. Figures without one are compared as they are, and marked. Processor times are
-figures like others: those of the turn have SQLite's time in the same run as their baseline.
+load do not count. Figures without one are compared as they are, and marked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from benchmarks.figures import Curve, Figure, Missing, Result, Row, Target
+from benchmarks.figures import Missing, Result, Row
 
 __all__ = ["Change", "Run", "compared", "read_run"]
 
@@ -27,7 +26,6 @@ class Run(msgspec.Struct):
     results: list[Result]
     machine: dict[str, Any] = {}
     rows: list[Row] = []
-    curves: list[Curve] = []
     remarks: dict[str, str] = {}
     missing: list[Missing] = []
 
@@ -40,18 +38,11 @@ class Change(NamedTuple):
     now: float
     is_ratio: bool
     verdict: Literal["better", "worse", "same"]
-    target: Target | None = None
-    """Target for `times`, if there is one."""
 
     @property
     def times(self) -> float:
         """`now / then`; 1 where the earlier figure is 0."""
         return self.now / self.then if self.then else 1.0
-
-    @property
-    def met(self) -> bool | None:
-        """Whether `times` meets its target; None without a target."""
-        return None if self.target is None else self.target.met(self.times)
 
 
 def read_run(path: Path) -> Run:
@@ -59,14 +50,13 @@ def read_run(path: Path) -> Run:
     return msgspec.json.decode(path.read_bytes(), type=Run)
 
 
-def compared(then: Sequence[Result], now: Sequence[Result], figures: Mapping[str, Figure]) -> list[Change]:
+def compared(then: Sequence[Result], now: Sequence[Result]) -> list[Change]:
     """Compare the figures that both runs have, in the order of the later run."""
     earlier = {result.id: result for result in then}
-    targets = {name: figure.before for name, figure in figures.items()}
-    return [_change(earlier[result.id], result, targets.get(result.id)) for result in now if result.id in earlier]
+    return [_change(earlier[result.id], result) for result in now if result.id in earlier]
 
 
-def _change(then: Result, now: Result, target: Target | None) -> Change:
+def _change(then: Result, now: Result) -> Change:
     is_ratio = then.ratio is not None and now.ratio is not None
     before, after = (
         (then.ratio, now.ratio) if then.ratio is not None and now.ratio is not None else (then.value, now.value)
@@ -78,4 +68,4 @@ def _change(then: Result, now: Result, target: Target | None) -> Change:
         verdict = "better"
     elif better <= 1 / NOTABLE:
         verdict = "worse"
-    return Change(now.id, before, after, is_ratio, verdict, target)
+    return Change(now.id, before, after, is_ratio, verdict)

@@ -10,7 +10,6 @@ import msgspec
 
 __all__ = [
     "Case",
-    "Curve",
     "Figure",
     "Measurement",
     "Missing",
@@ -48,8 +47,6 @@ class Figure(NamedTuple):
     unit: str
     against: str = ""
     target: Target | None = None
-    before: Target | None = None
-    """Target for the ratio to an earlier run."""
 
 
 class Measurement(NamedTuple):
@@ -74,17 +71,6 @@ class Result(msgspec.Struct, frozen=True):
     met: bool | None
 
 
-class Curve(msgspec.Struct, frozen=True):
-    """A line of a plot: one side over the length of the history.
-
-    `plots.py` defines the plots.
-    """
-
-    plot: str
-    side: str
-    points: list[tuple[float, float]]
-
-
 class Row(msgspec.Struct, frozen=True):
     """All numbers of one side, in the table `table`.
 
@@ -97,26 +83,21 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """A peer that could not be measured: how to install it, and the reason."""
+    """A case or a peer that could not be measured: how to install its tool, and the reason."""
 
-    peer: str
+    what: str
     install: str
     reason: str
 
 
 class Notes:
-    """Rows, curves, remarks and missing peers that cases report; each is stored once."""
+    """Rows, remarks and missing tools that cases report; each is stored once."""
 
     def __init__(self) -> None:
-        self.curves: list[Curve] = []
         self.rows: list[Row] = []
         self.remarks: dict[str, str] = {}
         """Explanations, by side, that are needed to read its figures."""
         self.missing: list[Missing] = []
-
-    def curve(self, plot: str, side: str, points: Mapping[int, float]) -> None:
-        """Add a line to a plot."""
-        self.curves.append(Curve(plot, side, [(float(length), value) for length, value in sorted(points.items())]))
 
     def row(self, table: str, side: str, cells: Mapping[str, float | None], remark: str = "") -> None:
         """Add a line to a table."""
@@ -129,8 +110,8 @@ class Notes:
             self.remarks[side] = remark
 
     def miss(self, missing: Missing) -> None:
-        """Report a peer that is not installed."""
-        if missing.peer not in {reported.peer for reported in self.missing}:
+        """Report a tool that is not installed."""
+        if missing.what not in {reported.what for reported in self.missing}:
             self.missing.append(missing)
 
 
@@ -140,46 +121,25 @@ class Sizes(NamedTuple):
     rounds: int
     """Times each side is measured, in turn."""
     deltas: int
-    """Deltas of one round."""
+    """Deltas of one answer."""
     turns: int
     """Turns of each side."""
     counted: int
-    """Turns of each side whose bytes and syncs are counted.
-
-    Enough for several rounds of background work.
-    """
-    sustained: int
-    """Consecutive turns of each side."""
-    history: int
-    """Messages of the long session."""
+    """Turns of each side whose bytes and syncs are counted."""
+    lengths: tuple[int, ...]
+    """Messages of the conversations that are continued and read, the longest last."""
+    peer_turns: int
+    """Turns of each peer at each length."""
     callers: int
     """Threads, and asyncio tasks, that wait at the same time."""
     appends: int
-    """Appends of each of them in one round."""
-    pending: int
-    """Commands pending at once in one task; a tenth of them is the baseline."""
-    flushes: int
-    """Flushes whose bytes are counted."""
+    """Messages of each of them in one round."""
     generated: int
-    """Records of the generated session, if none is recorded."""
+    """Turns of the generated session, if none is recorded."""
+    text: int
+    """Characters that are searched."""
     sessions: int
-    """Sessions that are listed."""
-    lengths: tuple[int, ...]
-    """Messages of the sessions for the engine's turns; the last is the long one."""
-    peer_lengths: tuple[int, ...]
-    """Messages at which peers are compared; at the last one with the engine, too."""
-    patient: bool
-    """Whether peers are also measured at lengths that take them minutes."""
-    peer_turns: int
-    """Turns of each peer at each length."""
-    events: tuple[int, ...]
-    """Events of the histories that are opened, the short one first, the long one last."""
-    hurry: int
-    """Factor by which paced streams, deltas and flushes, are quicker than a model."""
-    day: float
-    """Share of a day's streaming that is simulated."""
-    import_bytes: int
-    """Size of the file for the import in bounded memory."""
+    """Sessions of the store that the command line reads."""
 
 
 class Setting(NamedTuple):
@@ -191,7 +151,7 @@ class Setting(NamedTuple):
     recorded: Path | None
     """Folder of recorded sessions, None if there is none."""
     notes: Notes
-    """Where cases report rows, curves and missing peers."""
+    """Where cases report rows and missing tools."""
 
 
 class Case(NamedTuple):
@@ -199,23 +159,27 @@ class Case(NamedTuple):
 
     id: str
     figures: tuple[Figure, ...]
-    run: Callable[[Setting], Mapping[str, Measurement]]
+    run: Callable[[Setting], Mapping[str, Measurement | None]]
+    install: str = ""
+    """Command that installs what it needs besides the package; "" for nothing."""
 
 
-def results_of(case: Case, measured: Mapping[str, Measurement]) -> list[Result]:
+def results_of(case: Case, measured: Mapping[str, Measurement | None]) -> list[Result]:
     """Return the results of a case in the order of its figures.
 
-    Every figure must have been measured, and no other.
+    Every figure must have been measured, and no other; None is one that this system cannot measure.
     """
     if set(measured) != {figure.id for figure in case.figures}:
         raise ValueError(f"case {case.id} measured {sorted(measured)}")
     results: list[Result] = []
     for figure in case.figures:
-        value, baseline = measured[figure.id]
+        found = measured[figure.id]
+        if found is None:
+            continue
+        value, baseline = found
         ratio = value / baseline if baseline else None
         target = figure.target
         met = None if target is None or ratio is None else target.met(ratio)
-        results.append(
-            Result(figure.id, value, figure.unit, baseline, ratio, None if target is None else str(target), met)
-        )
+        told = None if target is None else str(target)
+        results.append(Result(figure.id, value, figure.unit, baseline, ratio, told, met))
     return results

@@ -1,31 +1,18 @@
 """Limits that the engine is compared with: bare libraries and system calls.
 
-Raw msgspec, a raw file written in place, plain JSON lines; SQLite is in `sqlite_turns.py`. None of
-them promises what the engine does.
+A raw file written in place, and decoding JSON lines; SQLite is in `sqlite_turns.py`. None of them
+promises what the engine does.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
-from itertools import cycle
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
-from eventlog.events import PartDelta
-
-__all__ = ["RawFile", "decode_lines", "decode_stream", "encode_one_by_one"]
-
-
-def encode_one_by_one(texts: Sequence[str], parts: Sequence[str]) -> None:
-    """Create and encode an event for each delta, the parts in turn; the bytes are dropped."""
-    encode = msgspec.msgpack.Encoder().encode
-    for part, text in zip(cycle(parts), texts, strict=False):
-        encode(PartDelta(part, "text", text))
+__all__ = ["RawFile", "decode_lines", "decode_stream"]
 
 
 def decode_lines(path: Path) -> int:
@@ -65,14 +52,6 @@ class RawFile:
             os.pwrite(self._fd, zeros, offset)
         os.fsync(self._fd)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
@@ -82,9 +61,5 @@ class RawFile:
         if self._at + len(data) > self._size:
             self._at = 0
         os.pwrite(self._fd, data, self._at)
-        self.fdatasync(self._fd)
+        os.fdatasync(self._fd)
         self._at += len(data)
-
-    def fdatasync(self, fd: int) -> None:
-        """Flush the file's bytes to the disk."""
-        os.fdatasync(fd)

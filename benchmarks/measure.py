@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-__all__ = ["Samples", "Timing", "disk_bytes", "in_turn", "of_process", "spent", "timed", "written"]
+__all__ = ["Samples", "Timing", "disk_bytes", "in_turn", "spent", "timed", "written"]
 
 
 class Timing(NamedTuple):
@@ -99,7 +99,7 @@ def spent(work: Callable[[], object]) -> Timing:
     return Timing(time.perf_counter() - start, time.process_time() - cpu)
 
 
-def of_process(file: str, name: str) -> int:
+def _counted(file: str, name: str) -> int:
     """Return the kernel's count for this process in a file of `/proc/self`; 0 if unknown."""
     try:
         lines = (Path("/proc/self") / file).read_text(encoding="utf-8", errors="replace").splitlines()
@@ -113,7 +113,7 @@ def written() -> int:
 
     `write_bytes`, which counts what reaches the disk, varies by several times for the same work.
     """
-    return of_process("io", "wchar")
+    return _counted("io", "wchar")
 
 
 def disk_bytes(directory: Path) -> int:

@@ -1,6 +1,6 @@
 """The log on a PostgreSQL server, beside `eventsourcing` and the embedded engine.
 
-    python -m benchmarks.on_server [--seconds S] [--rounds N] [--directory DIR]
+    python -m benchmarks.on_server [--seconds S] [--rounds N] [--only writers|reads]
 
 It starts a server of its own on loopback, with fsync. The sides take turns in one run. A writer
 appends one event to a stream of its own and waits for it, as fast as it can.
@@ -40,8 +40,8 @@ TURNS, SESSIONS = 200, 500
 Work = Callable[[], None]
 
 
-def _log_writer(place: str) -> tuple[Work, Work]:
-    """A writer of one session of a log, and what ends it."""
+def _log_writer(place: str) -> Work:
+    """A writer of one session of a log."""
     log = _opened(place)
     name = str(uuid4())
     log.submit(Append(session=name, payload=PAYLOAD, count=1, time=1, creates_at=0)).wait()
@@ -50,7 +50,7 @@ def _log_writer(place: str) -> tuple[Work, Work]:
     def write() -> None:
         version[0] = log.submit(Append(session=name, payload=PAYLOAD, count=1, time=1, expected=version[0])).wait().last
 
-    return write, lambda: None
+    return write
 
 
 _LOGS: dict[str, Log] = {}
@@ -63,7 +63,7 @@ def _opened(place: str) -> Log:
     return _LOGS[place]
 
 
-def _session_writer(place: str) -> tuple[Work, Work]:
+def _session_writer(place: str) -> Work:
     """A writer of user messages; all writers of a process have one store, as in a server."""
     if place not in _STORES:
         _STORES[place] = eventlog.open(place)
@@ -72,13 +72,13 @@ def _session_writer(place: str) -> tuple[Work, Work]:
     def write() -> None:
         session.user(PAYLOAD.decode())
 
-    return write, lambda: None
+    return write
 
 
 _STORES: dict[str, eventlog.Store] = {}
 
 
-def _recorder_writer(place: str) -> tuple[Work, Work]:
+def _recorder_writer(place: str) -> Work:
     """A writer of one aggregate in the recorder of `eventsourcing`, with its defaults."""
     recorder = _recorder(place, create="n")
     from eventsourcing.persistence import StoredEvent
@@ -89,7 +89,7 @@ def _recorder_writer(place: str) -> tuple[Work, Work]:
         version[0] += 1
         recorder.insert_events([StoredEvent(name, version[0], "said", PAYLOAD)])
 
-    return write, lambda: None
+    return write
 
 
 _RECORDERS: dict[str, Any] = {}
@@ -124,13 +124,11 @@ def _run(kind: str, place: str, threads: int, seconds: float, begun: Any) -> lis
             write()
             taken.append(time.perf_counter() - start)
 
-    running = [Thread(target=loop, args=(write, taken)) for (write, _), taken in zip(writers, times, strict=True)]
+    running = [Thread(target=loop, args=(write, taken)) for write, taken in zip(writers, times, strict=True)]
     for thread in running:
         thread.start()
     for thread in running:
         thread.join()
-    for _, end in writers:
-        end()
     for log in _LOGS.values():
         log.close()
     for store in _STORES.values():

@@ -6,28 +6,70 @@ Without an argument the run is `benchmarks/baseline.json`, which the page must a
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.baseline import read_run
+from benchmarks.baseline import Run, read_run
 from benchmarks.cases import CASES
-from benchmarks.markdown import markdown
-from benchmarks.plots import PLOTS
+from benchmarks.figures import Result, Row
+from benchmarks.report import number
 
-__all__ = ["BASELINE", "PAGE", "with_numbers"]
+__all__ = ["BASELINE", "PAGE", "markdown", "with_numbers"]
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "README.md"
 BASELINE = HERE / "baseline.json"
 BEGIN, END = "<!-- numbers -->\n", "<!-- end of numbers -->\n"
+_VERDICT = {True: "", False: ", missed", None: ""}
 
 
 def with_numbers(page: str, run: Path = BASELINE) -> str:
     """Return the page with the numbers of a run between its marks."""
-    figures = {figure.id: figure for case in CASES for figure in case.figures}
-    drawn = [f"plots/{name}.svg" for name in PLOTS if (HERE / "plots" / f"{name}.svg").exists()]
     before, _, numbered = page.partition(BEGIN)
     _, _, after = numbered.partition(END)
-    return f"{before}{BEGIN}{markdown(read_run(run), figures, drawn)}{END}{after}"
+    return f"{before}{BEGIN}{markdown(read_run(run))}{END}{after}"
+
+
+def markdown(run: Run) -> str:
+    """Return all numbers of a run: machine, figures, tables, remarks, and what is missing."""
+    parts = [_machine(run.machine), _targets(run.results)]
+    parts += [
+        _rows(title, [row for row in run.rows if row.table == title])
+        for title in dict.fromkeys(row.table for row in run.rows)
+    ]
+    parts.append("\n".join(f"- {side}: {remark}." for side, remark in run.remarks.items()))
+    parts.append("\n".join(f"Not measured: {gap.what} (`{gap.install}`; {gap.reason})." for gap in run.missing))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _machine(machine: Mapping[str, object]) -> str:
+    return (
+        f"Measured on {machine['cores']} cores ({machine['processor']}), {machine['memory']}, {machine['filesystem']}, "
+        f"{machine['system']}, Python {machine['python']}, {str(machine['time'])[:10]}."
+    )
+
+
+def _targets(results: Sequence[Result]) -> str:
+    figures = {figure.id: figure for case in CASES for figure in case.figures}
+    lines = ["| what | against | reached | ratio | target |", "|---|---|---|---|---|"]
+    for result in results:
+        if result.ratio is not None:
+            figure = figures[result.id]
+            reached = f"{number(result.value)} {result.unit}".strip()
+            wanted = (result.target or "").replace("<=", "≤").replace(">=", "≥")
+            lines.append(
+                f"| {figure.title} | {figure.against} | {reached} | {number(result.ratio)} | {wanted}{_VERDICT[result.met]} |"
+            )
+    return "\n".join(lines) if len(lines) > 2 else ""
+
+
+def _rows(title: str, rows: Sequence[Row]) -> str:
+    headings = list(dict.fromkeys(heading for row in rows for heading in row.cells))
+    lines = [f"| {title} | " + " | ".join(headings) + " |", "|---" * (len(headings) + 1) + "|"]
+    for row in rows:
+        cells = [row.cells.get(heading) for heading in headings]
+        lines.append(f"| {row.side} | " + " | ".join("" if cell is None else number(cell) for cell in cells) + " |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,12 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from benchmarks.baseline import Change
-from benchmarks.figures import Case, Curve, Figure, Missing, Notes, Result, Row
+from benchmarks.figures import Case, Figure, Missing, Notes, Result, Row
 
 __all__ = [
     "number",
     "show_cases",
     "show_changes",
-    "show_curves",
     "show_missing",
     "show_remarks",
     "show_results",
@@ -32,10 +31,10 @@ def write_json(path: Path, machine: Mapping[str, object], results: Sequence[Resu
     """Write a run as JSON.
 
     `{"machine": {…}, "results": [{"id", "value", "unit", "baseline", "ratio", "target", "met"}],
-    "rows": [{"table", "side", "cells": {heading: number}}], "curves": [{"plot", "side", "points":
-    [[length, value]]}], "remarks": {side: text}, "missing": [{"peer", "install", "reason"}]}`
+    "rows": [{"table", "side", "cells": {heading: number}}], "remarks": {side: text},
+    "missing": [{"what", "install", "reason"}]}`
     """
-    notes_of_run = {"rows": notes.rows, "curves": notes.curves, "remarks": notes.remarks, "missing": notes.missing}
+    notes_of_run = {"rows": notes.rows, "remarks": notes.remarks, "missing": notes.missing}
     data = msgspec.json.encode({"machine": machine, "results": results, **notes_of_run})
     path.write_bytes(msgspec.json.format(data, indent=2) + b"\n")
 
@@ -96,34 +95,19 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def show_curves(console: Console, curves: Sequence[Curve]) -> None:
-    """Print a table for each plot: a line for each side, a column for each length."""
-    for plot in dict.fromkeys(curve.plot for curve in curves):
-        lines = [curve for curve in curves if curve.plot == plot and curve.points]
-        lengths = sorted({length for curve in lines for length, _ in curve.points})
-        table = Table(plot)
-        for length in lengths:
-            table.add_column(f"{length:,.0f}", justify="right")
-        for curve in lines:
-            points = dict(curve.points)
-            table.add_row(curve.side, *(number(points[length]) if length in points else "" for length in lengths))
-        console.print(table)
-
-
 def show_missing(console: Console, missing: Sequence[Missing]) -> None:
-    """Print a line for each peer that was not measured."""
+    """Print a line for each case or side that was not measured."""
     for gap in missing:
-        console.print(f"[yellow]missing[/]: {gap.peer} ({gap.reason}); {gap.install}", markup=True, highlight=False)
+        console.print(f"[yellow]missing[/]: {gap.what} ({gap.reason}); {gap.install}", markup=True, highlight=False)
 
 
 def show_changes(console: Console, changes: Sequence[Change]) -> None:
     """Print a table of a run beside an earlier one."""
     table = Table("figure", "compared")
-    for title in ("then", "now", "times", "target", ""):
+    for title in ("then", "now", "times", ""):
         table.add_column(title, justify="right")
     for change in changes:
         kind = "ratio" if change.is_ratio else "value"
-        verdict = _VERDICT[change.met] or {"better": "[green]better", "worse": "[red]worse", "same": ""}[change.verdict]
-        target = str(change.target or "")
-        table.add_row(change.id, kind, number(change.then), number(change.now), number(change.times), target, verdict)
+        verdict = {"better": "[green]better", "worse": "[red]worse", "same": ""}[change.verdict]
+        table.add_row(change.id, kind, number(change.then), number(change.now), number(change.times), verdict)
     console.print(table)

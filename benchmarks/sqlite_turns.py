@@ -11,20 +11,28 @@ from __future__ import annotations
 
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any
 
 import msgspec
 
-from benchmarks.history import BEGAN, TURN_TAKES, items_of
 from benchmarks.workloads import Turn, turns
+from eventlog import events as ev
 from eventlog.codec.batch import Item
+from eventlog.codec.bodies import to_content
 from eventlog.codec.deltas import DeltaRun
+from eventlog.values import Model, Text, Tool
 
-__all__ = ["SameFacts", "TwoRows", "Wal"]
+__all__ = ["FourRows", "SameFacts", "TwoRows", "Wal", "items_of"]
+
+BEGAN = 1_767_225_600_000
+"""2026-01-01, in UTC milliseconds."""
+TURN_TAKES = 20_000
+"""Milliseconds from one turn to the next."""
+DELTA_TAKES = 20
+_MODEL = Model("bench", "mark")
 
 STILL = 10
 """Consecutive turns that must not change the size of the WAL's file."""
@@ -50,14 +58,6 @@ class Wal(ABC):
         self.connection.execute("PRAGMA journal_mode=WAL")
         self.connection.execute("PRAGMA synchronous=FULL")
         self.connection.executescript(schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @abstractmethod
     def turn(self, turn: Turn) -> None:
@@ -87,10 +87,6 @@ class Wal(ABC):
         """Return the size of the WAL's file."""
         return self._path.with_name(f"{self._path.name}-wal").stat().st_size
 
-    def kept_bytes(self) -> int:
-        """Return the bytes of the database on the disk, without its WAL."""
-        return self._path.stat().st_blocks * 512
-
     def finish_work(self) -> None:
         """Move the WAL's pages into the database; its file stays."""
         self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -114,22 +110,18 @@ class TwoRows(Wal):
     def __init__(self, path: Path) -> None:
         super().__init__(path, _MESSAGES)
         self._encode = msgspec.json.Encoder().encode
+        self._decode = msgspec.json.Decoder().decode
 
-    def turn(self, turn: Turn, session: str = "s") -> None:
+    def turn(self, turn: Turn) -> None:
         """Add two rows in one transaction."""
-        self.add(self.rows(turn, session))
-
-    def rows(self, turn: Turn, session: str) -> Iterator[MessageRow]:
-        """Return a turn's two rows."""
-        self._number += 1
-        call = {"type": "tool", "call": f"call_{self._number}", "name": "bash", "input": {"command": turn.command}}
         answer = {"type": "text", "text": "".join(turn.answer)}
-        yield self.row(session, "user", [{"type": "text", "text": turn.question}])
-        yield self.row(session, "assistant", [answer, {**call, "output": turn.output}])
+        call = {"type": "tool", "call": "call_1", "name": "bash", "input": {"command": turn.command}}
+        question = self.row("user", [{"type": "text", "text": turn.question}])
+        self.add([question, self.row("assistant", [answer, {**call, "output": turn.output}])])
 
-    def row(self, session: str, role: str, parts: Sequence[object]) -> MessageRow:
+    def row(self, role: str, parts: Sequence[object]) -> MessageRow:
         """Return a message's row."""
-        return session, role, self._encode({"role": role, "parts": parts})
+        return "s", role, self._encode({"role": role, "parts": parts})
 
     def add(self, rows: Iterable[MessageRow]) -> None:
         """Add rows in one transaction."""
@@ -138,6 +130,35 @@ class TwoRows(Wal):
         for row in rows:
             execute("INSERT INTO message (session, role, data) VALUES (?, ?, ?)", row)
         execute("COMMIT")
+
+    def load(self) -> list[Any]:
+        """Read and decode every row."""
+        rows = self.connection.execute("SELECT data FROM message WHERE session = 's' ORDER BY id")
+        return [self._decode(data) for (data,) in rows]
+
+
+class FourRows(TwoRows):
+    """A row of JSON for question, call, result and answer, each in a transaction of its own."""
+
+    def turn(self, turn: Turn) -> None:
+        """Add four rows in four transactions."""
+        self.ask(turn)
+        self.run(turn)
+        self.answer(turn)
+
+    def ask(self, turn: Turn) -> None:
+        """Add the question."""
+        self.add([self.row("user", [{"type": "text", "text": turn.question}])])
+
+    def run(self, turn: Turn) -> None:
+        """Add the call, then its result."""
+        call = {"type": "tool", "call": "call_1", "name": "bash", "input": {"command": turn.command}}
+        self.add([self.row("assistant", [call])])
+        self.add([self.row("tool", [{"call": "call_1", "output": turn.output}])])
+
+    def answer(self, turn: Turn) -> None:
+        """Add the answer."""
+        self.add([self.row("assistant", [{"type": "text", "text": "".join(turn.answer)}])])
 
 
 _FACTS = """
@@ -161,10 +182,9 @@ class SameFacts(Wal):
     events of one append.
     """
 
-    def __init__(self, path: Path, *, each_delta: bool = False, each_wait: bool = False) -> None:
+    def __init__(self, path: Path, *, each_wait: bool = False) -> None:
         super().__init__(path, _FACTS)
         self._encode = msgspec.msgpack.Encoder().encode
-        self._each_delta = each_delta
         self._each_wait = each_wait
         self._version = 0
 
@@ -175,7 +195,7 @@ class SameFacts(Wal):
         """
         self._number += 1
         bodies: dict[bytes, bytes] = {}
-        items = items_of(self._number, turn, BEGAN + self._number * TURN_TAKES, bodies, each_delta=self._each_delta)
+        items = items_of(self._number, turn, BEGAN + self._number * TURN_TAKES, bodies)
         if not self._each_wait:
             self._commit(items, bodies, 2)
             return
@@ -204,3 +224,29 @@ class SameFacts(Wal):
         execute(_UPDATE, (version, time, messages))
         execute("COMMIT")
         self._version = version
+
+
+def items_of(number: int, turn: Turn, time: int, bodies: dict[bytes, bytes]) -> list[Item]:
+    """Return the events that the engine keeps of a turn, its deltas as one run.
+
+    Large texts go into `bodies`.
+    """
+    user, assistant = f"msg_{number:020d}u", f"msg_{number:020d}v"
+    question, answer, tool = (f"prt_{number:020d}{letter}" for letter in "uvw")
+    at = time + len(turn.answer) * DELTA_TAKES
+    flat: list[object] = []
+    for place, text in enumerate(turn.answer, 1):
+        flat += ((answer, "text"), text, time + place * DELTA_TAKES)
+    command = f'{{"command":"{turn.command}"}}'
+    return [
+        (time, ev.UserMessageAdded(user)),
+        (time, ev.PartStarted(user, question, Text(turn.question))),
+        (time, ev.AssistantMessageStarted(assistant, user, model=_MODEL)),
+        (time, ev.PartStarted(assistant, answer, Text(""))),
+        DeltaRun.from_flat(flat, time),
+        (at, ev.PartEnded(answer)),
+        (at, ev.PartStarted(assistant, tool, Tool("call_1", "bash"))),
+        (at, ev.ToolRunning(tool, command)),
+        (at, ev.ToolCompleted(tool, to_content(turn.output, bodies))),
+        (at, ev.MessageFinished(assistant, "tool-calls")),
+    ]

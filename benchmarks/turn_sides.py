@@ -9,19 +9,15 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from itertools import count
 from pathlib import Path
 from shutil import copytree
 from typing import NamedTuple, Protocol
 
 import eventlog
-from benchmarks.engine import WAITS, take_turn, waiting_turn
-from benchmarks.hand_off import HandOff
-from benchmarks.history import BEGAN, items_of, seasoned
+from benchmarks.engine import WAITS, seasoned, session_turn, take_turn, waiting_turn
 from benchmarks.limits import RawFile
 from benchmarks.sqlite_turns import SameFacts, TwoRows, Wal
 from benchmarks.workloads import Turn
-from eventlog.codec.batch import encode
 
 __all__ = ["SIDES", "Kind", "Side"]
 
@@ -51,11 +47,11 @@ def _used(folder: Path) -> Path:
 class EngineSide:
     """The engine, in a store that was in use and was opened again."""
 
-    def __init__(self, directory: Path, *, waits: bool, held: bool) -> None:
+    def __init__(self, directory: Path, take: Callable[[eventlog.Session, Turn], None], *, held: bool) -> None:
         self._path = directory / "store"
         copytree(_used(directory.parent), self._path)
         os.sync()  # so that what was copied is not written while something is measured
-        self._take = waiting_turn if waits else take_turn
+        self._take = take
         self._held = held
         self._open = ExitStack()
         with eventlog.open(self._path) as store:
@@ -101,26 +97,6 @@ class RawSide:
         self.file.close()
 
 
-class BareSide(RawSide):
-    """The turn's events, encoded as by the engine, written by another thread."""
-
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._numbers = count(1)
-        self._hand_off = HandOff(lambda records: self.file.write(b"".join(records)))
-
-    def turn(self, turn: Turn) -> None:
-        """Make one write and one sync, in the thread."""
-        bodies: dict[bytes, bytes] = {}
-        payload = encode(items_of(next(self._numbers), turn, BEGAN, bodies), BEGAN)
-        self._hand_off.wait(b"".join((payload, *bodies.values())))
-
-    def close(self) -> None:
-        """End the thread, and close the file."""
-        self._hand_off.close()
-        super().close()
-
-
 def _filled(database: Callable[[Path], Wal], directory: Path) -> Wal:
     side = database(directory / "turns.db")
     side.fill()
@@ -136,10 +112,8 @@ class Kind(NamedTuple):
     """Makes the side in an existing directory of its own."""
 
 
-def _engine(note: str, *, waits: bool, held: bool) -> Kind:
-    title = "everdelta, lease held" if held else "everdelta, as in the README"
-    ending = f", its {WAITS} waits" if waits else ", pipelined"
-    return Kind(title + ending, note, partial(EngineSide, waits=waits, held=held))
+def _engine(title: str, note: str, take: Callable[[eventlog.Session, Turn], None], *, held: bool = False) -> Kind:
+    return Kind(f"everdelta, {title}", note, partial(EngineSide, take=take, held=held))
 
 
 def _sqlite(title: str, note: str, database: Callable[[Path], Wal]) -> Kind:
@@ -147,10 +121,12 @@ def _sqlite(title: str, note: str, database: Callable[[Path], Wal]) -> Kind:
 
 
 SIDES: dict[str, Kind] = {
-    "readme": _engine("takes the lease and gives it back in each turn; one wait at the end", waits=False, held=False),
-    "readme.waits": _engine("waits for question, call, result and end", waits=True, held=False),
-    "held": _engine("the lease is taken once, before all turns", waits=False, held=True),
-    "held.waits": _engine("the lease is taken once; waits for question, call, result and end", waits=True, held=True),
+    "turn": _engine(
+        "session.turn", f"as in the loop of the pages: a request id, the lease, {WAITS} waits", session_turn
+    ),
+    "waits": _engine("user and reply", f"as in the Quickstart: {WAITS} waits", waiting_turn),
+    "piped": _engine("a pipeline", "the Quickstart's calls in a pipeline: one wait at the end", take_turn),
+    "held": _engine("a pipeline, lease held", "the lease is taken once, before all turns", take_turn, held=True),
     "facts": _sqlite(
         "same facts",
         "a row for each event, the run of deltas whole, the body by its hash, the session's row; no hash tree, checksum or lease",
@@ -161,12 +137,6 @@ SIDES: dict[str, Kind] = {
         "a transaction for the question, the call with all before it, the result, and the end",
         partial(SameFacts, each_wait=True),
     ),
-    "deltas": _sqlite(
-        "a row per delta", "the same facts, the run of deltas as a row each", partial(SameFacts, each_delta=True)
-    ),
     "rows": _sqlite("two rows", "a row of JSON for each message; no deltas, no events", TwoRows),
-    "bare": Kind(
-        "bare queue and thread", "the engine's events made and encoded; nothing decided, ordered or indexed", BareSide
-    ),
     "raw": Kind("raw file", "pwrite and fdatasync of the turn's text into a file filled with zeros", RawSide),
 }

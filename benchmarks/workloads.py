@@ -7,8 +7,8 @@ side can store it once.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable
+from itertools import cycle, islice
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -21,15 +21,17 @@ __all__ = [
     "deltas",
     "generated_session",
     "in_deltas",
-    "many_streams",
     "prose",
     "recorded_sessions",
     "recorded_streams",
+    "small_turns",
     "turns",
 ]
 
 ANSWER_CHARACTERS = 400
 TOOL_BYTES = 4096
+SMALL_OUTPUT = 200
+"""Characters of a tool's output in a history that is long but not large."""
 DELTA_CHARACTERS = 5
 """Characters of a text delta: 5.8 in recorded streams (OpenAI 4.7, Anthropic 15)."""
 
@@ -41,13 +43,6 @@ _WORDS = (
     "for", "each", "of", "them", "so", "we", "can", "see", "which", "ones", "fail", "because", "their", "output", "was",
     "cut", "before", "a", "result", "came", "back", "from", "tool", "runs", "in", "another", "session",
 )  # fmt: skip
-
-
-_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_HEX = b"0123456789abcdef"
-_HEX_ID = re.compile(rb"[0-9a-f]{32,64}")
-_RANDOM = re.compile(rb"[A-Za-z0-9+/_-]{64,}={0,2}|(?<=_)[A-Za-z0-9]{20,63}|(?<![0-9a-f])[0-9a-f]{32,64}(?![0-9a-f])")
-"""Ciphertext in base64, and ids."""
 
 
 class Turn(NamedTuple):
@@ -89,6 +84,12 @@ def in_deltas(text: str) -> tuple[str, ...]:
     return tuple(text[start : start + DELTA_CHARACTERS] for start in range(0, len(text), DELTA_CHARACTERS))
 
 
+def small_turns(number: int) -> Iterable[Turn]:
+    """Return `number` turns with short tool outputs; a hundred different ones, repeated."""
+    different = [turn._replace(output=turn.output[:SMALL_OUTPUT]) for turn in turns(100, seed=6)]
+    return islice(cycle(different), number)
+
+
 def deltas(count: int) -> list[str]:
     """Return the texts of `count` deltas, each a string of its own."""
     return list(in_deltas(prose(Random(1), count * DELTA_CHARACTERS)))
@@ -118,38 +119,6 @@ def recorded_streams(data: Path, most: int = 40) -> list[Path]:
     """Return the largest recorded streams of server-sent events, of any format, largest first."""
     files = sorted(data.glob("sse_extracted/*.sse"), key=lambda path: (-path.stat().st_size, path.name))
     return files[:most]
-
-
-def many_streams(files: Sequence[Path], directory: Path, least: int) -> list[Path]:
-    """Write streams like the recorded ones, at least so many bytes; return the files.
-
-    Ciphertext and ids are others in each file. What a file says twice, its copy says twice.
-    """
-    random = Random(11)
-    copies: list[Path] = []
-    written = 0
-    while written < least:
-        for file in files:
-            data = _renewed(file.read_bytes(), random)
-            copies.append(directory / f"{len(copies):04}-{file.name}")
-            copies[-1].write_bytes(data)
-            written += len(data)
-    return copies
-
-
-def _renewed(stream: bytes, random: Random) -> bytes:
-    """Return a stream with other ciphertext and other ids of the same lengths."""
-    others: dict[bytes, bytes] = {}
-
-    def other(match: re.Match[bytes]) -> bytes:
-        run = match[0]
-        if run not in others:
-            letters = _HEX if _HEX_ID.fullmatch(run) else _BASE64
-            end = run.rstrip(b"=")
-            others[run] = bytes(random.choices(letters, k=len(end))) + run[len(end) :]
-        return others[run]
-
-    return _RANDOM.sub(other, stream)
 
 
 def generated_session(path: Path, turns_: int) -> Path:

@@ -107,7 +107,6 @@ OUTSIDE = {
     "sse_starlette": ("projections.server",),
     "markdown_it": ("projections.exports",),
     "nh3": ("projections.exports",),
-    "matplotlib": ("projections.exports",),
     "pygments": ("projections.inspector",),
     "uvicorn": ("projections.cli.commands.serve",),
     "httpx2": ("projections.window.compaction",),

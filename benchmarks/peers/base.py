@@ -55,7 +55,7 @@ class Streamer(Protocol):
         ...
 
     def finish(self) -> None:
-        """End the answer and close the store."""
+        """End the answer, durable when it returns, and close the store."""
         ...
 
 
@@ -73,7 +73,7 @@ class Peer(NamedTuple):
     chat: Callable[[Path], Chat] | None = None
     """Opens the conversation in a directory, which is made if missing."""
     streamer: Callable[[Path], Streamer] | None = None
-    """Opens a new streamed answer in a new directory."""
+    """Opens a new streamed answer in a new directory; each delta is durable if the peer is."""
     server: bool = False
     """Whether it has a process of its own, which may not start on every machine."""
     note: str = ""

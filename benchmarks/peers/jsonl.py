@@ -23,7 +23,7 @@ class JsonlChat:
     def __init__(self, directory: Path, *, sync: bool) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / "chat.jsonl"
-        self._file = self._path.open("ab", buffering=0)
+        self._file = self._path.open("ab")
         self._sync = sync
         self._encode = msgspec.json.Encoder().encode
         self._decode = msgspec.json.Decoder().decode
@@ -31,10 +31,12 @@ class JsonlChat:
     def seed(self, work: Sequence[Turn]) -> None:
         """Write all lines at once."""
         self._file.write(b"".join(map(self._lines, work)))
+        self._file.flush()
 
     def turn(self, turn: Turn) -> None:
         """Write three lines at once."""
         self._write(self._lines(turn))
+        self._file.flush()
 
     def append(self, text: str) -> None:
         """Write one line."""
@@ -49,11 +51,16 @@ class JsonlChat:
         """Close the file."""
         self._file.close()
 
-    finish = close
+    def finish(self) -> None:
+        """Flush what was written to the disk, and close the file."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.close()
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
         if self._sync:
+            self._file.flush()
             os.fsync(self._file.fileno())
 
     def _lines(self, turn: Turn) -> bytes:
@@ -75,15 +82,15 @@ def _unsynced(directory: Path) -> JsonlChat:
 PEERS = (
     Peer(
         "jsonl",
-        "JSONL, no fsync",
+        "JSONL",
         durable=False,
-        note="waits for no disk; nothing says where a message lies or whether a line is whole",
+        note="waits for no disk; a stream's deltas wait in memory for a full block, and its end for the disk; nothing says whether a line is whole",
         chat=_unsynced,
         streamer=_unsynced,
     ),
     Peer(
         "jsonl-fsync",
-        "JSONL + fsync",
+        "JSONL, each fsynced",
         durable=True,
         note="the file grows, so each sync also writes its length; nothing says where a message lies",
         chat=_synced,

@@ -1,131 +1,107 @@
-"""LangGraph's `SqliteSaver`, with its default channel and with the beta's `DeltaChannel`.
+"""LangGraph's `SqliteSaver`, and `EverdeltaSaver` in its place.
 
-A turn is one run of a graph of two nodes, the model's answer and the tool's result, which
-checkpoints before the first, between them and after the last. `durability="async"` is the default,
-"sync" waits for each checkpoint; the database is in WAL mode at SQLite's default,
-`synchronous=FULL`. Seeding is one update of the state with all messages, which favours this peer:
-after real runs each checkpoint would, by default, hold all messages before it.
+A turn is one `put` of a checkpoint that has all messages, with the writes that made it: no graph
+runs around it. The database is in WAL mode at SQLite's default, `synchronous=FULL`. Seeding puts a
+checkpoint for each turn, as real runs do.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from functools import partial
-from itertools import chain
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Any
 
+import eventlog
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
-__all__ = ["INSTALL", "PEERS", "GraphChat"]
+__all__ = ["PEERS"]
 
-_CONFIG = {"configurable": {"thread_id": "s"}}
+_CONFIG = {"configurable": {"thread_id": "s", "checkpoint_ns": ""}}
+_TASK = "00000000-0000-4000-8000-000000000001"
 
 
-class GraphChat:
-    """One thread of a graph, on any checkpointer."""
+class SaverChat:
+    """One thread of a checkpointer."""
 
-    def __init__(self, saver: Any, channel: Any, durability: Literal["async", "sync"]) -> None:
-        self._durability = durability
-        self._messages: Any = imported("langchain_core.messages")
+    def __init__(self, saver: Any, close: Callable[[], None]) -> None:
         self._saver = saver
-        self._graph: Any = self._compiled(channel)
-        self._turn: Turn | None = None
+        self.close = close
+        """Closes what the saver has open."""
+        self._messages: Any = imported("langchain_core.messages")
+        self._empty: Any = imported("langgraph.checkpoint.base").empty_checkpoint
+        self._config: Any = _CONFIG
+        self._sent: list[Any] = []
+        self.load()
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """Add all messages in one update of the state."""
-        self._graph.update_state(
-            _CONFIG, {"messages": [message for turn in work for message in self._all(turn)]}, "tools"
-        )
+        """Put a checkpoint for each turn."""
+        for turn in work:
+            self.turn(turn)
 
     def turn(self, turn: Turn) -> None:
-        """Run the graph once."""
-        self._turn = turn
-        message = self._messages.HumanMessage(turn.question)
-        self._graph.invoke({"messages": [message]}, _CONFIG, durability=self._durability)
+        """Put one checkpoint and its writes."""
+        step = len(self._sent)
+        new = self._of(turn, step)
+        self._sent += new
+        checkpoint = self._empty()
+        checkpoint["channel_values"] = {"messages": [*self._sent]}
+        checkpoint["channel_versions"] = {"messages": str(step + 1).zfill(12)}
+        metadata: dict[str, Any] = {"source": "loop", "step": step, "parents": {}}
+        self._config = self._saver.put(self._config, checkpoint, metadata, checkpoint["channel_versions"])
+        self._saver.put_writes(self._config, [("messages", new)], _TASK)
 
     def load(self) -> int:
-        """Load the state of the thread."""
-        return len(self._graph.get_state(_CONFIG).values["messages"])
+        """Get the newest checkpoint of the thread, and continue it."""
+        found = self._saver.get_tuple(_CONFIG)
+        if found is not None:
+            self._config = found.config
+            self._sent = found.checkpoint["channel_values"]["messages"]
+        return len(self._sent)
 
-    def close(self) -> None:
-        """Close what the saver has open: nothing that is known here."""
-
-    def _compiled(self, channel: Any) -> Any:
-        module = imported("langgraph.graph")
-        state = TypedDict("state", {"messages": Annotated[list, channel]})  # type: ignore[type-arg]  # noqa: UP013 - known at run time only
-        graph = module.StateGraph(state)
-        graph.add_node("model", self._run_model)
-        graph.add_node("tools", self._run_tool)
-        graph.add_edge(module.START, "model")
-        graph.add_edge("model", "tools")
-        graph.add_edge("tools", module.END)
-        return graph.compile(checkpointer=self._saver)
-
-    def _run_model(self, state: dict[str, Any]) -> dict[str, Any]:
-        del state
-        assert self._turn is not None
-        return {"messages": [self._answer(self._turn)]}
-
-    def _run_tool(self, state: dict[str, Any]) -> dict[str, Any]:
-        del state
-        assert self._turn is not None
-        return {"messages": [self._result(self._turn)]}
-
-    def _all(self, turn: Turn) -> list[Any]:
-        return [self._messages.HumanMessage(turn.question), self._answer(turn), self._result(turn)]
-
-    def _answer(self, turn: Turn) -> Any:
-        call = {"id": "call_1", "name": "bash", "args": {"command": turn.command}}
-        return self._messages.AIMessage("".join(turn.answer), tool_calls=[call])
-
-    def _result(self, turn: Turn) -> Any:
-        return self._messages.ToolMessage(turn.output, tool_call_id="call_1")
+    def _of(self, turn: Turn, step: int) -> list[Any]:
+        call = {"id": f"call_{step}", "name": "bash", "args": {"command": turn.command}}
+        return [
+            self._messages.HumanMessage(turn.question, id=f"{step}-question"),
+            self._messages.AIMessage("".join(turn.answer), tool_calls=[call], id=f"{step}-answer"),
+            self._messages.ToolMessage(turn.output, tool_call_id=f"call_{step}", id=f"{step}-result"),
+        ]
 
 
-class LangGraphChat(GraphChat):
-    """One thread of a graph, in a database."""
-
-    def __init__(self, directory: Path, channel: Any, durability: Literal["async", "sync"]) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(directory / "chat.db", check_same_thread=False)
-        super().__init__(imported("langgraph.checkpoint.sqlite").SqliteSaver(self._connection), channel, durability)
-
-    def close(self) -> None:
-        """Close the saver's connection."""
-        self._connection.close()
+def _theirs(directory: Path) -> SaverChat:
+    directory.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(directory / "chat.db", check_same_thread=False)
+    return SaverChat(imported("langgraph.checkpoint.sqlite").SqliteSaver(connection), connection.close)
 
 
-def _added(directory: Path, durability: Literal["async", "sync"]) -> LangGraphChat:
-    return LangGraphChat(directory, imported("langgraph.graph.message").add_messages, durability)
+def _ours(directory: Path) -> SaverChat:
+    store = eventlog.open(directory)
+    return SaverChat(imported("eventlog.adapters.langgraph").EverdeltaSaver(store), store.close)
 
 
-def _joined(state: list[Any], writes: Sequence[list[Any]]) -> list[Any]:
-    return [*state, *chain.from_iterable(writes)]
-
-
-def _delta(directory: Path, durability: Literal["async", "sync"]) -> LangGraphChat:
-    return LangGraphChat(directory, imported("langgraph.channels").DeltaChannel(_joined), durability)
-
-
-INSTALL = "pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'"
+_INSTALL = "pip install 'langgraph>=1.2,<2' 'langgraph-checkpoint-sqlite>=3.1,<4'"
 _PACKAGE = "langgraph.checkpoint.sqlite"
 
-_DURABILITIES: tuple[tuple[str, str, Literal["async", "sync"]], ...] = (("", "", "async"), ("-sync", ", sync", "sync"))
-
-PEERS = tuple(
+PEERS = (
     Peer(
-        f"langgraph{name}{suffix}",
-        f"LangGraph {title}{label}",
-        durable=durability == "sync",
+        "langgraph-ours",
+        "everdelta as LangGraph's saver",
+        durable=True,
         package=_PACKAGE,
-        install=INSTALL,
-        note="a turn runs a graph of two nodes, which checkpoints its state at each step: running is measured with keeping",
-        chat=partial(kind, durability=durability),
+        install=_INSTALL,
+        note="a turn is one checkpoint with its writes; no graph runs around it",
+        chat=_ours,
         quick=1_000,
-    )
-    for name, title, kind in (("", "SqliteSaver", _added), ("-delta", "DeltaChannel", _delta))
-    for suffix, label, durability in _DURABILITIES
+    ),
+    Peer(
+        "langgraph",
+        "LangGraph SqliteSaver",
+        durable=True,
+        package=_PACKAGE,
+        install=_INSTALL,
+        note="a turn is one checkpoint with its writes; no graph runs around it",
+        chat=_theirs,
+        quick=1_000,
+    ),
 )

@@ -1,15 +1,19 @@
-"""OpenAI Agents' `SQLiteSession`: a row of JSON for each item, in WAL mode.
+"""Sessions of OpenAI Agents: its `SQLiteSession`, and `EverdeltaSession`.
 
-It opens its connections itself and leaves SQLite's default, `synchronous=FULL`: every `add_items`
-is durable, and there is no other choice.
+`SQLiteSession` has a row of JSON for each item, in WAL mode. It opens its connections itself and
+leaves SQLite's default, `synchronous=FULL`. Every `add_items` of either is durable.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
+from typing import Any
 
+import eventlog
 from benchmarks.peers.base import Peer, imported
 from benchmarks.workloads import Turn
 
@@ -19,48 +23,77 @@ __all__ = ["PEERS"]
 class AgentsChat:
     """One session; its coroutines run in an event loop that stays open."""
 
-    def __init__(self, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, session: Any, close: Callable[[], None]) -> None:
         self._runner = asyncio.Runner()
-        self._session = imported("agents").SQLiteSession("s", directory / "chat.db")
+        self._session = session
+        self._close = close
+        self._numbers = count(1)
 
     def seed(self, work: Sequence[Turn]) -> None:
-        """Add all items in one call."""
-        self._runner.run(self._session.add_items([item for turn in work for item in _items(turn)]))
+        """Add the items turn by turn, as a program does."""
+        for turn in work:
+            self.turn(turn)
 
     def turn(self, turn: Turn) -> None:
         """Add the items of a turn in one call."""
-        self._runner.run(self._session.add_items(_items(turn)))
+        self._runner.run(self._session.add_items(_items(turn, next(self._numbers))))
 
     def load(self) -> int:
         """Call `get_items` without a limit."""
         return len(self._runner.run(self._session.get_items()))
 
     def close(self) -> None:
-        """Close the session and the loop."""
-        self._session.close()
+        """Close the store and the loop."""
+        self._close()
         self._runner.close()
 
 
-def _items(turn: Turn) -> list[dict[str, object]]:
+def _items(turn: Turn, number: int) -> list[dict[str, object]]:
     """Return a turn as items of the Responses interface, which this package stores."""
-    answer = {"type": "output_text", "text": "".join(turn.answer), "annotations": list[object]()}
+    text = {
+        "type": "output_text",
+        "text": "".join(turn.answer),
+        "annotations": list[object](),
+        "logprobs": list[object](),
+    }
+    call = {"call_id": f"call_{number}", "name": "bash", "arguments": json.dumps({"command": turn.command})}
     return [
         {"role": "user", "content": turn.question},
-        {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [answer]},
-        {"type": "function_call", "call_id": "call_1", "name": "bash", "arguments": turn.command, "id": "fc_1"},
-        {"type": "function_call_output", "call_id": "call_1", "output": turn.output},
+        {"type": "function_call", **call},
+        {"type": "function_call_output", "call_id": f"call_{number}", "output": turn.output},
+        {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [text]},
     ]
 
 
+def _theirs(directory: Path) -> AgentsChat:
+    directory.mkdir(parents=True, exist_ok=True)
+    session = imported("agents").SQLiteSession("s", directory / "chat.db")
+    return AgentsChat(session, session.close)
+
+
+def _ours(directory: Path) -> AgentsChat:
+    store = eventlog.open(directory)
+    return AgentsChat(imported("eventlog.adapters.openai_agents").EverdeltaSession(store, "s"), store.close)
+
+
+_INSTALL = "pip install 'openai-agents>=0.24,<1'"
+
 PEERS = (
+    Peer(
+        "openai-agents-ours",
+        "everdelta as OpenAI Agents' session",
+        durable=True,
+        package="agents",
+        install=_INSTALL,
+        chat=_ours,
+    ),
     Peer(
         "openai-agents",
         "OpenAI Agents SQLiteSession",
         durable=True,
         note="each call goes through an event loop to a worker thread; it keeps items of JSON and no deltas",
         package="agents",
-        install="pip install 'openai-agents>=0.24,<1'",
-        chat=AgentsChat,
+        install=_INSTALL,
+        chat=_theirs,
     ),
 )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.figures import Notes
-from benchmarks.peers import event_stores, google_adk, jsonl, langgraph, openai_agents, plain_sqlite, raw
+from benchmarks.peers import event_stores, google_adk, jsonl, langgraph, openai_agents, plain_sqlite
 from benchmarks.peers.base import Peer, missing
 
-__all__ = ["LIMITS", "PEERS", "present"]
+__all__ = ["PEERS", "present"]
 
 PEERS: tuple[Peer, ...] = (
     *plain_sqlite.PEERS,
@@ -15,11 +15,7 @@ PEERS: tuple[Peer, ...] = (
     *langgraph.PEERS,
     *google_adk.PEERS,
     *event_stores.PEERS,
-    *raw.PEERS,
 )
-
-LIMITS = frozenset(peer.id for peer in raw.PEERS)
-"""Peers that are limits, not conversations: the fastest peer is not chosen from them."""
 
 
 def present(notes: Notes) -> list[Peer]:

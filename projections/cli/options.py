@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from projections.cli.grammar import Argument, Option
 from projections.cli.store_option import session_candidates
 
-__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION", "SVG", "YES"]
+__all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION", "YES"]
 
 SESSION: TypeAlias = Annotated[
     str,
     Argument(
         "SESSION", help="Id of a session, or its beginning or end if that is unique.", candidates=session_candidates
     ),
-]
-SVG: TypeAlias = Annotated[
-    Path | None, Option("--svg", metavar="PATH", help="Draw it into this file, as a picture in SVG.")
 ]
 OPTIONAL_SESSION: TypeAlias = Annotated[
     str | None,

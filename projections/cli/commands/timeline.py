@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from projections.cli import output, times
 from projections.cli.amounts import dollars
 from projections.cli.grammar import Context
-from projections.cli.options import JSON, SESSION, SVG
-from projections.cli.part_file import write_file
+from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.reports.wording import counted, moment
 
@@ -26,7 +25,7 @@ BAR = 10
 """Characters of the bar of a full window."""
 
 
-def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = False) -> None:
+def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
     """Print what happened in a session, and when.
 
     Lists messages with their first words, numbered prunes, compactions and rollbacks, forks, and
@@ -41,11 +40,6 @@ def run(context: Context, session: SESSION, *, svg: SVG = None, json: JSON = Fal
         history = timeline(handle)
         forks = [handle.store.info(fork) for fork in history.forks]
         prices = handle.store.host.models.date
-    if svg is not None:
-        from projections.exports.plots import timeline_svg
-
-        write_file(svg, [timeline_svg(history)])
-        return
     if json:
         entries = [
             {

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from projections.cli import output
 from projections.cli.amounts import number
 from projections.cli.grammar import Context, Option
-from projections.cli.options import JSON, SESSION, SVG
-from projections.cli.part_file import write_file
+from projections.cli.options import JSON, SESSION
 from projections.cli.part_table import print_parts
 from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
@@ -35,7 +34,6 @@ def run(
     policy: POLICY = None,
     inside: INSIDE = False,
     top: Annotated[int, Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
-    svg: SVG = None,
     json: JSON = False,
 ) -> None:
     """Show what fills the context window and what would leave it next.
@@ -48,11 +46,7 @@ def run(
 
     with reading_session(context, session) as handle:
         report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside, words=True)
-    if svg is not None:
-        from projections.exports.plots import window_svg
-
-        write_file(svg, [window_svg(report)])
-    elif json:
+    if json:
         output.document(report.as_json())
     else:
         _print(report)

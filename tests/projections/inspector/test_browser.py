@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import eventlog
-from benchmarks.history import EVENTS_A_TURN, begun, small_turns
+from benchmarks.engine import filled
+from benchmarks.workloads import small_turns
 from eventlog.importers import import_file
 from projections.inspector.room import Room
 from tests.support.inspected_store import LARGE, hostile, inspected_store
@@ -454,7 +455,9 @@ def open_view(page: Page, address: str, view: str) -> None:
 def test_a_million_events_are_scrolled_smoothly(started: Browser, tmp_path: Path) -> None:
     """A session of a million events opens, and scrolls without a long task."""
     with eventlog.open(tmp_path / "store") as store:
-        name = begun(store, small_turns(1_000_000 // EVENTS_A_TURN))
+        session = filled(store, small_turns(11_400))
+        assert session.version > 1_000_000
+        name = session.id
     with serving(tmp_path / "store") as address, shown_at(started, 1200, "light") as page:
         begin = time.monotonic()
         page.goto(f"{address}#/s/{name}")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.cases.window import PLANNED, driven_by, longest_turns
 from benchmarks.driving import DriveResult
-from benchmarks.window import PLANNED, driven_by, longest_turns
 from tests.support.shared import shared_path
 
 

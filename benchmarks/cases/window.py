@@ -1,8 +1,8 @@
 """The longest recorded sessions driven through a window of 32k tokens, by prune policy.
 
-Measured are the time they take and the money they would cost. `driving.py` drives them. Prices are
-the policy's defaults, printed in the titles; summaries are those of the offline digest, charged as
-if a model had written them.
+Measured are the time they take and the money they would cost. Prices are the policy's
+defaults, printed in the titles; summaries are those of the offline digest, charged as if a model
+had written them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.workloads import generated_session
 from eventlog.importers import import_file
 from projections.window.policy import DEFAULT_POLICY
 
-__all__ = ["CASES", "PLANNED", "driven_by", "longest_turns"]
+__all__ = ["CASE", "PLANNED", "driven_by", "longest_turns"]
 
 PLANNED = ("recency", "superseded", "cost-aware")
 """Prune policies that are compared."""
@@ -99,4 +99,4 @@ def _figures(planner: str) -> tuple[Figure, ...]:
     )
 
 
-CASES = (Case("window", tuple(figure for planner in PLANNED for figure in _figures(planner)), _driven),)
+CASE = Case("window", tuple(figure for planner in PLANNED for figure in _figures(planner)), _driven)

@@ -1,1 +1,0 @@
-"""Daily work of programs, measured beside SQLite FULL: a file for each scenario."""

@@ -92,11 +92,11 @@ def open_store(
     `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
     (`encryption/keys.py`).
 
-    `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events; `clock`
-    gives UTC milliseconds, `new_id` an id for a prefix. `models` is the catalogue of models, by
-    default the one that ships: it gives windows their limits, and a usage that is recorded without
-    a cost its price. A function `prices` is asked for the price instead. Either is asked once: the
-    answer is stored with the usage, and never computed again.
+    `flush_interval` in seconds, `lease_ttl` in milliseconds, `checkpoint_events` in events, a run
+    of deltas as one; `clock` gives UTC milliseconds, `new_id` an id for a prefix. `models` is the
+    catalogue of models, by default the one that ships: it gives windows their limits, and a usage
+    that is recorded without a cost its price. A function `prices` is asked for the price instead.
+    Either is asked once: the answer is stored with the usage, and never computed again.
     """
     return Store(
         open_log(path, read_only=read_only, keys=keys),

@@ -85,7 +85,7 @@ class Turn:
 
     def __enter__(self) -> Self:
         self.ask()
-        deadline = time.monotonic() + self._patience()
+        deadline = time.monotonic() + self.patience()
         while True:
             is_last = time.monotonic() >= deadline
             if self.decide(is_last=is_last) or is_last:
@@ -166,7 +166,7 @@ class Turn:
             return False
         return self._begin(lease, "pending", self._began)
 
-    def _patience(self) -> float:
+    def patience(self) -> float:
         """Seconds to try for: a lease of another process may rest, where no reply is open."""
         if self.wait >= REST or self._claimed is not None or not self._executor.leases.is_elsewhere():
             return self.wait

@@ -20,8 +20,8 @@ from eventlog.state.state import State
 
 __all__ = ["CHECKPOINT_EVENTS", "CommittedState"]
 
-CHECKPOINT_EVENTS = 10_000
-"""Events after which the state is stored, so that opening a session stays short."""
+CHECKPOINT_EVENTS = 1_000
+"""Events, a run of deltas as one, after which the state is stored: opening stays short."""
 
 
 class CommittedState:
@@ -49,7 +49,7 @@ class CommittedState:
         """
         self.loaded = False
         self.keep_at = checkpoint_events
-        """The version from which on a checkpoint is due, after the newest of any handle."""
+        """The version from which on a checkpoint is due, but for deltas applied in one step."""
         self._rests_on = 0
         """Version of the checkpoint that this state came from, or was stored as."""
 
@@ -121,18 +121,23 @@ class CommittedState:
         self.state.forget(forgotten_in(self.log, self.session))
         self.uncounted += self.state.visible - before
 
+    @property
+    def is_due(self) -> bool:
+        """Whether the state is to be stored: a replay from the newest checkpoint would be long."""
+        return self.state.version - self.state.skipped >= self.keep_at
+
     def keep_if_due(self) -> None:
         """Store the state, all of which is committed, if `checkpoint_events` came since the last.
 
         Where another handle stored it last, its archive is taken over: none writes what is there
         already.
         """
-        version = self.state.version
-        if version < self.keep_at:
+        if not self.is_due:
             return
+        version = self.state.version
         saved = newest_state(self.log, self.session, version)
         self.keep_at = saved + self.checkpoint_events
-        if version < self.keep_at:
+        if not self.is_due:
             return
         if saved > self._rests_on:
             state, self._rests_on = restore(self.log, self.streams, version)
@@ -143,4 +148,5 @@ class CommittedState:
         if head is not None and version // EVERY > max(saved, head.base) // EVERY:
             save_tree_head(self.log, head)
         self._rests_on = version
+        self.state.skipped = 0
         self.keep_at = version + self.checkpoint_events

@@ -54,6 +54,7 @@ class State:
         "pins",
         "queued",
         "removals",
+        "skipped",
         "started",
         "undo",
         "users",
@@ -62,6 +63,8 @@ class State:
 
     def __init__(self) -> None:
         self.version = 0
+        self.skipped = 0
+        """Deltas that were applied in one step with others since the state was read or stored."""
         self.started = 0
         """Version of the event that began the session's own stream, 0 before."""
         self.erased = False
@@ -338,6 +341,7 @@ class State:
     def skip(self, count: int) -> None:
         """Apply `count` deltas: they change no fact."""
         self.version += count
+        self.skipped += count - 1
 
     def commit_to(self, version: int) -> None:
         """Drop the undo log up to `version`, which is committed; archive older messages."""

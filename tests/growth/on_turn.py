@@ -67,6 +67,7 @@ TURN: Table = {
     "Session.turn": constant(_turn, _request),
     "Session.turn, asked again": constant(_turn, _answered),
     "AsyncSession.turn": constant(lambda at, request: at.awaited(_in_a_task(at, request)), _request),
+    "Turn.patience": constant(lambda _, turn: turn.patience(), _failed),
     "Turn.mine": constant(lambda _, turn: turn.mine, _failed),
     "Turn.ask": constant(lambda _, turn: turn.ask(), _failed),
     "Turn.decide": constant(lambda _, turn: turn.decide(), _failed),

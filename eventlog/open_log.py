@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
@@ -40,7 +40,7 @@ For a directory of such a name write `./name:/…`.
 
 
 def open_log(
-    path: str | os.PathLike[str] | Sequence[str],
+    path: str | os.PathLike[str],
     *,
     read_only: bool = False,
     keys: KeySource | None = None,
@@ -48,17 +48,14 @@ def open_log(
 ) -> Log:
     """Open the log at `path`, made if it is not there, or one in memory: `memory:`.
 
-    A list or tuple has the addresses of all clusters of one log (`log/postgres/clustered.py`).
     Other options are those of `Options`, for a directory. With `keys` the log is encrypted
     (`encryption/keys.py`); `KeysError` if it is not, or the keys are not its own. An encrypted log
     opened without keys can be listed, verified and copied. `CallError` for a `path` that names no
     directory, such as the address of a server.
     """
-    if isinstance(path, (list, tuple)):
-        return _in_clusters(path, keys, {"lists_of": lists_of, "read_only": read_only, **options})
     if is_server(path):
         return _on_server(str(path), keys, {"lists_of": lists_of, "read_only": read_only, **options})
-    place = place_of(cast("str | os.PathLike[str]", path))
+    place = place_of(path)
     if str(place) == "memory:":
         from eventlog.log.memory import MemoryLog
 
@@ -104,16 +101,6 @@ def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) ->
     if made is not None and log.settings.encryption != note_of(made):
         ring.destroy(made.id)  # another process made the log
     return _with_ring(log, ring)
-
-
-def _in_clusters(addresses: Sequence[str], keys: KeySource | None, options: dict[str, Any]) -> Log:
-    """Open the log whose clusters have some addresses."""
-    if not addresses or not all(map(is_server, addresses)):
-        raise CallError("a list has the addresses of a log's clusters: postgresql://…, one or more")
-    with driver():
-        from eventlog.log.postgres import clustered
-    log = clustered.open_clusters(addresses, **options)
-    return _without_keys(log) if keys is None else _with_ring(log, _ring(keys))
 
 
 @contextmanager

@@ -74,7 +74,7 @@ LEASE_TTL = 30_000
 
 
 def open_store(
-    path: str | os.PathLike[str] | Sequence[str],
+    path: str | os.PathLike[str],
     *,
     read_only: bool = False,
     flush_interval: float = FLUSH_INTERVAL,
@@ -88,7 +88,6 @@ def open_store(
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
 
-    A list has the addresses of all clusters of one log on servers (`log/postgres/README.md`).
     `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
     (`encryption/keys.py`).
 

@@ -34,8 +34,8 @@ LAYERS: dict[str, str] = {
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
     """,
     "eventlog.log.postgres": """
-        clock faults once_read options rows seen statements schema | connections batch | acknowledged cluster_state derived guard bodies session_lists follower tables
-        | reader cluster_tables | attempt | group_commit check clusters | engine cluster_target cluster_reader | clustered move | joining
+        clock faults once_read options rows seen statements schema | connections batch | acknowledged derived bodies session_lists follower tables
+        | reader | attempt | group_commit check | engine
     """,
     "eventlog.session": """
         owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome empty_answers | text_stream context late_result redact rollback values | tool_call turn | reply | session

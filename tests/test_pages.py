@@ -47,7 +47,6 @@ from tests.test_layers import LAYERS
 
 TOPS = ("eventlog", "projections", "tests", "benchmarks")
 _ADDRESS = "DATABASE_URL"
-_ADDRESSES = "DATABASE_URLS"
 FENCES = {"python", "pyi", "javascript", "sh", "sql", "console", "json", "text", ""}
 PYTEST_OPTIONS = {"--timeout"}
 OTHERS_NAMES = {
@@ -74,9 +73,7 @@ def run(code: str, directory: Path) -> subprocess.CompletedProcess[str]:
 
 
 def _server_for(code: str) -> dict[str, str]:
-    """Return the variable that an example of a server reads: addresses of empty schemas."""
-    if _ADDRESSES in code:
-        return {_ADDRESSES: f"{_server().new_schema()} {_server().new_schema()}"}
+    """Return the variable that an example of a server reads: the address of an empty schema."""
     return {_ADDRESS: _server().new_schema()} if _ADDRESS in code else {}
 
 

@@ -185,7 +185,7 @@ class Decider:
                 raise lease_lost(self.session)  # the other owner's lease has the same number
         if backlog.failure is not None:
             self.raise_failure()
-        if backlog.sent is None and not backlog.commands and committed.is_due:
+        if backlog.sent is None and not backlog.commands and committed.is_due():
             committed.keep_if_due()
 
     def raise_failure(self) -> None:

@@ -145,11 +145,6 @@ def restore(
     """
     from eventlog.log.embedded.engine import open_log
 
-    if isinstance(source, (list, tuple)) or isinstance(into, (list, tuple)):
-        raise CallError(
-            "a log in several clusters is copied by `store.backup`; a restore fills a log at one address, which other"
-            " clusters join then"
-        )
     if is_server(into) or is_server(source):
         return _with_server(source, into, cursor=cursor, on_progress=on_progress)
     target = place_of(into)

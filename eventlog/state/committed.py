@@ -121,9 +121,8 @@ class CommittedState:
         self.state.forget(forgotten_in(self.log, self.session))
         self.uncounted += self.state.visible - before
 
-    @property
     def is_due(self) -> bool:
-        """Whether the state is to be stored: a replay from the newest checkpoint would be long."""
+        """Return whether the state is to be stored: a replay would be long."""
         return self.state.version - self.state.skipped >= self.keep_at
 
     def keep_if_due(self) -> None:
@@ -132,12 +131,12 @@ class CommittedState:
         Where another handle stored it last, its archive is taken over: none writes what is there
         already.
         """
-        if not self.is_due:
+        if not self.is_due():
             return
         version = self.state.version
         saved = newest_state(self.log, self.session, version)
         self.keep_at = saved + self.checkpoint_events
-        if not self.is_due:
+        if not self.is_due():
             return
         if saved > self._rests_on:
             state, self._rests_on = restore(self.log, self.streams, version)

@@ -64,7 +64,6 @@ GROUPS = {
         "repair": "Save what is sound of a damaged store into a new store.",
         "vacuum": "Rewrite the store without erased sessions, to free space.",
         "upgrade": "Bring the store to the format of this program.",
-        "move": "Move partitions of a store on servers to another cluster.",
     },
     "Erase": {
         "erase": "Erase a session, so that it can no longer be read.",

@@ -54,7 +54,6 @@ WITHOUT: dict[str, str] = {
     "OpenAIResponsesMapping.read": _TOLD,
     "RecordMapping.format": "a text",
     "eventlog serve": "serves until it is ended; `tests/projections/inspector/test_growth.py` has its answers",
-    "eventlog move": "needs two servers, and copies what a partition has",
     "RecordMapping.read": _TOLD,
     "Feed.record_of": "returns its argument; a subclass overrides it",
     "Feed.value_of": "returns its argument; a subclass overrides it",

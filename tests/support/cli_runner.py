@@ -50,7 +50,6 @@ COMMANDS = [
     "redact",
     "scrub",
     "upgrade",
-    "move",
     "demo",
     "completion",
     "explain",

@@ -13,17 +13,12 @@ from typing import Any
 from eventlog.history.session_lists import lists_of
 from eventlog.log.memory import MemoryLog
 from eventlog.store import Store, open_store
-from tests.faults.tally import SLOW
-from tests.support.postgres_server import give_back, give_back_clusters, new_clusters, new_place
+from tests.support.postgres_server import give_back, new_place
 
-__all__ = ["CLUSTERS", "ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLog"]
+__all__ = ["ENCRYPTED", "ENGINES", "ON_SERVER", "POSTGRES", "Engine", "LastingLog"]
 
-CLUSTERS = "clusters"
-ENGINES = ("memory", "partitioned", "embedded", "postgres", *([CLUSTERS] if SLOW else []))
-"""Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions.
-
-In the long form `clusters` are two servers.
-"""
+ENGINES = ("memory", "partitioned", "embedded", "postgres")
+"""Of them `partitioned` is in memory, and `postgres` on a server, both in four partitions."""
 ENCRYPTED = "encrypted"
 """The embedded engine with keys: for tests of what encryption might change
 (`tests/eventlog/encryption/test_engine_promises.py`).
@@ -73,17 +68,16 @@ class Engine:
     def __init__(self, name: str, directory: Path | None = None) -> None:
         self.name = name
         self._address = new_place() if name == POSTGRES else None
-        self._pair = new_clusters() if name == CLUSTERS else None
-        needs_files = name not in _IN_MEMORY and self._address is None and self._pair is None
+        needs_files = name not in _IN_MEMORY and self._address is None
         self._temporary = tempfile.TemporaryDirectory() if directory is None and needs_files else None
         self.path = Path(self._temporary.name if self._temporary else directory or "") / "store"
         self._log = LastingLog(lists_of, partitions=_IN_MEMORY.get(name, 1))
         self._stores: list[Store] = []
 
     @property
-    def place(self) -> str | Path | tuple[str, str]:
-        """The directory, the address on a server, or those of two clusters."""
-        return self._address or self._pair or self.path
+    def place(self) -> str | Path:
+        """The directory, or the address on a server."""
+        return self._address or self.path
 
     def open(self, **options: Any) -> Store:
         """Open a store; options as in `open_store`, without `read_only`."""
@@ -103,7 +97,5 @@ class Engine:
         self.close_stores()
         if self._address is not None:
             give_back(self._address)
-        if self._pair is not None:
-            give_back_clusters(self._pair)
         if self._temporary is not None:
             self._temporary.cleanup()

@@ -77,7 +77,7 @@ def _note(value: Any, module: ModuleType, name: str) -> str:
     for home in (module, *(found for found in others if vars(found).get(name) is value)):
         body = ast.parse(Path(str(home.__file__)).read_text(encoding="utf-8")).body
         for node, after in pairwise(body):
-            target = node.target if isinstance(node, ast.AnnAssign) else None
+            target: ast.expr | None = node.target if isinstance(node, ast.AnnAssign) else None
             target = node.targets[0] if isinstance(node, ast.Assign) else target
             if isinstance(target, ast.Name) and target.id == name and isinstance(after, ast.Expr):
                 return str(ast.literal_eval(after.value))

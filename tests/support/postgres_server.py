@@ -26,17 +26,13 @@ from urllib.parse import quote
 import psycopg
 
 from eventlog.log.postgres.engine import create
-from eventlog.log.postgres.joining import create_clusters
 
 __all__ = [
     "Server",
     "debian_binaries",
     "give_back",
-    "give_back_clusters",
-    "new_clusters",
     "new_place",
     "running",
-    "second",
     "wheel_binaries",
 ]
 
@@ -53,8 +49,6 @@ _SETTINGS = {
 
 _USED: dict[int, list[str]] = {}
 """Empty logs that were used before, by their number of partitions."""
-_PAIRS: dict[int, list[tuple[str, str]]] = {}
-"""Empty logs in two clusters that were used before."""
 _TABLES = ("heads", "commits", "bodies", "chunks", "derived", "lists")
 _EMPTY = (
     "; ".join(f"DELETE FROM eventlog_{table}" for table in _TABLES)  # noqa: S608 - names of tables
@@ -237,30 +231,6 @@ class Server:
 def running() -> Server:
     """The server of this test process."""
     return Server()
-
-
-@cache
-def second() -> Server:
-    """Another server of this test process, for logs in two clusters."""
-    return Server()
-
-
-def new_clusters(partitions: int = 4) -> tuple[str, str]:
-    """Addresses of the two clusters of an empty log, on two servers, each with half of it."""
-    used = _PAIRS.get(partitions)
-    if used:
-        return used.pop()
-    pair = running().new_schema(), second().new_schema()
-    create_clusters(pair, partitions=partitions)
-    return pair
-
-
-def give_back_clusters(pair: tuple[str, str], partitions: int = 4) -> None:
-    """Empty a log in two clusters, of which no partition was moved, for the next test."""
-    for address in pair:
-        with psycopg.connect(address, autocommit=True) as connection:
-            connection.execute(_EMPTY.encode())
-    _PAIRS.setdefault(partitions, []).append(pair)
 
 
 def new_place(partitions: int = 4) -> str:

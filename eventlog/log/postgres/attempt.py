@@ -21,13 +21,12 @@ from msgspec.structs import replace
 from psycopg import Error, RawCursor
 from psycopg.errors import UniqueViolation
 
-from eventlog.errors import BusyError, EventlogError, StorageError, UnknownOutcomeError
+from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
 from eventlog.log.contract import Append, Committed
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock
-from eventlog.log.postgres.faults import is_lost, is_passing, typed
-from eventlog.log.postgres.guard import ELSEWHERE, MapChangedError
+from eventlog.log.postgres.faults import is_passing, may_have_committed, typed
 from eventlog.log.postgres.rows import Known
 from eventlog.log.postgres.seen import RESTORED
 from eventlog.log.postgres.statements import APPEND, APPEND_WITH_BODIES, BARRIER, FIND
@@ -46,7 +45,7 @@ _PAUSE = 0.01
 
 
 class Target(NamedTuple):
-    """The log that is written to, or one cluster of it."""
+    """The log that is written to."""
 
     connections: Connections
     reader: Reader
@@ -60,11 +59,7 @@ class Target(NamedTuple):
 
     def finish(self, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
         """Return when each ticket has its outcome."""
-        attempt = Attempt(self, heads, tickets)
-        try:
-            attempt.finish()
-        except MapChangedError:
-            attempt.give_up(StorageError(ELSEWHERE))
+        Attempt(self, heads, tickets).finish()
 
 
 Tried: TypeAlias = dict[AnyTicket, list[tuple[int, bytes]]]
@@ -148,10 +143,7 @@ class Attempt:
         return self._tickets
 
     def finish(self) -> None:
-        """Return when each ticket has its outcome.
-
-        `MapChangedError` if those that are `left` have to be sent to another cluster.
-        """
+        """Return when each ticket has its outcome."""
         target = self._target
         self._heads.trim()
         while self._tickets:
@@ -171,9 +163,6 @@ class Attempt:
                 before = self._write(batch) if batch.changes else {}
                 if before is not None:
                     self._settle(batch, before)
-            except MapChangedError:
-                self._unlearn({ticket.request.session for ticket in self._tickets if ticket.request is not None})
-                raise
             except EventlogError as error:
                 self._unlearn(batch.changes)
                 self.give_up(error)
@@ -202,7 +191,7 @@ class Attempt:
             if is_passing(error) and time.monotonic() < self._deadline:
                 time.sleep(random.uniform(0, _PAUSE))
                 return None
-            if not is_lost(error):
+            if not may_have_committed(error):
                 raise typed(error) from error
             self._note_tried(batch)
             if time.monotonic() > self._deadline:
@@ -229,8 +218,6 @@ class Attempt:
         try:
             with self._target.connections.one(self._left()) as connection:
                 self._barrier(connection, self._target.partition_of(request.session))
-        except MapChangedError:
-            raise
         except EventlogError as error:
             return [(ticket, self._failure(ticket, error)) for ticket, _ in earlier]
         return list(earlier)
@@ -242,7 +229,7 @@ class Attempt:
         except Error as error:
             raise typed(error) from error
         if not written:
-            raise MapChangedError
+            raise self._target.reader.refuse(RESTORED)
         if connection.warned:
             raise UnknownOutcomeError(f"an earlier commit may not be replicated: {connection.warned}")
 

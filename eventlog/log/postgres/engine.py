@@ -5,7 +5,6 @@
     group_commit.py    the queue, and the thread that commits it; batch.py and statements.py decide
     reader.py          heads, commits, requests; bodies.py, derived.py, session_lists.py the rest
     follower.py        waiting for commits of other processes
-    clustered.py       a log in several clusters, each a server or a schema; move.py
 
 `PostgresLog` is a handle. It has connections and threads of its own, made when they are needed.
 """
@@ -53,7 +52,6 @@ from eventlog.log.postgres.derived import Derived
 from eventlog.log.postgres.faults import typed
 from eventlog.log.postgres.follower import Follower
 from eventlog.log.postgres.group_commit import GroupCommit
-from eventlog.log.postgres.guard import ELSEWHERE, Guarded
 from eventlog.log.postgres.once_read import OnceRead, RecalledHeads
 from eventlog.log.postgres.options import Options
 from eventlog.log.postgres.reader import Reader
@@ -93,7 +91,7 @@ class PostgresLog(Log):
         os_fork.register(self)
 
     def _build(self) -> None:
-        """Make what reads and writes: each of it for one server."""
+        """Make what reads and writes."""
         options, count, seen = self.options, self._count, Seen()
         self._connections = Connections(self.address, options)
         self._reader = Reader(self._connections, count, self.partition_of, self.settings, seen)
@@ -108,10 +106,9 @@ class PostgresLog(Log):
             read_only=options.read_only,
         )
         self._follower = Follower(self._reader.positions, count, options.poll)
-        guarded = Guarded(self._connections, None)
         target = Target(
-            guarded,
-            Reader(guarded, count, self.partition_of, self.settings, seen),
+            self._connections,
+            self._reader,
             count,
             self.partition_of,
             options.busy_timeout,
@@ -337,7 +334,6 @@ class PostgresLog(Log):
                 with connection.transaction():
                     unhurried(connection)
                     tables = Tables(connection, self._count, self.partition_of)
-                    _require_alone(connection)
                     yield tables
                     tables.set("identity", identity)
             except Error as error:
@@ -404,7 +400,6 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
                 raise NotFoundError("store", "in the schema of this address")
             if settings is None:
                 settings = _made(connection, partitions, encryption)
-            _require_alone(connection)
             survives = asked(connection, clock)
         except Error as error:
             raise typed(error) from error
@@ -423,13 +418,6 @@ def asked(connection: LogConnection, clock: ServerClock) -> Acknowledged:
     log = logger().info if survives.survives_crash else logger().warning
     log("postgresql: %s", survives.sentence())
     return survives
-
-
-def _require_alone(connection: LogConnection) -> None:
-    """Raise `CallError` if the log at a connection is in several clusters."""
-    stored = schema.stored(connection)
-    if stored is not None and "log" in stored:
-        raise CallError(ELSEWHERE)
 
 
 def create(address: str, *, partitions: int = schema.PARTITIONS, encryption: str = "") -> None:
@@ -459,8 +447,6 @@ def filling(address: str, encryption: str) -> Generator[Tables]:
             stored = schema.stored(connection)
             if stored is None:
                 schema.create(connection, encryption=encryption)
-            elif "log" in stored:
-                raise CallError("this is one cluster of a log: fill a log at one address, and have others join it")
             settings = schema.empty(connection, encryption)
             count = settings.partitions
             yield Tables(connection, count, lambda session: partition_of(session, count), filling=settings.made)

@@ -12,7 +12,7 @@ from eventlog.errors import BusyError, DamagedError, EventlogError, StorageError
 if TYPE_CHECKING:
     from psycopg import Error
 
-__all__ = ["is_lost", "is_passing", "typed"]
+__all__ = ["is_lost", "is_passing", "may_have_committed", "typed"]
 
 _PASSING = frozenset({"40001", "40P01", "53300", "57P03", "25006"})
 """Nothing was written, and the next try may succeed.
@@ -25,7 +25,9 @@ _LOST = frozenset({"57P01", "57P02", "57P05", "40003"})
 _BUSY = frozenset({"55P03", "57014", "25P03", "25P04"})
 """A lock or a statement took too long."""
 _NO_ROOM = "53"
-_DAMAGED = "XX"
+_INTERNAL = "XX000"
+"""An internal error, which says nothing of what was written before it."""
+_DAMAGED = frozenset({"XX001", "XX002"})
 _NO_CONNECTION = "08"
 
 
@@ -33,6 +35,11 @@ def is_lost(error: Error) -> bool:
     """Return whether the connection is gone, so that the outcome of a write is unknown."""
     state = error.sqlstate
     return state is None or state in _LOST or state.startswith(_NO_CONNECTION)
+
+
+def may_have_committed(error: Error) -> bool:
+    """Return whether the outcome of a write that ended with this error is unknown."""
+    return is_lost(error) or error.sqlstate == _INTERNAL
 
 
 def is_passing(error: Error) -> bool:
@@ -50,7 +57,7 @@ def typed(error: Error) -> EventlogError:
         made = BusyError(f"the server took too long: {said}")
     elif state.startswith(_NO_ROOM):
         made = BusyError(f"the server has no room: {said}")
-    elif state.startswith(_DAMAGED):
+    elif state in _DAMAGED:
         made = DamagedError(f"the server found damage: {said}")
     else:
         made = StorageError(f"the server refuses this ({state}): {said}")

@@ -13,9 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from eventlog.errors import StorageError
+from eventlog.errors import DamagedError
 from eventlog.log.merkle import TAG_BYTES
-from eventlog.log.postgres.guard import ELSEWHERE
 from eventlog.log.postgres.rows import COMMIT, HEAD, Known, commit_from, head_from, text_from
 from eventlog.log.postgres.seen import LOST, RESTORED
 from eventlog.log.rules import RequestResult
@@ -214,23 +213,15 @@ class Reader:
         return found
 
     def positions(self) -> list[int]:
-        """Return the last position of each partition, and note the edition that it is of.
-
-        `StorageError` if other clusters have some of them by now.
-        """
-        found = self.positions_here()
-        if len(found) < self._partitions:
-            raise StorageError(ELSEWHERE)
-        return list(found.values())
-
-    def positions_here(self) -> dict[int, int]:
-        """Return the last positions by partition, of those that are served here, in order."""
+        """Return the last position of each partition, and note the edition that it is of."""
         rows = self._connections.rows(_POSITIONS)
         (_, _, made), (_, _, identity), *counters = rows
         if made != self.made:
             raise self.refuse(RESTORED)
         self.identity = identity
-        return {partition: position for partition, position, _ in counters}
+        if len(counters) != self._partitions:
+            raise DamagedError(f"the log has counters of {len(counters)} partitions, not of {self._partitions}")
+        return [position for _, position, _ in counters]
 
     def request_results(self, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], RequestResult]:
         """Return the results of those request ids that were used."""

@@ -4,8 +4,7 @@
 decided on, 0 for a session that begins. The counters of the partitions are held first, in their
 order, so that two statements never wait for each other; then the heads whose revision is still the
 one. `agreed` are the sessions whose guard holds and whose request ids are new: what belongs to them
-is written, and nothing of the others. The caller reads those again and decides anew. A session
-whose partition has no counter here, because another cluster serves it, is never among them.
+is written, and nothing of the others. The caller reads those again and decides anew.
 
 The look for used request ids sees only what was committed before the statement began. That is
 enough: a commit in between has changed the revision, and the guard is compared with the newest row.

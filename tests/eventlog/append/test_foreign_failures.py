@@ -12,13 +12,13 @@ import pytest
 
 from eventlog import ConflictError, Session, Store
 from projections import ModelView
-from tests.support.engines import CLUSTERS, ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
 
 SECONDS = 1.5
 REQUESTS = 40
 
 
-@pytest.fixture(params=[*(name for name in ENGINES if name != CLUSTERS), ENCRYPTED])
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
 def place(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """A place for stores of each engine."""
     with closing(Engine(request.param)) as engine:

@@ -29,10 +29,9 @@ from eventlog.errors import (
 from eventlog.log.contract import GROWING, Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
-from eventlog.log.postgres.clustered import ClusteredLog
 from eventlog.log.postgres.engine import PostgresLog
 from tests.support.decisions import MARKED, at_decision
-from tests.support.postgres_server import give_back, give_back_clusters, new_clusters, new_place, running
+from tests.support.postgres_server import give_back, new_place, running
 
 if TYPE_CHECKING:
     from eventlog.log.contract import Log, Ticket
@@ -46,15 +45,14 @@ INTEGERS = ("count", "time", "messages", "epoch", "creates_at", "expected")
 def engines() -> list[str]:
     """Every engine: memory, embedded, embedded folded before each read, encrypted over each."""
     return [
-        "memory", "partitioned", "embedded", "folded", "postgres", "clusters", "encrypted memory",
-        "encrypted embedded", "encrypted postgres",
+        "memory", "partitioned", "embedded", "folded", "postgres", "encrypted memory", "encrypted embedded",
+        "encrypted postgres",
     ]  # fmt: skip
 
 
 @pytest.fixture(params=engines())
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
     """One empty log per engine."""
-    pair = "", ""
     if request.param == "memory":
         made: Log = MemoryLog()
     elif request.param == "partitioned":
@@ -63,8 +61,6 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = open_log(tmp_path / "store")
     elif request.param == "postgres":
         made = open_log_module.open_log(new_place())
-    elif request.param == "clusters":
-        made = open_log_module.open_log(pair := new_clusters())
     elif request.param == "encrypted postgres":
         made = open_log_module.open_log(running().new_schema(), keys=tmp_path / "keys", partitions=4, lanes=2)
     elif request.param == "encrypted memory":
@@ -75,9 +71,7 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Log]:
         made = FoldingLog(tmp_path / "store")
     yield made
     made.close()
-    if isinstance(made, ClusteredLog):
-        give_back_clusters(pair)
-    elif isinstance(made, PostgresLog):
+    if isinstance(made, PostgresLog):
         give_back(made.address)
 
 

@@ -14,9 +14,8 @@ from eventlog.log.contract import Append, Head, Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres import session_lists
-from eventlog.log.postgres.clustered import open_clusters
 from eventlog.log.postgres.engine import open_log as open_server
-from tests.support.postgres_server import give_back, give_back_clusters, new_clusters, new_place
+from tests.support.postgres_server import give_back, new_place
 
 Fold: TypeAlias = Callable[[], None]
 NAMES = (b"a", b"b", b"c")
@@ -38,7 +37,7 @@ def ids(heads: Sequence[Head]) -> list[str]:
     return [head.session for head in heads]
 
 
-@pytest.fixture(params=["memory", "partitioned", "embedded", "folded", "postgres", "postgres indexed", "clusters"])
+@pytest.fixture(params=["memory", "partitioned", "embedded", "folded", "postgres", "postgres indexed"])
 def place(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Log, Fold]]:
@@ -51,13 +50,6 @@ def place(
         yield server, lambda: None
         server.close()
         give_back(address)
-        return
-    if request.param == "clusters":
-        monkeypatch.setattr(session_lists, "MANY", 3)
-        clusters = open_clusters(pair := new_clusters(), lists_of=lists_of)
-        yield clusters, lambda: None
-        clusters.close()
-        give_back_clusters(pair)
         return
     partitions = {"memory": 1, "partitioned": 4}.get(request.param)
     log: Log = (

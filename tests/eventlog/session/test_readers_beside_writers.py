@@ -14,13 +14,13 @@ from eventlog import ConflictError, Session, Store
 from eventlog import events as ev
 from projections import ModelView, Transcript
 from projections.verify.verify import verify
-from tests.support.engines import CLUSTERS, ENCRYPTED, ENGINES, Engine
+from tests.support.engines import ENCRYPTED, ENGINES, Engine
 
 SECONDS = 2.0
 SECRET = "zebra"
 
 
-@pytest.fixture(params=[*(name for name in ENGINES if name != CLUSTERS), ENCRYPTED])
+@pytest.fixture(params=[*ENGINES, ENCRYPTED])
 def place(request: pytest.FixtureRequest) -> Iterator[Engine]:
     """A place for stores of each engine."""
     with closing(Engine(request.param)) as engine:

@@ -26,7 +26,6 @@ RACES = {
     "partitioned": 1_000,
     "embedded": 10_000 if SLOW else 500,
     "postgres": 5_000 if SLOW else 40,
-    "clusters": 1_000 if SLOW else 40,
 }
 """Request ids that two threads send at once, on each engine, on one handle and on two."""
 TASKS = 5_000 if SLOW else 40

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import RawCursor
 
 from eventlog.errors import BusyError, ConflictError, UnknownOutcomeError
 from eventlog.log.contract import Append, Committed, LeaseState
@@ -299,3 +300,28 @@ def test_of_two_handles_one_wins_each_version(place: str) -> None:
     tally("versions that two handles on a server wanted at once", count)
     for log in logs:
         log.close()
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("committed", [True, False])
+def test_an_internal_error_of_a_commit_is_looked_into(
+    place: str, committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Promise 4: after an internal error (XX000) an append is in once, whether or not it was."""
+    log = open_log(place)
+    put(log, creates_at=0, payload=b"first")
+    execute = RawCursor.execute
+    failures = [psycopg.errors.InternalError_("broken")]
+
+    def failing(cursor: RawCursor[Any], *given: Any, **options: Any) -> Any:
+        done = execute(cursor, *given, **options) if committed or not failures else None
+        if failures:
+            raise failures.pop()
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RawCursor, "execute", failing)
+        done = put(log, payload=b"second")
+    assert (done.first, payloads(log)) == (2, [b"first", b"second"])
+    assert log.check() == []
+    log.close()

@@ -18,7 +18,7 @@ from benchmarks.driving import DriveResult, RecordedTurn, drive, recorded_turns
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.workloads import generated_session
 from eventlog.importers import import_file
-from projections.window.policy import DEFAULT_POLICY
+from projections.window.policy import DEFAULT_POLICY, Prices
 
 __all__ = ["CASES", "PLANNED", "driven_by", "longest_turns"]
 
@@ -85,7 +85,7 @@ def _driven(setting: Setting) -> dict[str, Measurement]:
 
 
 def _figures(planner: str) -> tuple[Figure, ...]:
-    prices = DEFAULT_POLICY.prune.prices
+    prices = Prices()
     priced = f"${prices.cache_write}/{prices.cache_read}/{prices.output} per M written/cached/output"
     cost = Target("<=", 1.0) if planner == "cost-aware" else None
     return (

@@ -160,7 +160,7 @@ def drive(
     limits: Limits = LIMITS,
 ) -> DriveResult:
     """Replay all questions and answers in a new session, inside a window of `limits`."""
-    bill = _Bill(policy.prune.prices)
+    bill = _Bill(policy.prune.prices or Prices())
     steps = compactions = prunes = pruned = compacted = 0
     blocked = ""
     with ContextWindow(

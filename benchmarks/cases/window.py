@@ -14,11 +14,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 import eventlog
+from benchmarks import prune_cost
 from benchmarks.driving import DriveResult, RecordedTurn, drive, recorded_turns
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.workloads import generated_session
 from eventlog.importers import import_file
-from projections.window.policy import DEFAULT_POLICY
+from projections.window.policy import DEFAULT_POLICY, Prices
 
 __all__ = ["CASE", "PLANNED", "driven_by", "longest_turns"]
 
@@ -81,11 +82,11 @@ def _driven(setting: Setting) -> dict[str, Measurement]:
     measured: dict[str, Measurement] = {}
     for planner in PLANNED:
         measured |= sums[planner].measured(planner, recency)
-    return measured
+    return measured | prune_cost.ratios()
 
 
 def _figures(planner: str) -> tuple[Figure, ...]:
-    prices = DEFAULT_POLICY.prune.prices
+    prices = Prices()
     priced = f"${prices.cache_write}/{prices.cache_read}/{prices.output} per M written/cached/output"
     cost = Target("<=", 1.0) if planner == "cost-aware" else None
     return (
@@ -99,4 +100,4 @@ def _figures(planner: str) -> tuple[Figure, ...]:
     )
 
 
-CASE = Case("window", tuple(figure for planner in PLANNED for figure in _figures(planner)), _driven)
+CASE = Case("window", (*(figure for planner in PLANNED for figure in _figures(planner)), *prune_cost.FIGURES), _driven)

@@ -426,7 +426,7 @@ class LeaseKeeper:
         held, now = writer.committed.lease, host.clock()
         was_live = is_live(self.id, held, now)
         lazily = lazily and not (settles and writer.committed.state.closing(""))
-        rests = (self.id, held.owner, held.epoch) in RESTING  # a claim that is never written would leave it to nobody
+        rests = (self.id, held.owner, held.epoch) in RESTING  # a claim that is never written would leave it to no owner
         lazily = lazily and not rests and may_be_replaced(self.id, held, now)
         if lazily:
             state = LeaseState(held.epoch + 1, host.owner.encode(), now + host.lease_ttl)

@@ -56,9 +56,7 @@ class SharedPrefix(NamedTuple):
     of: int
     """Messages of the later view."""
     system: bool
-    """Whether system prompt, tools and output format are the same; if not, a provider's cache keeps
-    nothing.
-    """
+    """Whether system prompt, tools and format are equal, else a cache keeps nothing."""
 
 
 class ModelView:

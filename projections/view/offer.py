@@ -101,7 +101,7 @@ def _decoded(text: Json | None) -> Any:
 
 
 def _without(tool: object, off: set[str]) -> Any:
-    """A schema in any provider's form without functions of these names; None if nothing is left."""
+    """A schema in any provider's form without these functions; None if none is left."""
     if not isinstance(tool, dict):
         return tool
     fields = cast("dict[str, Any]", tool)

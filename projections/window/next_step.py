@@ -197,9 +197,12 @@ class _Turn:
         return None if fits else _Found(blocked(now, refused=refused))
 
     def prune(self) -> _Found | None:
-        """Old results that are worth clearing."""
+        """Old results that are worth clearing, once the window is as full as the policy says."""
         now = self._now
-        plan = now.prune_plan(inside=self._goes_on()) if now.policy.prune.enabled else None
+        policy = now.policy.prune
+        if not policy.enabled or (now.usable is not None and now.request() < policy.trigger * now.usable):
+            return None
+        plan = now.prune_plan(inside=self._goes_on())
         return None if plan is None else _Found(Prune(plan))
 
     def model(self) -> _Found | None:

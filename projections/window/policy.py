@@ -16,6 +16,7 @@ from typing import Literal
 import msgspec
 
 from eventlog.errors import CallError, NotFoundError, brief, cut
+from eventlog.models.catalogue import Rates
 from eventlog.validation import require
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "decode_policy",
     "encode_policy",
     "policy_named",
+    "prices_of",
     "switched",
 ]
 
@@ -59,15 +61,24 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
     output: Decimal = Decimal(15)
 
 
+def prices_of(rates: Rates) -> Prices:
+    """Return the prices of a model; a cache without a price of its own costs what input costs."""
+    read, write = (rates.input if rate is None else rate for rate in (rates.cache_read, rates.cache_write))
+    return Prices(rates.input, read, write, rates.output)
+
+
 class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Which old tool results are cleared, and when it is worth it."""
 
     enabled: bool = True
-    policy: str = "recency"
+    policy: str | None = None
     """Name of a planner in `planner.PLANNERS`, or of a registered one.
 
-    "recency", "superseded", "cost-aware", "opencode".
+    "recency", "superseded", "cost-aware", "opencode". None: "cost-aware" where prices are known,
+    else "recency".
     """
+    trigger: float = 0.5
+    """Share of usable that a request must have before the loop prunes; 0: at any size."""
     protect: int = 40_000
     """Tokens of the newest results that stay; at most a quarter of usable."""
     minimum: int = 20_000
@@ -82,9 +93,23 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     """Tools whose results stay; names are compared without case, but by "opencode"."""
     stop_at_pruned: bool = False
     """Whether the walk ends at the first result that is already pruned."""
-    prices: Prices = Prices()
-    expected_turns: int = 10
-    """Requests that the cost-aware policy expects still to come in the session."""
+    prices: Prices | None = None
+    """Prices by which the cost-aware policy decides; None: those of the model in the catalogue."""
+    expected_turns: int | None = None
+    """Requests that the cost-aware policy expects still to come in the session.
+
+    None: estimated from the steps that gathered the results, and those until the window is full.
+    """
+
+    @property
+    def planner(self) -> str:
+        """The name of the planner that a loop asks."""
+        return self.policy or ("recency" if self.prices is None else "cost-aware")
+
+    @property
+    def by_hand(self) -> str:
+        """The name of the planner of a prune that a person asks for, whatever it costs."""
+        return self.policy or "recency"
 
 
 class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -146,7 +171,7 @@ class LoopPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
     max_steps: int | None = None
     """Model calls of one turn; the view of the last call says that no tools may follow."""
     doom_loop: int = 3
-    """Identical calls in a row, or turns of two that alternate, that are reported; 0: none are."""
+    """Identical calls in a row, or turns of two in alternation, to report; 0 for none."""
 
 
 class ContextPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -169,7 +194,7 @@ DEFAULT_POLICY = ContextPolicy()
 
 OPENCODE_POLICY = ContextPolicy(
     truncation=TruncationPolicy(direction="tail", window_share=None),
-    prune=PrunePolicy(policy="opencode", scale=False, steps=None),
+    prune=PrunePolicy(policy="opencode", trigger=0.0, scale=False, steps=None),
     overflow=OverflowPolicy(count_next="never"),
     compaction=CompactionPolicy(
         tail_turns=None,

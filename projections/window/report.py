@@ -234,10 +234,10 @@ def preview_prune(
     require_or_none(str, policy, "a policy is the name of a planner")
     window.state.catch_up()
     now = window.state.situation()
-    chosen = now.prune_policy(policy)
-    plan = now.prune_plan(inside=inside, planner=policy)
+    chosen = now.prune_policy(policy or now.policy.prune.by_hand)
+    plan = now.prune_plan(inside=inside, planner=chosen.planner)
     if plan is None:
-        return PrunePreview(chosen.enabled, chosen.policy, inside, 0, ())
+        return PrunePreview(chosen.enabled, chosen.planner, inside, 0, ())
     return PrunePreview(
         chosen.enabled,
         plan.policy,

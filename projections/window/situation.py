@@ -18,7 +18,7 @@ from projections.view.options import RenderOptions
 from projections.view.part_rendering import QUESTION
 from projections.window.compaction.selection import Selection, select_tail
 from projections.window.loop_state import LoopState
-from projections.window.policy import ContextPolicy, PrunePolicy
+from projections.window.policy import ContextPolicy, Prices, PrunePolicy
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PrunePlan
 from projections.window.prune.outline import Outline
@@ -64,11 +64,15 @@ class Situation(msgspec.Struct, frozen=True):
     """The open message that this loop is filling."""
     allow_repeats: bool = False
     """Whether identical calls in a row are nothing to stop for."""
+    prices: Prices | None = None
+    """The prices of the model in the catalogue, if it knows them."""
+    pays_for_summaries: bool = False
+    """Whether a summary asks a model."""
 
     def prune_policy(self, planner: str | None = None) -> PrunePolicy:
         """The policy by which results are pruned; `planner` names another planner."""
         policy = self.policy.prune
-        return policy if planner is None else msgspec.structs.replace(policy, policy=planner)
+        return msgspec.structs.replace(policy, policy=planner or policy.policy, prices=policy.prices or self.prices)
 
     def prune_plan(self, *, inside: bool, planner: str | None = None) -> PrunePlan | None:
         """Return the prune that is due now, inside a loop or after one.
@@ -83,7 +87,14 @@ class Situation(msgspec.Struct, frozen=True):
             usable=self.usable,
             inside=inside,
             candidates=self.candidates,
+            until_compaction=self._until_compaction(),
         )
+
+    def _until_compaction(self) -> int | None:
+        """Tokens until a compaction that costs nothing makes room; None if none does."""
+        if self.usable is None or self.pays_for_summaries or not self.policy.overflow.auto:
+            return None
+        return max(0, self.usable - self.request())
 
     def selection(self, marker: str | None) -> Selection | None:
         """Return what the compaction of this marker message would cover; None if nothing."""

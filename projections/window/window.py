@@ -113,6 +113,7 @@ class ContextWindow:
             session, policy, model=model, limits=limits, hooks=hooks, options=options, environment=environment
         )
         """The window's knowledge of the session: policy, limits, sizes, counts."""
+        self.state.pays_for_summaries = summarizer is not summarize_offline
         self.session = session
         """The session that this is the window of."""
         self._summarizer = summarizer
@@ -416,11 +417,13 @@ class ContextWindow:
     def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
         """Prune now, as after a loop, if it frees enough; return what was done.
 
-        `inside` prunes as inside a loop, `policy` names another planner.
+        However full the window is. `inside` prunes as inside a loop, `policy` names a planner; by
+        default it is that of the policy, or "recency".
         """
         require_or_none(str, policy, "a policy is the name of a planner")
         self.state.catch_up()
-        plan = self.state.situation().prune_plan(inside=inside, planner=policy)
+        planner = policy or self.state.policy.prune.by_hand
+        plan = self.state.situation().prune_plan(inside=inside, planner=planner)
         if plan is None:
             return None
         step = Prune(plan)

@@ -25,7 +25,14 @@ from projections.view.token_count import ViewCounter
 from projections.window.hooks import Hooks, patch_of
 from projections.window.limits import largest_request, usable
 from projections.window.loop_state import LoopState, LoopStateProjection
-from projections.window.policy import ContextPolicy, decode_policy, encode_policy, policy_named, switched
+from projections.window.policy import (
+    ContextPolicy,
+    decode_policy,
+    encode_policy,
+    policy_named,
+    prices_of,
+    switched,
+)
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.outline import Outline
 from projections.window.retrieval.recall_calls import offers_recall
@@ -106,6 +113,8 @@ class WindowState:
         if limits is not None:
             require_limits(limits)
         self.hooks = hooks or Hooks()
+        self.pays_for_summaries = False
+        """Whether the window's summariser asks a model."""
         self.open_reply: Reply | None = None
         """The reply that the window fills at the moment; its message is left out of requests."""
         self._session = session
@@ -187,6 +196,8 @@ class WindowState:
         self._live.render_with(self.options)
         self._counter = counter_named(self.policy.counter or encoding_for(self._named_model))
         self._views = self.new_counter()
+        known = None if settings.model is None else self._session.store.host.models.get(settings.model)
+        self._prices = None if known is None or not known.rates else prices_of(known.rates[0])
         self._sizes: Sizes = sizes_named(
             self._counter.name, self._live.state, self.options, self._session.text, cache=self._cache
         )
@@ -312,6 +323,8 @@ class WindowState:
             self._candidates,
             self._filled_message,
             allow_repeats,
+            self._prices,
+            self.pays_for_summaries,
         )
 
     def request(self, step: CallModel) -> ModelRequest:

@@ -201,7 +201,7 @@ def _case(at: Place) -> Generator[PruneCase]:
         now = window.state.situation()
         yield PruneCase(
             now.state,
-            now.policy.prune,
+            now.prune_policy(),
             now.measure,
             now.options,
             now.usable,

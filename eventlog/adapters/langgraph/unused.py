@@ -1,4 +1,4 @@
-"""Records of a thread that nothing needs any more: neither its checkpoints nor those of its kin."""
+"""Records of a thread that neither its checkpoints nor those of its kin need."""
 
 from __future__ import annotations
 

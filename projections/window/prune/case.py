@@ -43,6 +43,7 @@ class PruneCase:
         *,
         inside: bool,
         candidates: Candidates | None = None,
+        until_compaction: int | None = None,
     ) -> None:
         """Ask about this state; `candidates` are those of its view, if they are kept."""
         self.state = state
@@ -51,6 +52,8 @@ class PruneCase:
         self.options = options
         self.usable = usable
         self.inside = inside
+        self.until_compaction = until_compaction
+        """Tokens until a compaction that costs nothing makes room; None: none does."""
         if candidates is None:
             candidates = Candidates(Outline(state, options), policy.protected_tools, measure)
         candidates.look()

@@ -19,11 +19,14 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from projections.conversation.parts import ToolPart
-from projections.window.policy import PrunePolicy
+from projections.window.policy import Prices, PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
 from projections.window.prune.outline import ToolResult, is_result
 
 __all__ = ["Gains"]
+
+MANY = 100
+"""Requests for which a beginning is chosen where the policy expects no number of them."""
 
 
 class _Rates(NamedTuple):
@@ -48,9 +51,10 @@ class Gains:
 
     def look(self, policy: PrunePolicy) -> None:
         """Apply what changed in the view; call it after the candidates did."""
-        candidates, mark, prices = self._candidates, self._mark, policy.prices
+        candidates, mark, prices = self._candidates, self._mark, policy.prices or Prices()
         anew = (prices.cache_write or prices.input) - prices.cache_read
-        rates = _Rates(anew, policy.expected_turns * prices.cache_read + anew)
+        requests = MANY if policy.expected_turns is None else policy.expected_turns
+        rates = _Rates(anew, requests * prices.cache_read + anew)
         if rates != self._rates:
             self._rates, mark.messages = rates, 0
         messages = candidates.outline.messages
@@ -65,14 +69,13 @@ class Gains:
             self._best.append(number if self._standings[number] >= self._standings[best] else best)
         mark.messages = mark.results = len(messages)
 
-    def best(self, count: int) -> tuple[int, Decimal]:
-        """The best of the `count` oldest candidates to begin at, and the gain of that.
+    def best(self, count: int) -> int:
+        """The best of the `count` oldest candidates to begin at; `count` is 1 at least."""
+        return self._best[count - 1]
 
-        `count` is 1 at least.
-        """
-        begin = self._best[count - 1]
-        rest = self._tokens[-1] * self._rates.anew - self._candidates.freed(count) * self._rates.saved
-        return begin, self._standings[begin] - rest
+    def behind(self, found: ToolResult) -> int:
+        """Tokens of the view from a result on."""
+        return self._tokens[-1] - self._before(found.message)[found.place]
 
     def walked(self, chosen: list[ToolResult]) -> int:
         """How many of these results, newest first, gain the most together.
@@ -82,10 +85,7 @@ class Gains:
         saved, count, best = 0, 0, Decimal(0)
         for number, found in enumerate(chosen, 1):
             saved += self._candidates.measure.counted(found.part) - CLEARED_TOKENS
-            gain = (
-                saved * self._rates.saved
-                - (self._tokens[-1] - self._before(found.message)[found.place]) * self._rates.anew
-            )
+            gain = saved * self._rates.saved - self.behind(found) * self._rates.anew
             if gain > best:
                 count, best = number, gain
         return count

@@ -53,16 +53,29 @@ def plan_prune(
     usable: int | None,
     inside: bool,
     candidates: Candidates | None = None,
+    until_compaction: int | None = None,
 ) -> PrunePlan | None:
     """Return the results to clear now, or None; `state` is that of the model view.
 
     `options` are the view's; `usable` is None for an unlimited window; `inside` says that a loop
     goes on, so that steps are protected instead of turns; `candidates` are those of the view, if
-    they are kept. `NotFoundError` for a policy that names no planner.
+    they are kept; `until_compaction` are tokens. `NotFoundError` for a policy that names no
+    planner.
     """
-    planner = PLANNERS.get(policy.policy)
+    planner = PLANNERS.get(policy.planner)
     if planner is None:
-        raise NotFoundError("planner", policy.policy)
+        raise NotFoundError("planner", policy.planner)
     if not policy.enabled or (inside and policy.steps is None):
         return None
-    return planner(PruneCase(state, policy, measure, options, usable, inside=inside, candidates=candidates))
+    return planner(
+        PruneCase(
+            state,
+            policy,
+            measure,
+            options,
+            usable,
+            inside=inside,
+            candidates=candidates,
+            until_compaction=until_compaction,
+        )
+    )

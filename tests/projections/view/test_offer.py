@@ -1,4 +1,4 @@
-"""Offers: a question's request carries the tools that it allows and the format that it asks for."""
+"""Offers: a question's request has its tools and its output format."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def answered(session: Session, **request: Any) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_tool_that_the_question_switches_off_is_not_offered(form: str) -> None:
-    """In every provider's form; no other schema changes, and without any tool none are offered."""
+    """A switched-off tool is left out in each provider's form; others stay."""
     tools = FORMS[form]
     with eventlog.open("memory:") as store:
         session = store.create_session()

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.promise(9)
 PICKS = st.integers(0, 1 << 16)
 SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 POLICY = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=60))
-EAGER = PrunePolicy(protect=10, minimum=0, turns=1, steps=1, expected_turns=100)
+EAGER = PrunePolicy(trigger=0.0, protect=10, minimum=0, turns=1, steps=1, expected_turns=100)
 OPENCODE = ContextPolicy(
     prune=msgspec.structs.replace(EAGER, policy="opencode"), preset="opencode-1.18", counter="chars/4"
 )

@@ -128,7 +128,7 @@ def test_a_step_costs_what_is_new(planner: str, *, one_turn: bool) -> None:
     In the long form at 1,600, too. While the long session takes its measured turns, short ones take
     theirs in between, so a busy machine slows both.
     """
-    policy = ContextPolicy(prune=PrunePolicy(policy=planner))
+    policy = ContextPolicy(prune=PrunePolicy(policy=planner, trigger=0.0))
     with eventlog.open("memory:") as store, ExitStack() as stack:
 
         def costs() -> Costs:

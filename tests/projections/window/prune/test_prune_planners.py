@@ -123,9 +123,11 @@ def cost(messages: Sequence[Message], pruned: set[str], policy: PrunePolicy) -> 
     first = next((index for index, (_, changed) in enumerate(sizes) if changed), len(sizes))
     prefix = sum(size for size, _ in sizes[:first])
     suffix = sum(size for size, _ in sizes[first:])
-    prices = policy.prices
+    prices, requests = policy.prices, policy.expected_turns
+    assert prices is not None
+    assert requests is not None
     once = prefix * prices.cache_read + suffix * (prices.cache_write or prices.input)
-    return once + (policy.expected_turns - 1) * (prefix + suffix) * prices.cache_read
+    return once + (requests - 1) * (prefix + suffix) * prices.cache_read
 
 
 @st.composite

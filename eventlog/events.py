@@ -165,7 +165,10 @@ class UserMessageAdded(Base, frozen=True, array_like=True, tag="mu"):
 
 
 class MessagePromoted(Base, frozen=True, array_like=True, tag="mp"):
-    """A queued user message takes its place in the conversation, here."""
+    """A user message takes its place in the conversation, here.
+
+    A queued one, or one before others that no reply has seen.
+    """
 
     message: str
 

@@ -7,6 +7,7 @@ from typing import Any
 from eventlog.adapters.odd_values import record_of, shown_in, value_of
 from eventlog.importers.common.builder import RecordBuilder, RecordMapping
 from eventlog.records.feed import Feed
+from eventlog.records.told import Seen
 
 __all__ = ["FrameworkFeed", "Showing"]
 
@@ -17,6 +18,10 @@ class FrameworkFeed(Feed):
     def record_of(self, value: Any) -> Any:
         """Return the record of a value, packed if it is odd."""
         return record_of(value)
+
+    def seen(self, after: int) -> Seen | None:
+        """Return that the model was sent the records up to the one that answers come behind."""
+        return Seen(after)
 
     def value_of(self, record: Any) -> Any:
         """Return the value that was told as a record."""

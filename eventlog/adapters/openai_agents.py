@@ -12,7 +12,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from eventlog.adapters.openai_compaction import Prune, Snapshot, snapshot_of
-from eventlog.adapters.openai_feed import ItemFeed
+from eventlog.adapters.openai_feed import RUN, ItemFeed, Run
 from eventlog.adapters.openai_settings import limit_of, settings_of
 from eventlog.adapters.settled import patience, patient
 from eventlog.adapters.unshared import erase_unshared
@@ -62,7 +62,10 @@ class EverdeltaSession:
         """Return the items, oldest first, or the newest `limit` of them."""
         limit = limit_of(self.session_settings) if limit is None else limit
         newest = None if limit is None or limit < 0 else limit
-        return await asyncio.to_thread(self._read, lambda feed: feed.items(newest)) or []
+        found = await asyncio.to_thread(self._read, lambda feed: feed.items(newest))
+        items, run = found or ([], Run(self, 0))
+        RUN.set(run)
+        return items
 
     async def add_items(self, items: list[Any]) -> None:
         """Add items in one append, durable when this returns."""
@@ -107,7 +110,7 @@ class EverdeltaSession:
     def _begun(self) -> ItemFeed:
         with self._lock:
             if self._feed is None:
-                self._feed = ItemFeed(self.store.open_session((FORMAT, self.session_id), scope=self.scope))
+                self._feed = ItemFeed(self.store.open_session((FORMAT, self.session_id), scope=self.scope), self)
             return self._feed
 
     def _found(self) -> ItemFeed | None:
@@ -119,7 +122,7 @@ class EverdeltaSession:
                 self._feed = None
                 return None
             if self._feed is None or self._feed.session.id != session.id:
-                self._feed = ItemFeed(session)
+                self._feed = ItemFeed(session, self)
             return self._feed
 
     def _read(self, ask: Callable[[ItemFeed], T]) -> T | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any
 
 from eventlog.adapters.framework_feed import FrameworkFeed, Showing
@@ -11,31 +12,61 @@ from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.feed import Feed
 from eventlog.records.read import Forgotten, Redacted
+from eventlog.records.told import Seen
 from eventlog.session.session import Session
 
-__all__ = ["ItemFeed", "shown"]
+__all__ = ["RUN", "ItemFeed", "Run", "shown"]
+
+
+class Run:
+    """What the model of a run was sent: the items that it read, and those that it added since."""
+
+    def __init__(self, owner: object, upto: int) -> None:
+        self.owner = owner
+        """The handle by which it read."""
+        self.upto = upto
+        self.own: set[int] = set()
+
+
+RUN: ContextVar[Run | None] = ContextVar("the run of this task", default=None)
+"""The run that read items last in this task, or in the one that began it."""
 
 
 class ItemFeed(FrameworkFeed):
     """The items of a session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, owner: object = None) -> None:
         super().__init__(session, Showing(OpenAIResponsesMapping()))
+        self._owner = owner or self
         self._seen = 0
         """The newest item when items were last read, or of own ones told right behind it."""
         self._own: dict[int, int] = {}
         """The last item of each own append that is not seen yet, by the item before it."""
+        self._run: Run | None = None
+        """The run that read items last, for tasks of which none is known."""
 
-    def items(self, limit: int | None) -> list[Any]:
-        """Return the newest items, all without a limit, oldest first."""
+    def items(self, limit: int | None) -> tuple[list[Any], Run]:
+        """Return the newest items, all without a limit, oldest first, and the run that begins."""
         numbers = self.path(newest=limit)
         if limit != 0:
             self._see(numbers[-1] if numbers else 0)
-        return [item for _, item in shown(self, numbers)]
+        run = self._run = Run(self._owner, numbers[-1] if numbers else 0)
+        return [item for _, item in shown(self, numbers)], run
+
+    def seen(self, after: int) -> Seen | None:
+        """Return what the model of the run was sent; without a run all records."""
+        run = self._running()
+        return Seen(after) if run is None else Seen(run.upto, run.own)
+
+    def _running(self) -> Run | None:
+        run = RUN.get()
+        return run if run is not None and run.owner is self._owner else self._run
 
     def tell(self, items: Sequence[Any], *, wait: float) -> None:
         """Add items in one append."""
         numbers = self.add(items, wait=wait)
+        if (run := self._running()) is not None:
+            run.own.update(numbers)
         with suppress(NotFoundError), self._lock:  # cleared elsewhere, once they were stored
             before = self.path(numbers[0], newest=2)[:-1]
             self._own[before[0] if before else 0] = numbers[-1]

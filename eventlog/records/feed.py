@@ -9,6 +9,7 @@ share it.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from threading import RLock
@@ -30,7 +31,7 @@ from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
 from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
-from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.records.told import Seen, ToldBuilder, ToldConversation, require_none_open
 from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event
@@ -116,7 +117,8 @@ class Feed:
                 if to is None and not told and not kept:
                     return []
                 try:
-                    items, bodies = self._decided(told, kept, now, to, settles=is_alone)
+                    base, seen = now if to is None else now + 1, self.seen(newest if after is None else after)
+                    items, bodies = self._decided(told, kept, now, to, settles=is_alone, base=base, seen=seen)
                     committed = writer.commit(
                         items,
                         bodies,
@@ -152,7 +154,8 @@ class Feed:
             now = self._version_now()
             to = None if after == now else after
             try:
-                items, bodies = self._decided(told, {}, now, to, settles=True)
+                base = after + (1 if name is None else 2)  # behind what begins the fork and gives its name
+                items, bodies = self._decided(told, {}, now, to, settles=True, base=base, seen=self.seen(after))
             except ConflictError:  # another writer's event
                 if not contention.goes_on():
                     raise
@@ -176,6 +179,8 @@ class Feed:
         to: int | None,
         *,
         settles: bool,
+        base: int,
+        seen: Seen | None,
     ) -> tuple[list[tuple[int, ev.Event]], dict[bytes, bytes]]:
         """Return the events of an append, and their bodies, as decided at a version."""
         executor = self._executor
@@ -204,6 +209,9 @@ class Feed:
                 ask=ask,
                 earlier=Earlier(self._reader, version if to is None else to),
                 new_id=executor.host.new_id,
+                base=base,
+                seen=seen,
+                number_of=self._number_of,
             )
             if not settles:
                 require_none_open(conversation, self.session.id)
@@ -337,6 +345,14 @@ class Feed:
         """Return the value that was told as a record."""
         return record
 
+    def seen(self, after: int) -> Seen | None:
+        """Return what the model was sent of whose answers are told behind a record.
+
+        None: all that stands before them.
+        """
+        del after
+        return None
+
     def _told(self, values: Sequence[Any]) -> list[tuple[Any, str]]:
         """Return the records of values, each with its text."""
         records = map(self.record_of, each(values, "records are a list of JSON values"))
@@ -347,6 +363,17 @@ class Feed:
     def _require_record(self, number: int) -> None:
         """Raise `NotFoundError` unless a version is that of a record; reads one append."""
         list(stored_records(self._log, self._reader.ancestry(), [number], light_events))
+
+    def _number_of(self, version: int, *, is_told: bool = False) -> int:
+        """Return the number of the record that has an event; 0 if none has it, unless `is_told`."""
+        with self._lock:
+            self._index.advance(self._reader.version)
+            place = bisect_left(self._index.numbers, version)
+            number = self._index.numbers[place] if place < len(self._index.numbers) else 0
+        if number and not is_told:
+            (record,) = stored_records(self._log, self._reader.ancestry(), [number], light_events)
+            number = number if version >= number - record[2].events else 0
+        return number
 
     def _newest(self, version: int) -> int:
         """Return the number of the newest effective record, 0 if there is none."""

@@ -10,14 +10,17 @@ come behind, so any process goes on where another one stopped. It costs what is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import NotFoundError, RefusedError
+from eventlog.history.ranges import covers
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import MAX_OPEN, Conversation
 from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer, OpenCall
@@ -31,7 +34,7 @@ from eventlog.values import Content, MessageError, Tokens, Usage
 if TYPE_CHECKING:
     from eventlog.importers.common.builder import RecordMapping
 
-__all__ = ["ToldBuilder", "ToldConversation"]
+__all__ = ["Seen", "ToldBuilder", "ToldConversation"]
 
 T = TypeVar("T")
 Ask = Callable[[Callable[[State], T]], T]
@@ -41,6 +44,13 @@ _UNKNOWN = Usage(Tokens())
 RECENT = 64
 """Changes of the open answers that are looked through for an interrupted call."""
 _SETTLED = MessageError("aborted", "interrupted")
+
+
+class Seen(NamedTuple):
+    """The records that the model of the answers was sent: those up to one, and some behind it."""
+
+    upto: int
+    own: Collection[int] = ()
 
 
 class _ToldBatch(ImportBatch):
@@ -111,6 +121,14 @@ class _OpenThings:
             self.ended.add(message)
 
 
+class NumberOf(Protocol):
+    """Finds the record that has a version."""
+
+    def __call__(self, version: int, *, is_told: bool = False) -> int:
+        """Return its number, 0 if none has it; `is_told`: one has it."""
+        ...
+
+
 class ToldConversation(Conversation):
     """The conversation, and the events of the append that records are told in."""
 
@@ -125,8 +143,14 @@ class ToldConversation(Conversation):
         ask: Ask[Any],
         earlier: Earlier,
         new_id: Callable[[str], str],
+        base: int,
+        seen: Seen | None,
+        number_of: NumberOf,
     ) -> None:
-        """Go on from the state that `ask` asks; `earlier` reads what no state has."""
+        """Go on from the state that `ask` asks; `earlier` reads what no state has.
+
+        `base` is the version before the first event, `number_of` the record that has a version.
+        """
         super().__init__(session, Report("", format), None, now)
         self.batch = _ToldBatch(session)
         self.format = format
@@ -151,8 +175,19 @@ class ToldConversation(Conversation):
         """Messages that records of this append remove."""
         self._start = 0
         """Index of the record's first event."""
+        self._base, self._seen, self._number_of = base, seen, number_of
+        self._late: list[tuple[int, str]] | None = None
+        """Questions that the model was not sent, by their place, once an answer begins."""
+        self._upto = 0
+        """The version up to which the newest answer has seen the history."""
+        self._looked = 0
+        """Index of the first event that is not looked at for what answers have seen."""
         for event in self.settling:
             self.add(now, event)
+        if seen is not None and self.open is not None:
+            birth = ask(partial(_birth, self.open.id))
+            if birth > seen.upto and number_of(birth, is_told=True) not in seen.own:
+                self.supersede()  # another run's
 
     def fresh(self, wanted: Sequence[str]) -> str:
         """Return an unused message id: the first of these that is one, else a new one."""
@@ -220,6 +255,46 @@ class ToldConversation(Conversation):
         before = len(self.batch.items)
         super().interrupt_all(error)
         self._without_closing(before)
+
+    def answer(self, time: int, event: ev.AssistantMessageStarted) -> OpenAnswer:
+        """Begin an answer, with what it has seen."""
+        self.supersede()
+        return super().answer(time, event if self._seen is None else self._with_seen(time, event, self._seen))
+
+    def _with_seen(self, time: int, event: ev.AssistantMessageStarted, seen: Seen) -> ev.AssistantMessageStarted:
+        """Return the first event of an answer with what it has seen.
+
+        Questions that the model was not sent take their place behind those that it was sent.
+        """
+        items = self.batch.items
+        asks = any(isinstance(one, (ev.UserMessageAdded, ev.MessagePromoted)) for _, one in items[self._looked :])
+        if self._late is None:
+            self._upto, self._late = self._unseen(seen)
+        if asks:
+            self._upto = self._base + len(items)
+        before = len(items)
+        for index, (place, message) in enumerate(self._late):
+            if place <= self._upto:
+                self.add(time, ev.MessagePromoted(message))
+                self._late[index] = self._base + len(items), message
+        self._without_closing(before)
+        self._looked = len(items)
+        asked = self.last_user if self._upto > self._base else self._ask(partial(_last_user, self._upto))
+        return replace(event, seen=self._upto, reply_to=asked)
+
+    def _unseen(self, seen: Seen) -> tuple[int, list[tuple[int, str]]]:
+        """Return up to where the model was sent the history, and the questions that it was not."""
+        waiting: list[tuple[int, int, str]] = self._ask(_unanswered)
+        sent = [seen.upto, *seen.own]
+        late: list[tuple[int, str]] = []
+        for place, added, message in waiting:
+            number = self._number_of(added)
+            if number and (number <= seen.upto or number in seen.own):
+                sent.append(place)
+            else:
+                late.append((place, message))
+        upto: int = self._ask(partial(_shared, max(sent)))
+        return upto, late
 
     def _end_step(self, answer: OpenAnswer, reason: str) -> None:
         if answer.id not in self._ended:
@@ -342,6 +417,31 @@ def _has_message(name: str, state: State) -> bool:
 
 def _has_part(name: str, state: State) -> bool:
     return state.has_part(name)
+
+
+def _birth(message: str, state: State) -> int:
+    return state.messages[message].added
+
+
+def _last_user(upto: int, state: State) -> str | None:
+    return state.last_user(upto)
+
+
+def _shared(upto: int, state: State) -> int:
+    """Return the version up to which the history then is that of now."""
+    return state.history.shared_with(min(upto, state.version))
+
+
+def _unanswered(state: State) -> list[tuple[int, int, str]]:
+    """Return the user messages that no reply has seen, oldest first: place, birth and id."""
+    found: list[tuple[int, int, str]] = []
+    for place, message in state.user_messages():
+        if state.answered(message):
+            break
+        added = state.messages[message].added
+        if not covers(state.forgotten, added):
+            found.append((place, added, message))
+    return found[::-1]
 
 
 def _is_effective(name: str, state: State) -> bool:

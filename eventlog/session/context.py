@@ -29,7 +29,10 @@ class ContextCommands:
         self._executor = executor
 
     def promote(self, message: str, *, wait: float = 0.0) -> None:
-        """Let a queued user message take its place in the conversation, now."""
+        """Let a queued user message take its place in the conversation, now.
+
+        Or one that stands before others and that no reply has seen.
+        """
         self._executor.run([ev.MessagePromoted(message)], wait=wait)
 
     def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0, wait: float = 0.0) -> None:

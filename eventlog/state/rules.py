@@ -154,8 +154,14 @@ def _message_removed(state: State, event: ev.MessageRemoved) -> None:
 
 def _promoted(state: State, event: ev.MessagePromoted) -> None:
     facts = state.message(event.message)
-    if state.now(facts.changes) != "waiting":
-        raise RefusedError(f"message {brief(event.message)} does not wait", expected="a queued message that waits")
+    if state.now(facts.changes) == "waiting":
+        return
+    behind = max(state.users.recent[-1][0], state.messages[state.last_message].added) if facts.user else 0
+    if state.place(facts) >= behind or state.answered(event.message):
+        raise RefusedError(
+            f"message {brief(event.message)} does not wait",
+            expected="a queued message that waits, or one before others that no reply has seen",
+        )
 
 
 def _part(state: State, event: ev.PartStarted) -> None:

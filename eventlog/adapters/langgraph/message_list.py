@@ -19,6 +19,7 @@ from eventlog.adapters.langgraph.messages import LangChainMapping
 from eventlog.adapters.langgraph.records import Mark, mark_of, message_of, record_of
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.records.feed import Feed
+from eventlog.records.told import Seen
 from eventlog.session.session import Session
 
 __all__ = ["Entry", "MessageList", "edited"]
@@ -38,11 +39,19 @@ class Entry(NamedTuple):
     item: Any = None
 
 
+class _MessageFeed(Feed):
+    """The messages of a thread."""
+
+    def seen(self, after: int) -> Seen | None:
+        """Return that a model was sent the list of the checkpoint before."""
+        return Seen(after)
+
+
 class MessageList:
     """The lists of one thread.  Its caller keeps threads apart."""
 
     def __init__(self, session: Session, serde: SerializerProtocol) -> None:
-        self.feed = Feed(session, LangChainMapping())
+        self.feed = _MessageFeed(session, LangChainMapping())
         self._serde = serde
         self._lines: OrderedDict[int, list[Entry]] = OrderedDict()
 

@@ -16,7 +16,7 @@ import pytest
 import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
-from eventlog.errors import CallError
+from eventlog.errors import CallError, RefusedError
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
 from eventlog.values import MessageError
@@ -143,6 +143,25 @@ def test_what_a_reply_without_a_view_has_seen(engine: Engine) -> None:
         session.context.promote(queued)
         answer(session)
     assert state_of(session, last, queued) == ["done", "done"]
+
+
+def test_a_question_that_others_passed_takes_its_place_behind_them(engine: Engine) -> None:
+    """One that no reply has seen is promoted; the newest, or one that was answered, is not."""
+    session = engine.open().create_session(id="s")
+    answered, passed = session.user("answered"), ""
+    with session.assistant("openai/gpt-5") as reply:
+        passed = session.user("passed")
+        reply.finish()
+    newest = session.user("newest")
+    for message in (answered, newest, reply.id):
+        with pytest.raises(RefusedError):
+            session.context.promote(message)
+    session.context.promote(passed)
+    with pytest.raises(RefusedError):  # it is the newest now
+        session.context.promote(passed)
+    view = ModelView.of(session, at=session.version - 1)
+    answer(session, view=view)
+    assert state_of(session, newest, passed) == ["done", "pending"]
 
 
 def test_outside_a_turn_a_reply_has_seen_what_is_there(engine: Engine) -> None:

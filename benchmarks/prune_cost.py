@@ -34,7 +34,7 @@ from projections.window import (
     TruncationPolicy,
 )
 
-__all__ = ["BOUND", "CASES", "FIXED", "RATES", "Shape", "Worked", "compared", "drawn", "ratio", "worked"]
+__all__ = ["BOUND", "FIGURES", "FIXED", "RATES", "Shape", "Worked", "compared", "drawn", "ratio", "ratios", "worked"]
 
 RATES = {
     "plain": Rates(Decimal(1), Decimal(8), Decimal("0.1")),

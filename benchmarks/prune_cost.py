@@ -40,7 +40,7 @@ RATES = {
     "plain": Rates(Decimal(1), Decimal(8), Decimal("0.1")),
     "written": Rates(Decimal(1), Decimal(8), Decimal("0.1"), Decimal("1.25")),
 }
-"""Prices of a model, with writing to its cache at the price of input, or at a quarter more."""
+"""Prices of a model: writing to its cache costs what input does, or a quarter more."""
 BOUND = 1.05
 """The default policy costs at most so many times the best of the others."""
 SEED = 29
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
 
 
 class Worked(NamedTuple):
-    """What a shape came to under one policy."""
+    """Totals of a shape under one policy."""
 
     price: float
     """Of all requests, in tokens of input."""
@@ -93,7 +93,7 @@ def drawn(count: int, seed: int = SEED) -> list[Shape]:
 
 
 def _given(text: str, arguments: dict[str, Any]) -> str:
-    """The result of a call, whatever its arguments."""
+    """Return the result of a call, for any arguments."""
     del arguments
     return text
 

@@ -19,7 +19,7 @@ __all__ = ["RUN", "ItemFeed", "Run", "shown"]
 
 
 class Run:
-    """What the model of a run was sent: the items that it read, and those that it added since."""
+    """Items that a run's model was sent: those it read, and those it added since."""
 
     def __init__(self, owner: object, upto: int) -> None:
         self.owner = owner

@@ -94,7 +94,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     stop_at_pruned: bool = False
     """Whether the walk ends at the first result that is already pruned."""
     prices: Prices | None = None
-    """Prices by which the cost-aware policy decides; None: those of the model in the catalogue."""
+    """Prices for the cost-aware policy; None: those of the model in the catalogue."""
     expected_turns: int | None = None
     """Requests that the cost-aware policy expects still to come in the session.
 
@@ -108,7 +108,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     @property
     def by_hand(self) -> str:
-        """The name of the planner of a prune that a person asks for, whatever it costs."""
+        """The name of the planner of a prune by hand, whatever it costs."""
         return self.policy or "recency"
 
 

@@ -128,7 +128,7 @@ class LangGraphChat(Chat):
 
 
 class LangGraphExitChat(LangGraphChat):
-    """The same, with one checkpoint at the end of a run."""
+    """A graph that stores one checkpoint at the end of a run."""
 
     durability: Durability = "exit"
 
@@ -196,7 +196,7 @@ class ClaudeChat(Chat):
 
 
 class ClaudeBatchChat(ClaudeChat):
-    """The same, in one append."""
+    """Transcripts with prompt and answer in one append."""
 
     together = True
 
@@ -269,7 +269,7 @@ def test_a_question_asked_before_the_run_of_a_framework_is_not_done(engine: Engi
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", CHATS)
 def test_a_question_that_was_answered_stays_done_behind_the_run_of_a_framework(kind: type[Chat]) -> None:
-    """What a native reply has answered keeps its place, and is done."""
+    """A question that a native reply has answered keeps its place, and is done."""
     store = eventlog.open("memory:")
     chat = kind(store)
     asyncio.run(chat.run("zero"))

@@ -108,7 +108,7 @@ class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     @property
     def by_hand(self) -> str:
-        """The name of the planner of a prune by hand, whatever it costs."""
+        """The name of the planner of a prune by hand, at any cost."""
         return self.policy or "recency"
 
 

@@ -110,7 +110,7 @@ def driver() -> Generator[None]:
         yield
     except ModuleNotFoundError as error:
         raise CallError(
-            f"a store on a server needs {error.name}, which is not installed: pip install 'everdelta[postgres]'"
+            f"a store on a server needs {error.name}, which is not installed: pip install '.[postgres]'"
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import posixpath
 import re
 import subprocess
 import sys
@@ -193,7 +194,7 @@ def test_started_modules_exist(page: str) -> None:
 
 def test_the_changelog_and_the_licence_are_there() -> None:
     """The changelog has a place for what comes next; the licence is the declared one."""
-    assert "## [Unreleased]" in (ROOT / "CHANGELOG.md").read_text()
+    assert "## [0.1.0]" in (ROOT / "CHANGELOG.md").read_text()
     assert (ROOT / "LICENSE").read_text().startswith("MIT License")
 
 
@@ -368,3 +369,14 @@ def test_named_methods_exist() -> None:
 def test_one_example_is_the_loop() -> None:
     """The loop is on one page; `tests/test_readme_loop.py` runs it."""
     assert "next_step" in example(LOOP).code
+
+
+def test_the_index_names_every_page() -> None:
+    """`eventlog/README.md` links every page, but for those of others' code and the front page."""
+    linked = {
+        str((Path("eventlog") / link).as_posix())
+        for link in re.findall(r"\]\(([^)#]+\.md)\)", PAGES["eventlog/README.md"])
+    }
+    found = {posixpath.normpath(link) for link in linked}
+    expected = {name for name in PAGES if "vendor" not in name} - {"README.md", "eventlog/README.md"}
+    assert expected - found == set()

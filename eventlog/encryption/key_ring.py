@@ -91,7 +91,7 @@ def _family_type() -> type[Family]:
         from eventlog.encryption.family import Family
     except ModuleNotFoundError as error:
         raise KeysError(
-            f"encryption needs a library that is not installed ({error.name}): everdelta[encryption]"
+            f"encryption needs a library that is not installed ({error.name}): pip install '.[encryption]'"
         ) from None
     return Family
 

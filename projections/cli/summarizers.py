@@ -56,7 +56,7 @@ def _over_http(url: str, model: str | None, key_variable: str | None, session_mo
     from projections.window import HttpSummarizer
 
     if find_spec("httpx2") is None:
-        raise UsageFault("a summary over HTTP needs the extra `http`: pip install 'everdelta[http]'")
+        raise UsageFault("a summary over HTTP needs the extra `http`: pip install '.[http]'")
     if key_variable is not None and not os.environ.get(key_variable):
         from eventlog.errors import cut
 

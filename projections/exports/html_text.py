@@ -110,7 +110,7 @@ def import_html() -> None:
         import markdown_it
         import nh3
     except ImportError as error:
-        raise CallError(f"HTML needs the extra `html` ({error.name}): pip install 'everdelta[html]'") from None
+        raise CallError(f"HTML needs the extra `html` ({error.name}): pip install '.[html]'") from None
     del markdown_it, nh3
 
 

@@ -45,7 +45,7 @@ def inspector(store: Store, *, host: str = "127.0.0.1", token: str | None = None
         from starlette.routing import Mount, Route
         from starlette.staticfiles import StaticFiles
     except ImportError as error:
-        raise CallError("the inspector needs the extra `server`: pip install 'everdelta[server]'") from error
+        raise CallError("the inspector needs the extra `server`: pip install '.[server]'") from error
     pages = _Pages(store)
     routes = [
         Route("/", pages.index),

@@ -58,7 +58,7 @@ def live_app(store: Store, *, authorize: Authorize, longest: int = LONGEST) -> S
 
         from projections.server.event_stream import EventStream
     except ImportError:
-        raise CallError("a server needs the extra `server`: pip install 'everdelta[server]'") from None
+        raise CallError("a server needs the extra `server`: pip install '.[server]'") from None
 
     async def may(request: Request) -> bool:
         allowed = authorize(request, request.path_params["session"])

@@ -65,11 +65,11 @@ def run(
 ) -> None:
     """Show the sessions of the store in the browser, until Ctrl-C.
 
-    Only reads. Needs the packages of `pip install 'everdelta[server]'`.
+    Only reads. Needs the packages of `pip install '.[server]'`.
     """
     for name in _NEEDED:
         if find_spec(name) is None:
-            raise UsageFault(f"{name} is missing: pip install 'everdelta[server]'")
+            raise UsageFault(f"{name} is missing: pip install '.[server]'")
     from secrets import token_urlsafe
 
     import uvicorn

@@ -1,6 +1,6 @@
 """`HttpSummarizer`: summaries from an OpenAI-compatible HTTP endpoint, streamed.
 
-Needs the extra `http` (`pip install 'everdelta[http]'`), loaded with the first request.  The API
+Needs the extra `http` (`pip install '.[http]'`), loaded with the first request.  The API
 key is sent and shown nowhere else: errors hold a status and an error code, never an address, a
 header, or a provider's words.
 """
@@ -137,7 +137,7 @@ class HttpSummarizer:
         try:
             import httpx2
         except ImportError:
-            raise CallError("a summary over HTTP needs the extra `http`: pip install 'everdelta[http]'") from None
+            raise CallError("a summary over HTTP needs the extra `http`: pip install '.[http]'") from None
         timeout, connect = self._timeouts
         return httpx2.Client(timeout=httpx2.Timeout(timeout, connect=connect)), True
 

@@ -360,7 +360,7 @@ def test_the_library_that_is_missing_is_named(tmp_path: Path) -> None:
         "except eventlog.errors.KeysError as error:\n"
         "    print(error)\n"
     )
-    assert "everdelta[encryption]" in printed(program, tmp_path / "s")
+    assert "pip install '.[encryption]'" in printed(program, tmp_path / "s")
 
 
 def test_a_log_in_memory_forgets_its_keys_with_itself() -> None:

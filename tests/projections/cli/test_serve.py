@@ -139,7 +139,7 @@ def test_the_missing_extra_is_named(cli: Cli, store: Path, monkeypatch: pytest.M
     monkeypatch.setattr("projections.cli.commands.serve.find_spec", without_nh3)
     answer = cli("serve", "--no-open")
     assert answer.code == 2
-    assert "nh3 is missing: pip install 'everdelta[server]'" in answer.err
+    assert "nh3 is missing: pip install '.[server]'" in answer.err
 
 
 def test_there_must_be_a_store(cli: Cli, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The size of the project: lines, words, rooms, and the code that four calls run through.
+"""Size of the project: lines, words, rooms, and the code that four calls run through.
 
 `python -m tests.size` prints the figures of commit a505be48, those of today, and the budgets.  With
 `--check` it exits with 1 if a budget is exceeded.
@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -98,7 +98,7 @@ def _floors() -> int:
 
 
 @contextmanager
-def _counted() -> Iterator[Counter[tuple[str, str]]]:
+def _counted() -> Generator[Counter[tuple[str, str]]]:
     """Count the calls of this thread into the two packages."""
     calls: Counter[tuple[str, str]] = Counter()
     places = tuple(str(ROOT / top) for top in PRODUCT)
@@ -122,7 +122,7 @@ def _path_of(work: Callable[[], object]) -> tuple[int, int, int, int]:
 
 
 def _paths() -> Iterator[tuple[str, tuple[int, int, int, int], tuple[int, int, int, int]]]:
-    """Yield what four calls run through, now and before, each for the second time in the process."""
+    """Yield four calls with the code that each runs through, now and before."""
     import eventlog
     from eventlog import importers
     from projections import ModelView, summarize_offline
@@ -150,7 +150,7 @@ def _paths() -> Iterator[tuple[str, tuple[int, int, int, int], tuple[int, int, i
 
 def _record(number: int) -> dict[str, Any]:
     """Return a record of a Claude Code transcript."""
-    said = {"role": ("user", "assistant")[number % 2], "content": f"text {number}"}
+    said: dict[str, Any] = {"role": ("user", "assistant")[number % 2], "content": f"text {number}"}
     if number % 2:
         said |= {"id": f"msg_{number}", "type": "message", "model": "m", "content": [{"type": "text", "text": "yes"}]}
     return {

@@ -8,6 +8,6 @@
     key_file.py    provider that keeps keys in a local file
 
 `eventlog/codec/payload.py` has the bytes of ciphertext; `eventlog/open_log.py` decides whether a
-store is encrypted.  Encryption needs the library `cryptography` (`pip install '.[encryption]'`), which is
-imported when the first key is used.
+store is encrypted.  Encryption needs the library `cryptography` (`pip install '.[encryption]'`),
+which is imported when the first key is used.
 """

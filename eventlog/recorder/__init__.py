@@ -6,8 +6,8 @@ Every application, process application or projection of that library can keep it
 and tracking in the log.  `eventlog.recorder.conversations` goes the other way: the conversations of
 a store as an application that projections follow.
 
-`eventsourcing` is an optional dependency (`pip install '.[eventsourcing]'`).  Its words are used in this
-package only: recorder, originator, notification, tracking.
+`eventsourcing` is an optional dependency (`pip install '.[eventsourcing]'`).  Its words are used
+in this package only: recorder, originator, notification, tracking.
 
     batch.py          bytes of one insert
     stream.py         events of one application as one session of the log

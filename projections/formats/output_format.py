@@ -28,7 +28,7 @@ def chat_format(format: Json | None) -> dict[str, Any] | None:
 
 
 def responses_format(format: Json | None) -> dict[str, Any] | None:
-    """Return `text.format` of the Responses API; None without a format."""
+    """Return the field `format` of `text` in the Responses API; None without a format."""
     asked = _read(format)
     return {"name": NAME} | asked if asked is not None and "schema" in asked else asked
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def _files() -> Iterator[str]:
     for path in sorted(ROOT.rglob("*")):
         name = path.relative_to(ROOT)
-        hidden = any(part.startswith(".") and part != ".ci" for part in name.parts)
+        hidden = any(part.startswith(".") and part not in {".ci", ".github"} for part in name.parts)
         if path.is_file() and not hidden and "__pycache__" not in name.parts:
             yield name.as_posix()
 

@@ -1,12 +1,12 @@
-"""Whether a reply is the second answer in a row to one request that says nothing.
+"""Whether a reply is the second answer in a row to one request that calls nothing.
 
-A loop asks again behind an answer that broke off without a word, and must not do so without end.
+A loop asks again behind an answer whose reason promises more, and must not do so without end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from eventlog import events as ev
 from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
@@ -18,28 +18,30 @@ if TYPE_CHECKING:
     from eventlog.state.facts import MessageFacts
     from eventlog.state.state import State
 
-__all__ = ["is_second_empty_answer"]
+__all__ = ["second_idle_answer"]
 
 _FINISHED = CODES["finished"]
 
 
-def is_second_empty_answer(reader: SessionReader, message: str) -> bool:
-    """Return whether this open reply and the finished one before it say nothing.
+def second_idle_answer(reader: SessionReader, message: str) -> Literal["empty", "idle"] | None:
+    """Return what this open reply and the finished one before it are, if neither has a call.
 
-    The caller has flushed what was streamed. No user message may stand between them.
+    "empty": neither says anything; "idle": one has a text. None: they are not two such answers. The
+    caller has flushed what was streamed. No user message may stand between them.
     """
     with reader.deciding() as state:
         facts = state.messages.get(message)
         before = None if facts is None else _before(state, message)
         if facts is None or before is None or _does(state, facts) or _does(state, before):
-            return False
+            return None
         finished = [change >> CODE_BITS for change in before.changes if change & CODE_MASK == _FINISHED]
         upto = state.version
     for recorded in reader.events(finished[-1] - 1, finished[-1]) if finished else ():
         end = recorded.event
         if isinstance(end, ev.MessageFinished) and end.error is None and end.reason in GOES_ON:
-            return not any(_texts(reader, before, finished[-1])) and not any(_texts(reader, facts, upto))
-    return False
+            says = any(_texts(reader, before, finished[-1])) or any(_texts(reader, facts, upto))
+            return "idle" if says else "empty"
+    return None
 
 
 def _before(state: State, message: str) -> MessageFacts | None:

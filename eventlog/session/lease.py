@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from eventlog.append.writer import SessionWriter
     from eventlog.session.host import Host
 
-__all__ = ["A_LEASE", "POLL", "REST", "TAKEN_OVER", "Block", "Lease", "LeaseKeeper", "unless_held"]
+__all__ = ["A_LEASE", "POLL", "TAKEN_OVER", "Block", "Lease", "LeaseKeeper", "unless_held"]
 
 T = TypeVar("T")
 
@@ -48,8 +48,6 @@ TAKEN_OVER = "taken over"
 """How a new owner says that it closed what a live owner had open."""
 POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
-REST = 0.1
-"""Seconds within which the lease of a turn that ended in another process is given back."""
 
 _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
 _TURNS: ContextVar[tuple[tuple[Lease, str], ...]] = ContextVar("turns", default=())

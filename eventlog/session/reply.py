@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
-from eventlog.session.empty_answers import is_second_empty_answer
+from eventlog.session.empty_answers import second_idle_answer
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.outcome import failure_of
@@ -337,8 +337,9 @@ class Reply:
         """Close the message; durable when it returns.
 
         Ends open texts and the open step. Tool calls without a result are refused: complete or fail
-        them first. `catalogue` is that of `Session.record_usage`. A second answer in a row that
-        says nothing, with a reason behind which a loop asks again, fails with the error "empty".
+        them first. `catalogue` is that of `Session.record_usage`. A second answer in a row without
+        a call, with a reason behind which a loop asks again, ends the turn: with the error "empty"
+        if neither says anything, else with the reason "stop".
         """
         self._require_open()
         closing: list[ev.Event] = []
@@ -357,20 +358,21 @@ class Reply:
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))
         closing += self._used(usage, step, "turn" if step is None else self._purpose, catalogue)
-        error = self._empty_again(reason)
-        finished = ev.MessageFinished(self.id, reason if error is None else None, error)
+        finished = self._ending(reason)
         self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
         self._close()
 
-    def _empty_again(self, reason: str) -> MessageError | None:
-        """Return the error of a second answer in a row to one request that says nothing."""
+    def _ending(self, reason: str) -> ev.MessageFinished:
+        """Return the last event; a second answer in a row without a call ends the turn."""
         if self._started.summary or self._calls or reason not in GOES_ON:
-            return None
+            return ev.MessageFinished(self.id, reason, None)
         self._executor.writer.flush()
-        if not is_second_empty_answer(self._executor.reader, self.id):
-            return None
+        found = second_idle_answer(self._executor.reader, self.id)
+        if found != "empty":
+            return ev.MessageFinished(self.id, reason if found is None else "stop", None)
         read = f"read as {self.api}" if self.api else "of no API that was recognised"
-        return MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
+        error = MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
+        return ev.MessageFinished(self.id, None, error)
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands.

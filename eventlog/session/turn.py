@@ -21,7 +21,7 @@ from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError, giving_way_to
-from eventlog.session.lease import POLL, REST, Block, Lease
+from eventlog.session.lease import POLL, Block, Lease
 from eventlog.session.outcome import CRASHED, Outcome, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
@@ -30,6 +30,11 @@ if TYPE_CHECKING:
     from eventlog.session.executor import Executor
 
 __all__ = ["Turn", "TurnState"]
+
+MARGIN = 0.25
+"""Seconds beyond the flush interval for which a turn waits for a lease that may rest."""
+LONGEST_REST = 3.25
+"""Seconds for which a turn waits so at most."""
 
 TurnState: TypeAlias = Literal["new", "resumed", "running", "queued", "done", "failed", "stopped", "withdrawn"]
 """The caller answers (new, resumed), follows (running, queued), or has nothing to do."""
@@ -167,10 +172,14 @@ class Turn:
         return self._begin(lease, "pending", self._began)
 
     def patience(self) -> float:
-        """Seconds to try for: a lease of another process may rest, where no reply is open."""
-        if self.wait >= REST or self._claimed is not None or not self._executor.leases.is_elsewhere():
+        """Seconds to try for: a lease of another process may rest, where no reply is open.
+
+        It is given back within the flush interval, which is taken to be the same there.
+        """
+        rest = min(1.5 * self._executor.host.flusher.interval + MARGIN, LONGEST_REST)
+        if self.wait >= rest or self._claimed is not None or not self._executor.leases.is_elsewhere():
             return self.wait
-        return self.wait if outcome_of(self._executor.reader, self.message).is_open else REST
+        return self.wait if outcome_of(self._executor.reader, self.message).is_open else rest
 
     def release(self) -> None:
         """Give the lease back, if the caller has it."""

@@ -204,6 +204,11 @@ class Message(msgspec.Struct, array_like=True, gc=False):
         return is_over and ends_turn(self.reason, self.error, calls=self.calls)
 
     @property
+    def answers(self) -> bool:
+        """Whether it is a reply that settles what it has seen: a failed one may be retried."""
+        return self.ends_turn and (self.error is None or self.error.name == "aborted")
+
+    @property
     def seen_upto(self) -> int:
         """Place up to which this reply has seen the conversation."""
         return seen_upto(self.version, self.seen)

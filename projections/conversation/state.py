@@ -248,8 +248,8 @@ class Conversation:
         self.reshaped = True
 
     def answered_place(self) -> int:
-        """Place up to which all user messages are answered: replies have seen them and ended."""
-        ended = (reply.seen_upto for reply in self.messages.values() if reply.ends_turn)
+        """Place up to which all user messages are answered or stopped: none is to be retried."""
+        ended = (reply.seen_upto for reply in self.messages.values() if reply.answers)
         return max(self.heard[1], *ended, 0)
 
     def seen_place(self) -> int:
@@ -320,7 +320,7 @@ class Conversation:
         return summary.version if summary is not None else -1
 
     def _forget(self, message: Message) -> None:
-        if message.ends_turn and message.seen_upto > self.heard[1]:
+        if message.answers and message.seen_upto > self.heard[1]:
             self.heard = message.id, message.seen_upto
         del self.messages[message.id]
         self.newest_user = None

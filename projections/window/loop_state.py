@@ -96,6 +96,8 @@ class LatestAnswer(msgspec.Struct, array_like=True):
     reason: str | None = None
     error: MessageError | None = None
     seen: int | None = None
+    ended: int = 0
+    """Version at which it ended; 0: it is open."""
 
     def has_seen(self, place: int) -> bool:
         """Whether it has seen the message at `place`."""
@@ -233,7 +235,7 @@ class LoopStateProjection:
     """Builds the loop's state; a replay without checkpoints may keep more `changes`."""
 
     name = "agenda"
-    version = 5
+    version = 6
 
     def __init__(self, changes: int = TRAIL) -> None:
         """`changes`: the newest so many are kept."""
@@ -268,7 +270,7 @@ class LoopStateProjection:
                 if event.error is not None and event.error.name == "overflow":
                     state.steps = max(state.steps - 1, 0)  # a request that was refused was no step
                 if answer is not None and answer.message == event.message:
-                    answer.reason, answer.error = event.reason, event.error
+                    answer.reason, answer.error, answer.ended = event.reason, event.error, version
             case ev.SettingsSet() | ev.SystemPromptSet() | ev.ToolsSet() | ev.Unpinned():
                 state.acted = version
             case ev.MessageRemoved():

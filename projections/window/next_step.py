@@ -82,7 +82,9 @@ class _Turn:
         self._last = self._to_repeat(self._newest_answer())
         self._heard = self._newest_that_has_seen()
         self._said = situation.loop.said_place
-        self.interrupted = situation.loop.interrupted > self._said and not self._is_closed_after_interrupt()
+        self.interrupted = situation.loop.interrupted > self._said and not (
+            self._is_closed_after_interrupt() or self._is_answered_before_interrupt()
+        )
 
     def _newest_answer(self) -> LatestAnswer | None:
         """Return the newest answer, also one that a compaction covers.
@@ -125,6 +127,18 @@ class _Turn:
         if last is None or last.error is None or not last.has_seen(self._said):
             return False
         return last.error.name == "aborted" and not is_crash(last.error)
+
+    def _is_answered_before_interrupt(self) -> bool:
+        """Whether an interrupt came after the answer: then it changes nothing."""
+        heard = self._heard
+        if self._asked is None or heard is None or heard.error is not None or self._goes_on():
+            return False
+        return 0 < self._ended() < self._now.loop.interrupted
+
+    def _ended(self) -> int:
+        """Version at which the newest answer to the newest request ended; 0 if it is not known."""
+        known, heard = self._now.loop.answer, self._heard
+        return 0 if known is None or heard is None or known.message != heard.message else known.ended
 
     # -- in order ------------------------------------------------------------------------------
 
@@ -222,9 +236,12 @@ class _Turn:
         return _Found(CallModel(self._asked.id, limit is not None and steps + 1 == limit, tokens))
 
     def promotion(self) -> _Found | None:
-        """A queued message, once the turn is over."""
+        """A queued message, once the turn is over.
+
+        Behind an answer that failed or was stopped, none before the user goes on.
+        """
         waiting = self._outline.waiting
-        if not waiting or self._broke_off():
+        if not waiting or (self._broke_off() and (not self._ended() or self._said < self._ended())):
             return None
         return _Found(Promote(next(iter(waiting))))
 

@@ -100,7 +100,7 @@ def select_tail(
             return msgspec.structs.replace(found, previous=previous)
         stay, starts = frozenset[str](), [len(shown)]  # the one message there is was refused: nothing of it can stay
     else:
-        stay = _staying(state, shown) if policy.keep_newest_user else frozenset[str]()
+        stay = _staying(state, shown, policy)
         starts = _starts(shown, policy, measure, budget)
     if most is not None:
         starts = [max(start, len(shown) - max(most // 2, 1)) for start in starts]
@@ -249,10 +249,14 @@ def _newest_user(state: Conversation) -> str | None:
     )
 
 
-def _staying(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:
-    """The messages of users that are not covered: the newest, and the questions that wait."""
-    newest = _newest_user(state)
-    return _pending(state, shown) | frozenset(() if newest is None else (newest,))
+def _staying(state: Conversation, shown: Sequence[Message], policy: CompactionPolicy) -> frozenset[str]:
+    """The messages of users that are not covered: the newest, and the questions that wait.
+
+    OpenCode covers these, too: its loop goes on from the summary.
+    """
+    newest = _newest_user(state) if policy.keep_newest_user else None
+    waiting = _pending(state, shown) if policy.keep_newest_user or policy.replay_keeps_steps else frozenset[str]()
+    return waiting | frozenset(() if newest is None else (newest,))
 
 
 def _pending(state: Conversation, shown: Sequence[Message]) -> frozenset[str]:

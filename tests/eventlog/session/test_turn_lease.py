@@ -131,3 +131,23 @@ def test_a_refused_command_over_a_resting_lease_leaves_the_session_free(engine: 
             assert [info.state for info in each.newest_sessions().sessions] != ["running"]
         with store.session("s").lease(), pytest.raises(LeaseHeldError), other.session("s").lease():
             pass
+
+
+@pytest.mark.parametrize("interval", [0.1, 0.4])
+def test_a_turn_in_another_process_waits_for_a_resting_lease(tmp_path: Path, interval: float) -> None:
+    """A turn follows one that ended in another process, within its flush interval."""
+    with eventlog.open(tmp_path / "s", flush_interval=interval) as store:
+        session = store.create_session(id="s")
+        for number in range(4):
+            answered(session, f"here {number}")
+            subprocess.run(
+                [
+                    sys.executable,
+                    "-c",
+                    ELSEWHERE.replace("elsewhere", str(number)).replace(
+                        "open(sys.argv[1])", f"open(sys.argv[1], flush_interval={interval})"
+                    ),
+                    str(tmp_path / "s"),
+                ],
+                check=True,
+            )

@@ -162,9 +162,9 @@ def test_a_program_that_says_nothing_is_bounded_too(session: Session, reason: st
 
 
 def test_only_empty_answers_in_a_row_are_counted(session: Session) -> None:
-    """A word, a call or a new question between two empty answers begins the count again."""
-    answers: list[list[Chunk]] = [[], [{"choices": [{"delta": {"content": "and"}}]}], [], SAID]
-    assert loop(session, lambda reply: fill(reply, answers.pop(0))) == (4, Stop("finished"))
+    """A word between two empty answers is an answer; a new question begins the count again."""
+    answers: list[list[Chunk]] = [[], [{"choices": [{"delta": {"content": "and"}}]}]]
+    assert loop(session, lambda reply: fill(reply, answers.pop(0))) == (2, Stop("finished"))
     session.user("again")
     with ContextWindow(session, model=MODEL, limits=Limits(), environment={}) as window:
         for question in ("", "and again", "and once more"):

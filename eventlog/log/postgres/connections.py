@@ -12,8 +12,9 @@ import select
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import Timer, local
+from threading import Lock, Timer, local
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 from psycopg import Connection, Error, OperationalError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -121,8 +122,18 @@ class Connections:
 
     def __init__(self, address: str, options: Options) -> None:
         self._timeout = options.busy_timeout
-        self._pool: ConnectionPool[LogConnection] = ConnectionPool(
-            _conninfo(address, read_only=options.read_only),
+        self._address = _conninfo(address, read_only=options.read_only)
+        self._options = options
+        self._renewing = Lock()
+        self._lent: WeakSet[LogConnection] = WeakSet()
+        """Connections in use; one that an interrupt lost is collected, and is in it no more."""
+        self._pool = self._new_pool()
+        self._of_thread = local()
+
+    def _new_pool(self) -> ConnectionPool[LogConnection]:
+        options = self._options
+        return ConnectionPool(
+            self._address,
             connection_class=LogConnection,
             kwargs={"autocommit": True},
             min_size=0,
@@ -134,7 +145,6 @@ class Connections:
             num_workers=1,
             open=True,
         )
-        self._of_thread = local()
 
     @property
     def timeout(self) -> float:
@@ -158,18 +168,29 @@ class Connections:
         if pinned is not None:
             yield pinned
             return
+        pool = self._pool
         try:
-            lent = self._pool.getconn(timeout)
+            lent = pool.getconn(timeout)
         except PoolTimeout:
+            self._renew(pool)
             raise BusyError(
-                f"no connection was to be had in time: all {self._pool.max_size} are in use, or the server is away"
+                f"no connection was to be had in time: all {pool.max_size} are in use, or the server is away"
             ) from None
         except PoolClosed:
             raise ClosedError("the store is closed") from None
+        self._lent.add(lent)
         try:
             yield lent
         finally:
-            self._pool.putconn(lent)
+            self._lent.discard(lent)
+            pool.putconn(lent)
+
+    def _renew(self, pool: ConnectionPool[LogConnection]) -> None:
+        """Take a new pool in the place of one that has lost connections to interrupts."""
+        with self._renewing:
+            if self._pool is pool and not pool.closed and len(self._lent) < pool.max_size:
+                self._pool = self._new_pool()
+                pool.close(timeout=1)
 
     def run(self, work: Callable[[LogConnection], R]) -> R:
         """Return the result of a work that changes nothing, or may be done twice.
@@ -198,7 +219,8 @@ class Connections:
 
     def close(self) -> None:
         """Close the connections that are not lent; the others once they come back."""
-        self._pool.close()
+        with self._renewing:
+            self._pool.close()
 
 
 def _conninfo(address: str, *, read_only: bool) -> str:

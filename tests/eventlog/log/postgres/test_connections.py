@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventlog.errors import BusyError, StorageError
+from eventlog.errors import BusyError, ClosedError, StorageError
 from eventlog.history.session_lists import lists_of
 from eventlog.log.contract import Append
 from eventlog.log.postgres import connections
@@ -59,3 +59,17 @@ def test_a_pool_closes_what_cannot_be_configured(place: str, monkeypatch: pytest
         row = asked.execute(left).fetchone()
     assert row == (0,)
     log.close()
+
+
+def test_connections_that_interrupts_lost_are_replaced(place: str) -> None:
+    """A handle whose connections an interrupt lost goes on after one refusal."""
+    log = open_log(place, connections=2, busy_timeout=0.3)
+    log.last_positions()
+    for _ in range(2):
+        log._connections._pool.getconn(5)  # as if Ctrl-C came before it was noted
+    with pytest.raises(BusyError):
+        log.last_positions()
+    assert len(log.last_positions()) == 4
+    log.close()
+    with pytest.raises(ClosedError):
+        log.last_positions()

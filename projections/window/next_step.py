@@ -182,7 +182,8 @@ class _Turn:
         """Compact if the window is full: by reported usage, by count, or after a refusal.
 
         Only where the model is to be called: a turn that is answered ends, however full the window
-        is. Where a compaction cannot help, the request is sent as it is if it fits.
+        is. Where a compaction cannot help, the request is sent as it is if it fits, or would
+        without what a report alone says: the next report, or a refusal, shows which.
         """
         now = self._now
         if not now.policy.overflow.auto:
@@ -194,6 +195,7 @@ class _Turn:
         fits = not refused and (now.largest is None or now.request() < now.largest)
         if may_help(now, fits=fits, refused=refused):
             return _Found(RequestCompaction(refused, tokens or 0))
+        fits = fits or (not refused and now.largest is not None and now.shown_tokens() < now.largest)
         return None if fits else _Found(blocked(now, refused=refused))
 
     def prune(self) -> _Found | None:

@@ -288,7 +288,10 @@ class _Turn:
         if now.allow_repeats or not now.policy.loop.doom_loop:
             return None
         found = repeated_call(self._outline.turn_answers(), now.policy.loop.doom_loop, now.measure)
-        return None if found is None else _Found(Blocked("doom-loop", found.sentence))
+        if found is None:
+            return None
+        then = "`next_step(allow_repeats=True)` goes on, and so does the user's next message"
+        return _Found(Blocked("doom-loop", f"{found.sentence}; {then}"))
 
 
 def _answer(message: Message) -> LatestAnswer:

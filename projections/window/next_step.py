@@ -219,7 +219,8 @@ class _Turn:
         given = now.policy.loop.max_steps
         limit = None if given is None else max(given, 1)
         if limit is not None and steps >= limit:
-            return _Found(Blocked("max-steps", f"the turn had its {limit} steps; ask again to go on"))
+            more = "a new question, `session.turn(text, request_id)`, has as many again; a policy with more `max_steps` goes on, too"
+            return _Found(Blocked("max-steps", f"the turn had its {limit} steps; {more}"))
         tokens = now.request()
         return _Found(CallModel(self._asked.id, limit is not None and steps + 1 == limit, tokens))
 

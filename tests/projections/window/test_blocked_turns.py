@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 
 import eventlog
 from eventlog.store import Store
 from projections import answer_text
-from projections.window import Blocked, CallModel, ContextWindow, ModelRequest, RunTools, Stop
+from projections.window import Blocked, CallModel, ContextWindow, LoopPolicy, ModelRequest, RunTools, Stop
 from tests.support.window_loop import LIMITS, SMALL, Loop, Reply
 
 
@@ -72,6 +73,35 @@ def test_a_doom_loop_leaves_its_turn_to_go_on(store: Store, way: str, tools: lis
         else:
             assert loop.run() == Stop("finished")
     assert again.state == "done"
+    with session.turn("go", "r1") as turn:
+        assert (turn.state, answer_text(session, turn.answer)) == ("done", "enough")
+    assert store.unfinished() == []
+
+
+@pytest.mark.parametrize("way", ["say", "more steps", "no bound"])
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_turn_that_had_its_steps_goes_on_by_what_the_stop_names(store: Store, way: str, most: int) -> None:
+    """A new question or more steps go on; asked again as it was, the turn stops the same way."""
+    session = store.create_session()
+    calls = [Reply(calls=[("look", f'{{"n": {number}}}')]) for number in range(most)]
+    loop = Loop(session, scripted(*calls, Reply("enough")), limits=LIMITS)
+    loop.policy = msgspec.structs.replace(SMALL, loop=LoopPolicy(max_steps=most))
+    for state in ("new", "resumed"):
+        with session.turn("go", "r1") as turn:
+            assert turn.state == state
+            step = loop.run()
+            assert isinstance(step, Blocked)
+            assert step.reason == "max-steps"
+        assert len(loop.requests) == most
+    assert "`session.turn(text, request_id)`" in step.sentence
+    assert "`max_steps`" in step.sentence
+    if way != "say":
+        loop.policy = msgspec.structs.replace(
+            SMALL, loop=LoopPolicy(max_steps=most + 1 if way == "more steps" else None)
+        )
+    with session.turn(*(("go on", "r2") if way == "say" else ("go", "r1"))) as again:
+        assert again.mine
+        assert loop.run() == Stop("finished")
     with session.turn("go", "r1") as turn:
         assert (turn.state, answer_text(session, turn.answer)) == ("done", "enough")
     assert store.unfinished() == []

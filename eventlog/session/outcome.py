@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import msgspec
 
 from eventlog import events as ev
+from eventlog.errors import BlockedError
 from eventlog.history.lineage import END
 from eventlog.history.ranges import Range, covers
 from eventlog.session.lease import TAKEN_OVER
@@ -177,13 +178,14 @@ def is_crash(error: MessageError | None) -> bool:
 def failure_of(error: BaseException) -> MessageError:
     """Return how a reply is closed that this error ended.
 
-    A stop of the program and a broken connection leave its turn to go on. Of a provider's answer
-    the status and the text are kept, of any other error the name of its class alone.
+    A stop of the program, a loop that is blocked and a broken connection leave its turn to go on.
+    Of a provider's answer the status and the text are kept, of any other error the name of its
+    class alone.
     """
     if isinstance(error, BaseExceptionGroup):  # of a group of tasks: what none of them goes on after counts
         failures = [failure_of(each) for each in cast("BaseExceptionGroup[BaseException]", error).exceptions]
         return next((failure for failure in failures if failure != CRASHED), CRASHED)
-    if not isinstance(error, Exception) or is_disconnect(error):
+    if not isinstance(error, Exception) or isinstance(error, BlockedError) or is_disconnect(error):
         return CRASHED
     if isinstance(getattr(error, "status_code", None), int):
         return provider_error(error)

@@ -8,8 +8,9 @@ what we never see (a system prompt or tools that a transcript does not hold), `r
 tokeniser. Kept per model: the last step's counted and reported tokens, and how both grew over the
 last 16 steps in which both grew. The ratio is the median of reported growth over counted growth,
 each weighted by its counted growth, so a few large steps outweigh many small ones and a sudden
-hidden addition does not count; it stays within 1/4 .. 4. An estimate starts from the last step:
-`reported + ratio * (counted - that step's counted)`. With a single step the ratio is reported /
+hidden addition does not count; it stays within 1/4 .. 4, and growth by more than 8 is no
+tokeniser's and left out. An estimate starts from the last step:
+`reported + ratio * (counted - that step's counted)`. Without growth the ratio is reported /
 counted if that is within 1/2 .. 2, so that the request can have been counted whole, else 1.
 
 **Why.** Measured over 22 recorded sessions (1,223 steps after the fifth; Claude and GPT models,
@@ -29,6 +30,8 @@ __all__ = ["Calibration", "ModelCalibration"]
 _STEPS = 16
 _LEAST = 100
 """Growth that counts, in tokens as counted: what is less is mostly the frames' noise."""
+_STEEPEST = 8
+"""Reported tokens for one counted that a tokeniser may need; more are of other requests."""
 
 
 class ModelCalibration(msgspec.Struct, frozen=True):
@@ -50,10 +53,11 @@ class ModelCalibration(msgspec.Struct, frozen=True):
     @property
     def ratio(self) -> float:
         """Reported tokens per counted token at the margin."""
-        if not self.growth:
+        growth = [(counted, reported) for counted, reported in self.growth if reported <= _STEEPEST * counted]
+        if not growth:
             whole = self.reported / self.counted if self.counted else 0.0
             return whole if 0.5 <= whole <= 2.0 else 1.0
-        slopes = sorted((reported / counted, counted) for counted, reported in self.growth)
+        slopes = sorted((reported / counted, counted) for counted, reported in growth)
         half = sum(weight for _, weight in slopes) / 2
         below = accumulate(weight for _, weight in slopes)
         slope = next(slope for (slope, _), weight in zip(slopes, below, strict=True) if weight >= half)

@@ -244,14 +244,13 @@ async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
     async for chunk in chunks:
         plain = filling.plain(chunk)
         try:
-            filling.knows(plain)
+            if filling.waits(plain):
+                await asyncio.to_thread(filling.take, plain)
+            else:
+                filling.take(plain)
         except UnknownStreamError as error:
             await asyncio.to_thread(filling.fail, error)
             raise
-        if filling.waits(plain):
-            await asyncio.to_thread(filling.take, plain)
-        else:
-            filling.take(plain)
         if filling.looks() and await asyncio.to_thread(lambda: reply.interrupt_requested):
             close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
             if close is not None and isawaitable(closed := close()):

@@ -16,32 +16,38 @@ from eventlog.importers.openai.chat_sse import chat_usage
 from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
 from eventlog.values import MessageError
+from projections.window.chat_text import said_by, texts_of
 from projections.window.stream_api import CHAT, is_chat
 
 if TYPE_CHECKING:
     from eventlog.session.text_stream import TextStream
     from eventlog.session.tool_call import ToolCall
     from eventlog.values import Usage
+    from projections.window.chat_text import Kind
 
 __all__ = ["ReplyFiller", "fill", "fill_with"]
 
 ABORTED = "aborted"
 UNKNOWN = "unknown"
 """Finish reason of a stream that says none."""
+FILTERED = "content-filter"
+"""Finish reason of an answer that a filter cut, and error of one that it withheld."""
 LOOK_CHUNKS, LOOK_SECONDS = 16, 0.5
 """Chunks, and seconds of a slow stream, between two looks for an interrupt."""
 
-_REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": "content-filter"}
+_REASONS = {"tool_calls": "tool-calls", "function_call": "tool-calls", "content_filter": FILTERED}
 
 
 def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     """Stream an answer into the reply and end its step; returns the finish reason.
 
-    Text, reasoning and the arguments of calls are accepted as they come. Without a call that waits
-    for its result the reply is finished too; with one it stays open for `RunTools`. What the stream
-    raises is raised here, with the reply as far as it came. An interrupt ends the stream early, and
-    the reply is aborted as far as it came; the reason is then "aborted". The first chunk of another
-    API is an `UnknownStreamError` that names it, and the reply has failed.
+    Text, reasoning and the arguments of calls are accepted as they come; a model's refusal is
+    text. Without a call that waits for its result the reply is finished too; with one it stays open
+    for `RunTools`. What the stream raises is raised here, with the reply as far as it came. An
+    interrupt ends the stream early, and the reply is aborted as far as it came; the reason is then
+    "aborted". The first chunk of another API is an `UnknownStreamError` that names it, content in a
+    form that is not read is one too, and the reply has failed. So has one that a content filter
+    left without text.
     """
     return fill_with(ReplyFiller(reply), chunks)
 
@@ -53,11 +59,10 @@ def fill_with(filling: ReplyFiller, chunks: Iterable[Any]) -> str:
     for chunk in chunks:
         plain = filling.plain(chunk)
         try:
-            filling.knows(plain)
+            filling.take(plain)
         except UnknownStreamError as error:
             filling.fail(error)
             raise
-        filling.take(plain)
         if filling.looks() and reply.interrupt_requested:
             close = getattr(chunks, "close", None)
             if close is not None:
@@ -106,36 +111,36 @@ class ReplyFiller:
         """The answer cannot be read: its reply has failed, and says why."""
         self.reply.abort(MessageError("unknown-stream", str(error)))
 
-    def knows(self, chunk: Mapping[str, Any]) -> None:
-        """Raise `UnknownStreamError` for a chunk of another API, before one of this API came."""
-        if not self._is_chat and is_chat(chunk):
-            self._is_chat, self.reply.api = True, CHAT
-
     def waits(self, chunk: Mapping[str, Any]) -> bool:
         """Whether taking in this chunk may wait for the disk: where reasoning ends."""
-        return self._reasoning is not None and any(map(_says, _choices(chunk)))
+        if self._reasoning is None:
+            return False
+        return any(kind == "text" for choice in _choices(chunk)[:1] for kind, _ in texts_of(choice))
 
     def take(self, chunk: Mapping[str, Any]) -> None:
-        """Apply one chunk; unknown fields are ignored."""
+        """Apply one chunk; `UnknownStreamError` for another API, or for text in an unknown form."""
+        if not self._is_chat and is_chat(chunk):
+            self._is_chat, self.reply.api = True, CHAT
         usage = _mapping(chunk.get("usage"))
         if usage:
             self._usage = chat_usage(usage)
         for choice in _choices(chunk)[:1]:
-            delta = _mapping(choice.get("delta"))
-            thought = delta.get("reasoning_content") or delta.get("reasoning")
-            if isinstance(thought, str) and thought:
-                self._reasoning = self._reasoning or self.reply.stream_reasoning()
-                self._reasoning.append(thought)
-            said = delta.get("content")
-            if isinstance(said, str) and said:
-                self._end_reasoning()
-                self._text = self._text or self.reply.stream_text()
-                self._text.append(said)
-            for number, call in enumerate(_mappings(delta.get("tool_calls"))):
+            for kind, text in texts_of(choice):
+                self._says(kind, text)
+            for number, call in enumerate(_mappings(said_by(choice).get("tool_calls"))):
                 self._call(call, number)
             reason = choice.get("finish_reason")
             if reason:
                 self._reason = _REASONS.get(str(reason), str(reason))
+
+    def _says(self, kind: Kind, text: str) -> None:
+        if kind == "reasoning":
+            self._reasoning = self._reasoning or self.reply.stream_reasoning()
+            self._reasoning.append(text)
+        else:
+            self._end_reasoning()
+            self._text = self._text or self.reply.stream_text()
+            self._text.append(text)
 
     def _end_reasoning(self) -> None:
         if self._reasoning is not None:
@@ -161,17 +166,15 @@ class ReplyFiller:
         if self._text is not None:
             self._text.end()
         self.reply.end_step(self._reason, usage=self._usage)
-        if not self._calls:
+        if self._reason == FILTERED and self._text is None and not self._calls:
+            self.reply.abort(MessageError(FILTERED, "the provider's content filter withheld the whole answer"))
+        elif not self._calls:
             self.reply.finish(self._reason)
         return self._reason
 
 
 def _choices(chunk: Mapping[str, Any]) -> list[dict[str, Any]]:
     return _mappings(chunk.get("choices"))
-
-
-def _says(choice: dict[str, Any]) -> bool:
-    return bool(_mapping(choice.get("delta")).get("content"))
 
 
 def _mapping(found: object) -> dict[str, Any]:

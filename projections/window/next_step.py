@@ -196,7 +196,8 @@ class _Turn:
         """Compact if the window is full: by reported usage, by count, or after a refusal.
 
         Only where the model is to be called: a turn that is answered ends, however full the window
-        is. Where a compaction cannot help, the request is sent as it is if it fits.
+        is. Where a compaction cannot help, the request is sent as it is if it fits, or would
+        without what a report alone says: the next report, or a refusal, shows which.
         """
         now = self._now
         if not now.policy.overflow.auto:
@@ -208,6 +209,7 @@ class _Turn:
         fits = not refused and (now.largest is None or now.request() < now.largest)
         if may_help(now, fits=fits, refused=refused):
             return _Found(RequestCompaction(refused, tokens or 0))
+        fits = fits or (not refused and now.largest is not None and now.shown_tokens() < now.largest)
         return None if fits else _Found(blocked(now, refused=refused))
 
     def prune(self) -> _Found | None:
@@ -231,7 +233,8 @@ class _Turn:
         given = now.policy.loop.max_steps
         limit = None if given is None else max(given, 1)
         if limit is not None and steps >= limit:
-            return _Found(Blocked("max-steps", f"the turn had its {limit} steps; ask again to go on"))
+            more = "a new question, `session.turn(text, request_id)`, has as many again; a policy with more `max_steps` goes on, too"
+            return _Found(Blocked("max-steps", f"the turn had its {limit} steps; {more}"))
         tokens = now.request()
         return _Found(CallModel(self._asked.id, limit is not None and steps + 1 == limit, tokens))
 
@@ -303,7 +306,10 @@ class _Turn:
         if now.allow_repeats or not now.policy.loop.doom_loop:
             return None
         found = repeated_call(self._outline.turn_answers(), now.policy.loop.doom_loop, now.measure)
-        return None if found is None else _Found(Blocked("doom-loop", found.sentence))
+        if found is None:
+            return None
+        then = "`next_step(allow_repeats=True)` goes on, and so does the user's next message"
+        return _Found(Blocked("doom-loop", f"{found.sentence}; {then}"))
 
 
 def _answer(message: Message) -> LatestAnswer:

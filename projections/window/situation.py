@@ -136,7 +136,11 @@ class Situation(msgspec.Struct, frozen=True):
 
     def unseen_tokens(self) -> int:
         """Tokens that a request has beside all that is counted, as the provider reports them."""
-        return max(0, self.request() - self.fixed() - self.measure.messages(self.outline.messages))
+        return max(0, self.request() - self.shown_tokens())
+
+    def shown_tokens(self) -> int:
+        """Tokens of the next request without what only the provider has reported."""
+        return self.fixed() + self.measure.messages(self.outline.messages)
 
     def _summary_pair(self, summary: str) -> tuple[NeutralMessage, NeutralMessage]:
         beside = carried_text(self.state.to_carry(), self.measure.text) if self.options.carry else ""

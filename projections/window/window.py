@@ -30,6 +30,7 @@ from projections.window.retrieval.answer import newest_answer
 from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
 from projections.window.running_task import SWITCHED_OFF, RunningTask, begin_task
 from projections.window.steps import (
+    Blocked,
     CallModel,
     Compact,
     PendingCall,
@@ -126,6 +127,8 @@ class ContextWindow:
         self._saved = session.version
         self._resumed = False
         """Whether the calls of this step are those of a message that a crash closed."""
+        self._step: Step | None = None
+        """The newest step."""
 
     # -- the loop ------------------------------------------------------------------------------
 
@@ -145,7 +148,8 @@ class ContextWindow:
         with giving_way_to(error, "window"):
             try:
                 if self.state.open_reply is not None:
-                    self.state.open_reply.close(error)
+                    blocked = self._step.error() if isinstance(self._step, Blocked) else None
+                    self.state.open_reply.close(error or blocked)
                 self.state.save_counts()
             finally:
                 self.state.open_reply = None
@@ -163,13 +167,15 @@ class ContextWindow:
     def next_step(self, *, allow_repeats: bool = False) -> Step:
         """Return the step to do now; it is false when the loop is to end.
 
-        `allow_repeats`: identical calls in a row do not stop the loop.
+        `allow_repeats`: identical calls in a row do not stop the loop. A loop that is blocked
+        leaves its turn to go on: asked again, it is resumed.
         """
         self.session.executor.pass_stop_on()
         self.state.catch_up()
         if self.session.version - self._saved >= self._checkpoint_every:
             self.save()
-        return next_step(self.state.situation(allow_repeats=allow_repeats))
+        self._step = next_step(self.state.situation(allow_repeats=allow_repeats))
+        return self._step
 
     def perform(self, step: Step) -> CompactionResult | None:
         """Carry out a step of the window's own: prune, replace media, compact, promote.

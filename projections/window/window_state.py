@@ -275,8 +275,17 @@ class WindowState:
         return ViewCounter(self._counter, self._named_model, self._cache)
 
     def calibrated(self, counted: int) -> int:
-        """Return the tokens that the provider is expected to report for `counted` tokens."""
-        return self.loop.calibration.apply(self.model_name, counted) if self._is_calibrated else counted
+        """Return the tokens that the provider is expected to report for `counted` tokens.
+
+        What a report has beside the count is believed below half of usable, for the hidden part of
+        a request. More is of other requests (a search at the provider's, a sum of steps).
+        """
+        proportional = self._in_proportion(counted)
+        if not self._is_calibrated:
+            return proportional
+        expected = self.loop.calibration.apply(self.model_name, counted)
+        is_too_much = self.usable is not None and 2 * (expected - proportional) >= self.usable
+        return proportional if is_too_much else expected
 
     def count(self, messages: Sequence[NeutralMessage], system: Sequence[str]) -> int:
         """Return the calibrated tokens of a piece of a request, or of another request."""

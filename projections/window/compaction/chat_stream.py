@@ -15,6 +15,7 @@ import msgspec
 
 from eventlog.errors import RequestTooLargeError, SummarizerError, SummarizerRefusedError, UnknownStreamError
 from eventlog.importers.openai.chat_sse import chat_usage
+from projections.window.chat_text import said_by, texts_of
 from projections.window.compaction.summarizer import Piece, ToolCalled
 from projections.window.stream_api import is_chat
 
@@ -77,7 +78,7 @@ def pieces_of_stream(chunks: Iterable[bytes]) -> Iterator[Piece]:
             raise _stream_error(record)
         known = known or _is_chat(record)
         for choice in _objects(record.get("choices")):
-            yield from _said(choice.get("delta"))
+            yield from _said(choice)
             ended = _text(choice.get("finish_reason")) or ended
         if isinstance(record.get("usage"), dict):
             yield chat_usage(record["usage"])
@@ -131,7 +132,7 @@ def pieces_of_answer(data: bytes) -> Iterator[Piece]:
     _is_chat(record)
     ended: str | None = None
     for choice in _objects(record.get("choices")):
-        yield from _said(choice.get("message"))
+        yield from _said(choice)
         ended = _text(choice.get("finish_reason")) or ended
     if isinstance(record.get("usage"), dict):
         yield chat_usage(record["usage"])
@@ -217,14 +218,13 @@ def _is_chat(record: dict[str, Any]) -> bool:
         raise SummarizerRefusedError(str(error)) from None
 
 
-def _said(found: object) -> Iterator[Piece]:
-    """Yield the pieces of a delta or message; reasoning is no part of a summary."""
-    if not isinstance(found, dict):
-        return
-    delta = cast("dict[str, Any]", found)
-    text = _text(delta.get("content"))
-    if text:
-        yield text
+def _said(choice: dict[str, Any]) -> Iterator[Piece]:
+    """Yield the pieces of a choice; reasoning is no part of a summary."""
+    try:
+        delta, texts = said_by(choice), [*texts_of(choice)]
+    except UnknownStreamError as error:
+        raise SummarizerRefusedError(str(error)) from None
+    yield from (text for kind, text in texts if kind == "text")
     calls = _objects(delta.get("tool_calls"))
     if isinstance(delta.get("function_call"), dict):
         calls.append({"function": delta["function_call"]})

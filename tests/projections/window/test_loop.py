@@ -435,15 +435,13 @@ def crash(session: Session) -> None:
     LIVE.discard(session.store.host.owner.store)
 
 
-def test_a_model_that_is_always_over_the_limit_ends_in_a_clear_error(session: Session) -> None:
-    """A model that always reports itself over the limit ends after a few compactions."""
+def test_reports_that_no_window_holds_cost_a_few_compactions_and_never_the_turn(session: Session) -> None:
+    """A model that always reports more than its window, and answers, is asked to the end."""
     session.user("go")
-    loop = Loop(session, until(1_000, tokens=lambda _request: 100_000), {}, SMALL, LIMITS, {"summarizer": summarized})
-    step = loop.run()
-    assert stopped(step) == "compaction-fails"
-    assert loop.count(Compact) <= 5
-    assert len(loop.requests) <= 6
-    assert stopped(loop.run()) == "compaction-fails"
+    loop = Loop(session, until(60, tokens=lambda _request: 100_000), {}, SMALL, LIMITS, {"summarizer": summarized})
+    assert loop.run() == Stop("finished")
+    assert len(loop.requests) == 61
+    assert 0 < loop.count(Compact) <= len(loop.requests) // 10
 
 
 def test_compactions_that_help_are_never_counted_against_a_session(session: Session) -> None:

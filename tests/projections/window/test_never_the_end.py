@@ -286,6 +286,36 @@ def test_a_paste_that_fitted_is_no_end(words: int) -> None:
         assert loop.count(RequestCompaction) == 1
 
 
+@pytest.mark.parametrize(
+    "report",
+    [Tokens(250_000, 10), Tokens(20, 10, cache_read=250_000), Tokens(20, 10, cache_write=4_700), Tokens(3_000)],
+)
+@pytest.mark.parametrize("before", [0, 1, 3])
+@pytest.mark.parametrize("again", [False, True])
+def test_one_report_that_is_not_of_its_request_blocks_nothing(report: Tokens, before: int, *, again: bool) -> None:
+    """Reports over the window, or far over the count, are no size: questions are answered.
+
+    Also where no other report follows, and where the next question takes half of the window.
+    """
+    with (
+        eventlog.open("memory:") as store,
+        ContextWindow(store.create_session(), SMALL, model=MODEL, limits=LIMITS, environment={}) as window,
+    ):
+        for number in range(before + 4):
+            window.session.user(f"question {number} " + "word " * (2_000 if number == before + 1 else 120))
+            while step := window.next_step():
+                if not isinstance(step, CallModel):
+                    window.perform(step)
+                    continue
+                reply, request = window.begin(step)
+                assert f"question {number} " in "\n".join(texts(request.messages, "user"))
+                reply.add_text(f"answer {number}")
+                sane = Tokens(request.counted + 10, 10) if number < before or again else None
+                tokens = report if number == before else sane
+                reply.finish(usage=None if tokens is None else Usage(tokens))
+            assert step == Stop("finished")
+
+
 @pytest.mark.parametrize("act", ["ask", "model", "limits", "remove", "rollback"])
 def test_the_user_begins_the_count_of_failures_again(act: str) -> None:
     """A message, another model, other limits, a removal, a rollback: compactions start again."""

@@ -243,8 +243,7 @@ SILENT: list[dict[str, Any]] = [
     {"choices": "x"},
     {"choices": [None, 5]},
     {"choices": [{"delta": None}]},
-    {"choices": [{"delta": "x"}]},
-    {"choices": [{"delta": {"content": 5, "reasoning": [], "tool_calls": "x"}}]},
+    {"choices": [{"delta": {"content": None, "reasoning": [], "tool_calls": "x"}}]},
     {"choices": [{"delta": {"tool_calls": [5, None]}}]},
     {"usage": "x"},
 ]

@@ -10,10 +10,13 @@ import msgspec
 import pytest
 
 import eventlog
+from eventlog import events as ev
 from eventlog.errors import SummarizerRefusedError, UnknownStreamError
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.values import Limits
+from projections import ModelView, answer_text
+from projections.view.neutral import Reasoning, Text
 from projections.window import CallModel, ContextWindow, Step, Stop, afill, afill_retrying, fill, fill_retrying
 from projections.window.compaction.chat_stream import pieces_of_answer, pieces_of_stream
 from projections.window.stream_api import is_chat
@@ -38,6 +41,29 @@ FOREIGN: dict[str, list[Chunk]] = {
 }
 CASES = [(api, chunk) for api, chunks in FOREIGN.items() for chunk in chunks]
 SAID: list[Chunk] = [{"choices": [{"delta": {"content": "Hello"}, "finish_reason": "stop"}]}]
+FORMS: list[tuple[Chunk, str]] = [
+    ({"text": "Hello"}, ""),
+    ({"message": {"role": "assistant", "content": "Hello"}}, ""),
+    ({"delta": None, "message": {"content": "Hello"}}, ""),
+    ({"delta": {"refusal": "Hello"}}, ""),
+    ({"message": {"content": None, "refusal": "Hello"}}, ""),
+    ({"delta": {"content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]}}, ""),
+    ({"delta": {"content": [{"type": "refusal", "refusal": "Hello"}]}}, ""),
+    ({"delta": {"content": {"type": "text", "text": "Hello"}}}, ""),
+    ({"delta": {"content": ["Hel", "lo"]}}, ""),
+    ({"delta": {"content": "Hello"}, "text": "Hello"}, ""),
+    ({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]}, "Hello"]}}, "Hm"),
+    ({"delta": {"content": "Hello", "reasoning_content": "Hm"}}, "Hm"),
+]
+"""Choices that say "Hello", and what they think."""
+UNREAD: list[Chunk] = [
+    {"delta": {"content": 7}},
+    {"delta": {"content": [{"type": "image_url", "image_url": {"url": "x"}}]}},
+    {"delta": {"content": {"parts": ["Hello"]}}},
+    {"delta": "Hello"},
+    {"message": ["Hello"]},
+    {"text": True},
+]
 EMPTY: list[list[Chunk]] = [[], [{}], [{"choices": []}], [{"choices": [{"delta": {"content": ""}}]}]]
 
 
@@ -52,7 +78,7 @@ class Dumped:
         return self._chunk
 
 
-async def each(chunks: list[Any]) -> AsyncIterator[Any]:
+async def streamed(chunks: list[Any]) -> AsyncIterator[Any]:
     """The chunks of an asynchronous client."""
     for chunk in chunks:
         yield chunk
@@ -61,8 +87,8 @@ async def each(chunks: list[Any]) -> AsyncIterator[Any]:
 WAYS: dict[str, Callable[[Reply, list[Any]], str]] = {
     "fill": fill,
     "fill_retrying": lambda reply, chunks: fill_retrying(reply, lambda: chunks, sleep=lambda _seconds: None),
-    "afill": lambda reply, chunks: asyncio.run(afill(reply, each(chunks))),
-    "afill_retrying": lambda reply, chunks: asyncio.run(afill_retrying(reply, lambda: each(chunks))),
+    "afill": lambda reply, chunks: asyncio.run(afill(reply, streamed(chunks))),
+    "afill_retrying": lambda reply, chunks: asyncio.run(afill_retrying(reply, lambda: streamed(chunks))),
 }
 
 
@@ -104,6 +130,66 @@ def test_a_stream_of_another_api_is_an_error_that_names_it(
     assert isinstance(step, Stop)
     assert step.reason == "failed"
     assert (api or "not known") in step.sentence
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("choice", "thought"), FORMS)
+def test_text_in_any_form_of_chat_completions_is_the_answer(
+    session: Session, choice: Chunk, thought: str, way: str
+) -> None:
+    """Text as parts, whole, of a refusal or of legacy completions is said once, never dropped."""
+    chunks: list[Chunk] = [{"choices": [choice]}, {"choices": [{"delta": {}, "finish_reason": "stop"}]}]
+    assert loop(session, lambda reply: WAYS[way](reply, chunks)) == (1, Stop("finished"))
+    parts = [part for message in ModelView.of(session).messages for part in message.parts]
+    assert [part.text for part in parts if isinstance(part, Text)] == ["hello", "Hello"]
+    assert [part.text for part in parts if isinstance(part, Reasoning)] == ([thought] if thought else [])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("choice", UNREAD)
+@pytest.mark.parametrize("before", [[], SAID[0]["choices"]])
+def test_content_in_a_form_that_is_not_read_is_an_error(
+    session: Session, choice: Chunk, before: list[Chunk], way: str
+) -> None:
+    """The reply has failed and says so, at the first chunk or a later one."""
+    chunks: list[Chunk] = [{"choices": before}, {"choices": [{**choice, "finish_reason": "stop"}]}]
+
+    def answer(reply: Reply) -> None:
+        with pytest.raises(UnknownStreamError):
+            WAYS[way](reply, chunks)
+
+    asked, step = loop(session, answer)
+    assert (asked, getattr(step, "reason", "")) == (1, "failed")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("choice", [{"delta": {}}, {"delta": {"content": ""}}, {"message": {"content": None}}, {}])
+def test_an_answer_that_a_content_filter_withheld_has_failed(session: Session, choice: Chunk, way: str) -> None:
+    """The stop has the word of the provider, and `retry` begins the turn again."""
+    usage = {"prompt_tokens": 7, "completion_tokens": 1}
+    chunks: list[Chunk] = [{"choices": [{**choice, "finish_reason": "content_filter"}], "usage": usage}]
+    asked, step = loop(session, lambda reply: WAYS[way](reply, chunks))
+    assert isinstance(step, Stop)
+    assert (asked, step.reason, step.goes_on) == (1, "failed", "turn.retry()")
+    assert "content-filter" in step.sentence
+    used = [each.event for each in session.events() if isinstance(each.event, ev.UsageRecorded)]
+    assert [event.usage.tokens.input for event in used] == [7]
+    with session.turn() as turn:
+        turn.retry()
+        cut = [{"choices": [{"delta": {"content": "Hel"}, "finish_reason": "content_filter"}]}]
+        assert loop(session, lambda reply: WAYS[way](reply, cut)) == (1, Stop("finished"))
+    assert answer_text(session, turn.answer) == "Hel"
+
+
+@pytest.mark.parametrize(("choice", "_thought"), FORMS)
+def test_a_summary_in_any_form_of_chat_completions_is_read(choice: Chunk, _thought: str) -> None:
+    """Endpoints of summarisers speak the same forms, streamed or whole; others are refused."""
+    data = msgspec.json.encode({"choices": [{**choice, "finish_reason": "stop"}]})
+    for pieces in (pieces_of_stream([b"data: " + data + b"\n\n"]), pieces_of_answer(data)):
+        assert "".join(piece for piece in pieces if isinstance(piece, str)) == "Hello"
+    for unread in UNREAD:
+        with pytest.raises(SummarizerRefusedError):
+            list(pieces_of_answer(msgspec.json.encode({"choices": [{**unread, "finish_reason": "stop"}]})))
 
 
 @pytest.mark.parametrize(("api", "chunk"), CASES)

@@ -252,7 +252,9 @@ class _Turn:
         """Nothing is left to do."""
         said, place = self._now.loop.said[-1] if self._now.loop.said else ("", 0)
         is_covered = bool(said) and said not in self._now.state.messages  # by a compaction that was not the window's
-        if is_covered and place > self._now.state.answered_place():
+        last = self._heard
+        is_failed = last is not None and bool(last.error) and not (is_crash(last.error) or last.is_refused)
+        if is_covered and place > self._now.state.answered_place() and not is_failed:
             return _Found(
                 Blocked(
                     "question-covered",
@@ -260,7 +262,6 @@ class _Turn:
                     " was refused for its size",
                 )
             )
-        last = self._heard
         if (self._asked is not None or is_covered) and last is not None and last.error and not is_crash(last.error):
             helps = what_helps(self._now) if last.is_refused else ""
             return _Found(Stop("aborted" if last.error.name == "aborted" else "failed", last.error, helps))

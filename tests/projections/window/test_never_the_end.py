@@ -157,7 +157,7 @@ class Conversations(RuleBasedStateMachine):
         """Ask, paste, let tools run; where the loop ends without an answer, do as it says."""
         step = self.answered(words, said, outputs, usage=usage)
         if isinstance(step, Blocked) and step.reason == "max-steps":
-            assert "ask again" in step.sentence
+            assert "a new question" in step.sentence
             step = self.answered(words, said, [], usage=usage)
         if step in {Stop("finished"), Stop("nothing-asked")}:  # the policy may keep a covered question from going on
             return

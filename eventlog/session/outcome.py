@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CRASHED",
     "GOES_ON",
+    "ROLLED_BACK",
     "Outcome",
     "ends_turn",
     "failure_of",
@@ -42,7 +43,9 @@ __all__ = [
 
 CRASHED = MessageError("aborted", "interrupted")
 """How a reply is closed that broke off: its turn goes on."""
-_BROKEN_OFF = (CRASHED.message, TAKEN_OVER)
+ROLLED_BACK = "rolled back"
+"""How a rollback into its middle closes it."""
+_BROKEN_OFF = (CRASHED.message, TAKEN_OVER, ROLLED_BACK)
 """Messages of errors that say so."""
 _DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
 """Errors by which clients say so: openai and anthropic, and httpx below them."""

@@ -17,7 +17,7 @@ from eventlog import events as ev
 from eventlog.history.lineage import END
 from eventlog.history.ranges import Range, covers
 from eventlog.session.lease import TAKEN_OVER
-from eventlog.state.facts import MessageFacts
+from eventlog.state.facts import CODE_BITS, MessageFacts
 from eventlog.state.state import GOES_ON, State
 from eventlog.values import MessageError, Tool
 
@@ -29,6 +29,7 @@ __all__ = [
     "GOES_ON",
     "ROLLED_BACK",
     "Outcome",
+    "broken_before",
     "ends_turn",
     "failure_of",
     "has_earlier_question",
@@ -102,6 +103,39 @@ def outcome_of(reader: SessionReader, message: str) -> Outcome:
     if change == "waiting":
         return Outcome("pending", waiting=True)
     return _Reading(reader, message).outcome(span.item for span in reader.history(upto, place - 1))
+
+
+def broken_before(reader: SessionReader, message: str) -> Outcome | None:
+    """Return the outcome of an earlier question that goes on and whose newest reply broke off.
+
+    The loop that answers this message goes on with both. Costs two events where there is none.
+    """
+    forgotten = reader.forgotten()
+    with reader.deciding() as state:
+        reply = _reply_before(state, message, forgotten)
+        if reply is None or state.now(reply.changes) != "finished":
+            return None
+        versions = (change >> CODE_BITS for change in reversed(reply.changes))
+        finished = next(filter(state.history.holds, versions))
+        seen = (name for name in questions(state, forgotten=forgotten) if state.has_seen(reply, state.messages[name]))
+        question = next(seen, None)
+    items = (span.item for span in reader.spans(finished - 1, finished))
+    if question is None or not any(isinstance(item, ev.MessageFinished) and is_crash(item.error) for item in items):
+        return None
+    outcome = outcome_of(reader, question)
+    return outcome if outcome.state == "pending" and not outcome.is_open else None
+
+
+def _reply_before(state: State, message: str, forgotten: Sequence[Range]) -> MessageFacts | None:
+    """Return the newest reply that is there and has not seen this message."""
+    asked = state.messages[message]
+    waits = state.now(asked.changes) == "waiting"
+    for version, names in state.opens.newest_first(state.history):
+        for facts in (state.messages[name] for name in names):
+            is_there = facts.added == version and not facts.summary and state.now(facts.changes) != "removed"
+            if is_there and not covers(forgotten, version) and (waits or not state.has_seen(facts, asked)):
+                return facts
+    return None
 
 
 def has_earlier_question(reader: SessionReader, message: str) -> bool:

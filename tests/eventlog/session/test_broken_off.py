@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Literal
+
+import pytest
 
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.store import Store
+from eventlog.values import MessageError, Retry
+from tests.support.engines import Engine
 
 
 def answer(session: Session) -> str:
@@ -22,8 +28,12 @@ def answer(session: Session) -> str:
 
 def removed(session: Session) -> list[str]:
     """The messages that left the view, in order."""
-    items = (recorded.event for span in session.history() for recorded in span.events())
-    return [event.message for event in items if isinstance(event, ev.MessageRemoved)]
+    return [event.message for event in events(session) if isinstance(event, ev.MessageRemoved)]
+
+
+def events(session: Session) -> list[ev.Base]:
+    """The effective history."""
+    return [recorded.event for span in session.history() for recorded in span.events()]
 
 
 def test_a_rollback_into_a_reply_leaves_its_turn_to_go_on(store: Store) -> None:
@@ -93,3 +103,66 @@ def test_a_rollback_into_a_reply_leaves_its_turn_to_go_on_in_asyncio(store: Stor
         return found
 
     assert asyncio.run(again()) == ("resumed", ())
+
+
+# -- of an earlier question ------------------------------------------------------------------------
+
+
+def half_answered(session: Session, request: str = "r") -> str:
+    """Begin the answer of a question, and break off; return the reply."""
+    replies: list[str] = []
+    with suppress(KeyboardInterrupt), session.turn(request, request), session.assistant() as reply:
+        replies.append(reply.id)
+        reply.add_text("half")
+        raise KeyboardInterrupt
+    return replies[0]
+
+
+@pytest.mark.parametrize("delivery", ["queue", "steer"])
+def test_what_broke_off_of_an_earlier_question_leaves_the_view(
+    engine: Engine, delivery: Literal["queue", "steer"]
+) -> None:
+    """Whichever question a loop is begun for, nothing that broke off is sent to the model."""
+    session = engine.open().create_session(id="s")
+    half = half_answered(session)
+    with session.turn("later", "later", delivery=delivery) as turn:
+        assert (turn.state, turn.answer, turn.error) == ("new", (), None)
+        assert removed(session) == [half]
+        with session.assistant() as reply:
+            reply.finish()
+    parts = [event.kind for event in events(session) if isinstance(event, ev.PartStarted)]
+    assert [kind for kind in parts if isinstance(kind, Retry)] == [Retry(1, MessageError("aborted", "interrupted"))]
+    with session.turn("r", "r") as first:
+        assert (first.state, first.answer) == ("done", (reply.id,))
+
+
+def test_what_an_earlier_question_keeps_stays_in_the_view(store: Store) -> None:
+    """Results of tools, a user's stop, a failure and an answer stay where they are."""
+    for keeps in ("tool", "abort", "fail", "finish"):
+        session = store.create_session()
+        with suppress(KeyboardInterrupt), session.turn("hi", "r"), session.assistant() as reply:
+            reply.add_text("half")
+            if keeps == "tool":
+                reply.tool("bash", call_id="c", input={}).succeed("out")
+                raise KeyboardInterrupt
+            if keeps == "fail":
+                reply.abort(MessageError("api"))
+            elif keeps == "abort":
+                reply.abort()
+            else:
+                reply.finish()
+        with session.turn("later", "later", delivery="queue"):
+            assert removed(session) == []
+
+
+def test_what_broke_off_of_an_earlier_question_leaves_the_view_in_asyncio(store: Store) -> None:
+    """A task whose question is queued lets go of it, too."""
+    chat = AsyncSession(store.create_session())
+    half = half_answered(chat.sync)
+
+    async def ask() -> None:
+        async with chat.turn("later", "later", delivery="queue") as turn:
+            assert turn.mine
+            assert removed(chat.sync) == [half]
+
+    asyncio.run(ask())

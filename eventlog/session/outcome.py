@@ -18,7 +18,7 @@ from eventlog.errors import BlockedError
 from eventlog.history.lineage import END
 from eventlog.history.ranges import Range, covers
 from eventlog.session.lease import TAKEN_OVER
-from eventlog.state.facts import MessageFacts
+from eventlog.state.facts import CODE_BITS, MessageFacts
 from eventlog.state.state import GOES_ON, State
 from eventlog.values import MessageError, Tool
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = [
     "CRASHED",
     "GOES_ON",
+    "ROLLED_BACK",
     "Outcome",
+    "broken_before",
     "ends_turn",
     "failure_of",
     "has_earlier_question",
@@ -43,7 +45,9 @@ __all__ = [
 
 CRASHED = MessageError("aborted", "interrupted")
 """How a reply is closed that broke off: its turn goes on."""
-_BROKEN_OFF = (CRASHED.message, TAKEN_OVER)
+ROLLED_BACK = "rolled back"
+"""How a rollback into its middle closes it."""
+_BROKEN_OFF = (CRASHED.message, TAKEN_OVER, ROLLED_BACK)
 """Messages of errors that say so."""
 _DISCONNECTS = frozenset({"APIConnectionError", "TransportError"})
 """Errors by which clients say so: openai and anthropic, and httpx below them."""
@@ -100,6 +104,42 @@ def outcome_of(reader: SessionReader, message: str) -> Outcome:
     if change == "waiting":
         return Outcome("pending", waiting=True)
     return _Reading(reader, message).outcome(span.item for span in reader.history(upto, place - 1))
+
+
+def broken_before(reader: SessionReader, message: str) -> Outcome | None:
+    """Return the outcome of an earlier question that goes on and whose newest reply broke off.
+
+    The loop that answers this message goes on with both. Costs two events where there is none.
+    """
+    forgotten = reader.forgotten()
+    with reader.deciding() as state:
+        reply = _reply_before(state, message, forgotten)
+        if reply is None or state.now(reply.changes) != "finished":
+            return None
+        versions = (change >> CODE_BITS for change in reversed(reply.changes))
+        finished = next(filter(state.history.holds, versions))
+    items = (span.item for span in reader.spans(finished - 1, finished))
+    if not any(isinstance(item, ev.MessageFinished) and is_crash(item.error) for item in items):
+        return None
+    with reader.deciding() as state:
+        asked = questions(state, forgotten=forgotten)
+        question = next((name for name in asked if state.has_seen(reply, state.messages[name])), None)
+    if question is None:
+        return None
+    outcome = outcome_of(reader, question)
+    return outcome if outcome.state == "pending" and not outcome.is_open else None
+
+
+def _reply_before(state: State, message: str, forgotten: Sequence[Range]) -> MessageFacts | None:
+    """Return the newest reply that is there and has not seen this message."""
+    asked = state.messages[message]
+    waits = state.now(asked.changes) == "waiting"
+    for version, names in state.opens.newest_first(state.history):
+        for facts in (state.messages[name] for name in names):
+            is_there = facts.added == version and not facts.summary and state.now(facts.changes) != "removed"
+            if is_there and not covers(forgotten, version) and (waits or not state.has_seen(facts, asked)):
+                return facts
+    return None
 
 
 def has_earlier_question(reader: SessionReader, message: str) -> bool:

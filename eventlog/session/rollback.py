@@ -10,6 +10,7 @@ from typing import NamedTuple
 from eventlog import events as ev
 from eventlog.errors import CallError, NotFoundError, RefusedError
 from eventlog.session.executor import Executor
+from eventlog.session.outcome import ROLLED_BACK
 from eventlog.validation import require_or_none, require_version
 from eventlog.values import Patch
 
@@ -53,7 +54,7 @@ def rollback(
             raise NotFoundError("version", str(to), session=executor.id)
         snapshots, patches = _file_states(executor, to)
         replies = _replies(executor, to)
-        committed = executor.commit([ev.RolledBack(to)], lambda after: after.closing("rolled back"))
+        committed = executor.commit([ev.RolledBack(to)], lambda after: after.closing(ROLLED_BACK))
         return RollbackResult(committed.first, to, snapshots, patches, replies)
 
 

@@ -17,12 +17,14 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
+from msgspec.structs import replace
+
 from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError, giving_way_to
-from eventlog.session.lease import POLL, Block, Lease
-from eventlog.session.outcome import CRASHED, Outcome, has_earlier_question, outcome_of
+from eventlog.session.lease import POLL, Block, Lease, unless_held
+from eventlog.session.outcome import CRASHED, Outcome, broken_before, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
 
@@ -112,13 +114,12 @@ class Turn:
     def retry(self) -> None:
         """Begin a failed turn again: its state is "resumed" then, and the caller answers.
 
-        The failed reply stays in the log and leaves the view, with its calls. If another task was
-        quicker, the state says so. `LeaseHeldError` if one runs the session.
+        The failed reply stays in the log and leaves the view, with its calls. A later question that
+        waits is answered with it; if a later reply has seen both, the turn is as that reply ended,
+        "done" as a rule. If another task was quicker, the state says so. `LeaseHeldError` if one
+        runs the session for longer than the turn waits.
         """
-        if self.state != "failed" or self._found.final or self._block is None:
-            expected = "a failed turn that no later question followed, inside its `with`"
-            raise RefusedError(f"the turn is {self.state}", expected=expected, session=self._executor.id)
-        self._begin(self._executor.acquire(block=self._block), "failed", "resumed")
+        unless_held(self.begin_again, self.patience())
 
     # -- for `with` ----------------------------------------------------------------------------
 
@@ -171,6 +172,13 @@ class Turn:
             return False
         return self._begin(lease, "pending", self._began)
 
+    def begin_again(self) -> None:
+        """Begin a failed turn again, at once or not at all; see `retry`."""
+        if self.state != "failed" or self._block is None:
+            expected = "a failed turn, inside its `with`"
+            raise RefusedError(f"the turn is {self.state}", expected=expected, session=self._executor.id)
+        self._begin(self._executor.acquire(block=self._block), "failed", "resumed")
+
     def patience(self) -> float:
         """Seconds to try for: a lease of another process may rest, where no reply is open.
 
@@ -199,15 +207,14 @@ class Turn:
             kept = self._executor.leases.begin_turn(
                 lease, self.message
             )  # first: the task that has it may end meanwhile
-            found = self._let_go(due) if kept else outcome_of(self._executor.reader, self.message)
+            found, attempt = self._let_go(due) if kept else (outcome_of(self._executor.reader, self.message), None)
             self._see(found)
-            if kept and (found.state != due or found.is_open):
+            if kept and (found.state != "pending" or found.is_open):
                 lease.turns.pop(self.message, None)
                 kept = False
-            shared = found.state == due and not kept
-            if kept and found.broken:
-                lease.retry = Retry(found.removed + len(found.broken), found.error or CRASHED)
+            shared = found.state == "pending" and not kept
             if kept:
+                lease.retry = attempt or lease.retry
                 with self._executor.writer.lock:
                     lease.turns[self.message] = self._executor.writer.known_state().version
         except BaseException:
@@ -218,33 +225,39 @@ class Turn:
         if kept:
             lease.share_turn(self.message)
             self.lease, self.state = lease, began
-            self.answer = tuple(reply for reply in found.replies if reply not in found.broken)
             return True
         self._executor.release(lease)
         if shared:
             self.state = "running"
         return not shared
 
-    def _let_go(self, due: str) -> Outcome:
+    def _let_go(self, due: str) -> tuple[Outcome, Retry | None]:
         """Read the outcome; if the message is due, take what broke off out of the view.
 
-        A result that comes late meanwhile is not lost with it: then the outcome is read again.
+        Also what broke off of earlier questions, which the loop goes on with. Returns the attempt
+        that was taken out, too. A result that comes late meanwhile is not lost with it: then the
+        outcome is read again.
         """
         executor, contention = self._executor, Contention()
-        found = outcome_of(executor.reader, self.message)
-        while found.state == due and found.broken and not found.is_open:
+        attempt: Retry | None = None
+        error: MessageError | None = None
+        while True:
             version = executor.reader.version
             found = outcome_of(executor.reader, self.message)
-            if not found.broken:
-                break
+            found = replace(found, error=found.error or error)
+            if found.state not in {due, "pending"} or found.is_open:
+                return found, attempt
+            gone = found if found.broken else broken_before(executor.reader, self.message)
+            if gone is None or not gone.broken:
+                return found, attempt
             try:
-                executor.commit([ev.MessageRemoved(reply) for reply in found.broken], expected=version)
+                executor.commit([ev.MessageRemoved(reply) for reply in gone.broken], expected=version)
             except ConflictError:
                 if not contention.goes_on():
                     raise
             else:
-                break
-        return found
+                error = found.error
+                attempt = Retry(gone.removed + len(gone.broken), gone.error or CRASHED)
 
     def _see(self, found: Outcome) -> None:
         self._found, self.answer, self.error = found, found.replies, found.error

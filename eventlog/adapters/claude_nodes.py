@@ -187,7 +187,8 @@ class Nodes:
 
         And whether they are of a segment whose end is not stored.
         """
-        first = self._uuids.number(next(iter(uuids), ""))
+        named = uuids[:1] if "" in uuids else uuids
+        first = min((number for uuid in named if (number := self._uuids.number(uuid)) is not None), default=None)
         path = self._feed.path() if first is not None else []
         at = bisect_left(path, first or 0)
         while at > 0 and not any(self._begun(path[at : at + 1])):

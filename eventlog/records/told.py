@@ -349,7 +349,7 @@ class ToldConversation(Conversation):
         if call in self.done:
             return super().prunable(call)
         part: str = self._ask(partial(_answered, call))
-        return "" if part in self.cleared else part
+        return part
 
     def hold(self, name: str, line: int | None, result: CallResult) -> bool:
         """Hold nothing: a call that comes later may come from another process."""

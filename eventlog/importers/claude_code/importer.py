@@ -36,7 +36,7 @@ from eventlog.importers.claude_code.records import (
     is_root,
     kept_of,
 )
-from eventlog.importers.claude_code.thread import Thread
+from eventlog.importers.claude_code.thread import AGENT_TOOLS, Thread
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id, path_identity
 from eventlog.importers.common.json_lines import is_object, text_or_empty
@@ -51,9 +51,6 @@ PREAMBLE = 64
 _NODE = (1 << 40) - 1
 _ASIDE = 1 << 40
 """Of a record's place: its node, whether it is of no message, and above that its thread."""
-
-AGENT_TOOLS = frozenset({"Task", "Agent"})
-"""Tools that start a sub-agent."""
 
 
 class ClaudeCode:
@@ -181,7 +178,7 @@ class _Reader:
         nodes: list[int] = []
         for uuid in filter(None, uuids):
             found = self.positions.get(bounded_id(uuid))
-            is_here = found is not None and found >> 41 == thread.number
+            is_here = found is not None and found >> 41 == thread.number and (found & _NODE) in thread.branches
             nodes.append((found or 0) & _NODE if is_here else -1)
             if uuid == uuids[0] and is_here and "" in uuids and (found or 0) & _ASIDE:
                 nodes[-1] += 1  # the segment begins behind a record that is of no message
@@ -189,7 +186,9 @@ class _Reader:
                 nodes[-1] = -1
         if "" in uuids:
             nodes = list(range(nodes[0], nodes[1] + 1)) if min(nodes) >= 0 else []
-        return tuple(dict.fromkeys(thread.names[node] for node in nodes if node in thread.names))
+        return tuple(
+            dict.fromkeys(thread.names[node] for node in nodes if node in thread.names and node in thread.branches)
+        )
 
     def _set_place(self, key: str, thread: Thread, node: int, *, aside: bool = False) -> None:
         self.positions.move(key, thread.number << 41 | (_ASIDE if aside else 0) | node)

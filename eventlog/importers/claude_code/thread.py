@@ -11,20 +11,39 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable
+from typing import Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
+from eventlog.importers.claude_code.branches import Branches
 from eventlog.importers.claude_code.links import Links
 from eventlog.importers.claude_code.mapping import ResultNote, set_todos
-from eventlog.importers.common.conversation import Conversation
+from eventlog.importers.common.conversation import MAX_DONE, Conversation
 from eventlog.importers.common.conversation_parts import CallInput, OpenAnswer, OpenCall, UserPart
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, own_id
 from eventlog.importers.common.json_lines import dump
 from eventlog.values import MessageError, Reasoning, Text, Tool
 
-__all__ = ["Thread"]
+__all__ = ["AGENT_TOOLS", "Thread"]
 
+AGENT_TOOLS = frozenset({"Task", "Agent"})
+"""Tools that start a sub-agent."""
 MAX_NAMES = 8192
 """Messages that a compaction may keep: more than a window of the model holds."""
+
+
+MAX_PAST = 2 * MAX_DONE
+"""Calls that are known again when the file goes back to a branch that it left."""
+
+
+_Status: TypeAlias = Literal["running", "interrupted", "done", "cleared"]
+
+
+class _Past(NamedTuple):
+    """A call and how it stood, each time with the node at which it came to that."""
+
+    name: str
+    call: OpenCall
+    statuses: list[tuple[int, _Status]]
 
 
 class Thread(Conversation):
@@ -40,11 +59,14 @@ class Thread(Conversation):
         """Whether messages name their parents: one of the first two does."""
         self.links = Links()
         self.names: dict[int, str] = {}
-        """Messages of the newest nodes."""
+        """Messages of the newest nodes, of all branches."""
         self.arrived: list[str] = []
         """Keys of the records whose early results the current record's calls received."""
         self.branch: str | None = None
         """Git branch of the newest record."""
+        self.branches = Branches()
+        self._past: dict[str, _Past] = {}
+        """The newest calls of all branches, by their parts."""
         super().__init__(session, report, started, time)
 
     # -- branches ------------------------------------------------------------------------------
@@ -69,14 +91,29 @@ class Thread(Conversation):
         fork.add(time, ev.SessionForked(self.session, self.version, title=self.title))
         self.begin_node(key)
         self.add(time, ev.RolledBack(self.ends[node]))
-        self.waiting = [answer for answer in self.waiting if answer.node <= node]
-        self.calls = {name: call for name, call in self.calls.items() if call.answer.node <= node}
-        self.interrupted = {name: call for name, call in self.interrupted.items() if call.answer.node <= node}
-        self.done = {name: done for name, done in self.done.items() if done[1] <= node}
-        self.cleared = {part: version for part, version in self.cleared.items() if version < self.ends[node]}
-        self.names = {number: name for number, name in self.names.items() if number <= node}
+        self.branches.begin(self.node, node)
+        self._restore_calls()
         self.compaction = self.last_user = None
         return fork
+
+    def _restore_calls(self) -> None:
+        """Make calls and results what they were where the branch begins."""
+        for found in (self.calls, self.interrupted, self.done):
+            found.clear()
+        waiting = dict[str, OpenAnswer]()
+        for past in self._past.values():
+            past.call.answer.calls.clear()
+        for name, call, statuses in self._past.values():
+            status: _Status | None = next((one for node, one in reversed(statuses) if node in self.branches), None)
+            if status == "cleared":
+                super().stands(name, call, "done")
+                super().clear(name, call.part)
+            elif status is not None:
+                super().stands(name, call, status)
+        for name, call in self.calls.items():
+            call.answer.calls.add(name)
+            waiting[call.answer.id] = call.answer
+        self.waiting = sorted(waiting.values(), key=lambda answer: answer.node)
 
     def on_branch(self, time: int, branch: object) -> None:
         """Record the git branch of a record when it changes."""
@@ -93,7 +130,9 @@ class Thread(Conversation):
 
     def _finish(self, answer: OpenAnswer, error: MessageError | None) -> None:
         """Close an answer with the reason that the file gives, if any."""
-        self.add(answer.time, ev.StepFinished(answer.id, own_id(answer.id, "finish"), answer.reason or ""))
+        step = own_id(answer.id, f"finish{answer.finishes or ''}")
+        answer.finishes += 1
+        self.add(answer.time, ev.StepFinished(answer.id, step, answer.reason or ""))
         self.add(answer.time, ev.MessageFinished(answer.id, answer.reason, error))
 
     # -- messages ------------------------------------------------------------------------------
@@ -123,6 +162,23 @@ class Thread(Conversation):
         return answer
 
     # -- calls ---------------------------------------------------------------------------------
+
+    def stands(self, name: str, call: OpenCall, status: Literal["running", "interrupted", "done"]) -> None:
+        """Note how a call stands at this node."""
+        super().stands(name, call, status)
+        if call.part not in self._past:
+            kept = call.input if call.tool in {"TodoWrite", *AGENT_TOOLS} else ""
+            self._past[call.part] = _Past(name, OpenCall(call.part, call.answer, call.tool, kept), [])
+            if len(self._past) > MAX_PAST:
+                over = (part for part, past in self._past.items() if past.statuses[-1][1] != "running")
+                del self._past[next(over, next(iter(self._past)))]
+        self._past[call.part].statuses.append((self.node, status))
+
+    def clear(self, name: str, part: str) -> None:
+        """Note that a result is cleared at this node."""
+        super().clear(name, part)
+        if part in self._past:
+            self._past[part].statuses.append((self.node, "cleared"))
 
     def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
         """Add a call to the open answer, with the effects of a result that came early."""

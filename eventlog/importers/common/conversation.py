@@ -15,7 +15,7 @@ the end of the file closes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from eventlog import events as ev
 from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, OpenCall, UserPart
@@ -35,7 +35,7 @@ from eventlog.values import (
     Usage,
 )
 
-__all__ = ["COVERS_NOTHING", "MAX_OPEN", "UNREADABLE", "Conversation"]
+__all__ = ["COVERS_NOTHING", "MAX_DONE", "MAX_OPEN", "UNREADABLE", "Conversation"]
 
 UNREADABLE = "no readable summary"
 """Reason of a failed compaction without a readable summary."""
@@ -76,10 +76,8 @@ class Conversation:
         self.calls: dict[str, OpenCall] = {}
         self.interrupted: dict[str, OpenCall] = {}
         """Newest calls that were closed as interrupted: a late result may come."""
-        self.done: dict[str, tuple[str, int]] = {}
-        """Part and node of the newest calls that have a result, which may be cleared."""
-        self.cleared: dict[str, int] = {}
-        """Parts of those whose result is cleared, with the version before."""
+        self.done: dict[str, str] = {}
+        """Parts of the newest calls that have a result, "" once it is cleared."""
         self.early: EarlyResults[_EarlyResult] = EarlyResults(report)
         self._call_ids = RecordIndex()
         """Ids of all calls."""
@@ -164,11 +162,8 @@ class Conversation:
         for name in sorted(answer.calls):
             call = self.calls.get(name)
             if call is not None and call.answer is answer:
-                del self.calls[name]
                 self.add(answer.time, ev.ToolFailed(call.part, INTERRUPTED, interrupted=True))
-                self.interrupted[name] = call
-                if len(self.interrupted) > MAX_LATE:
-                    del self.interrupted[next(iter(self.interrupted))]
+                self.stands(name, call, "interrupted")
         self._finish(answer, error)
 
     def _finish(self, answer: OpenAnswer, error: MessageError | None) -> None:
@@ -254,6 +249,22 @@ class Conversation:
 
     # -- calls ---------------------------------------------------------------------------------
 
+    def stands(self, name: str, call: OpenCall, status: Literal["running", "interrupted", "done"]) -> None:
+        """Note how the newest call of an id stands now."""
+        self.calls.pop(name, None)
+        self.interrupted.pop(name, None)
+        self.done.pop(name, None)
+        if status == "running":
+            self.calls[name] = call
+        elif status == "interrupted":
+            self.interrupted[name] = call
+            if len(self.interrupted) > MAX_LATE:
+                del self.interrupted[next(iter(self.interrupted))]
+        else:
+            self.done[name] = call.part
+            if len(self.done) > MAX_DONE:
+                del self.done[next(iter(self.done))]
+
     def call(self, time: int, part: str, kind: Tool, given: CallInput) -> OpenCall:
         """Add a call to the open answer, which has none with this id.
 
@@ -269,17 +280,17 @@ class Conversation:
             else:
                 self.remainder.move_value(given.held, given.field)
         self.add(time, ev.ToolRunning(part, self.batch.content(given.text)))
-        older = self.calls.pop(kind.call, None)
+        older = self.calls.get(kind.call)
         if older is not None:
             older.answer.calls.discard(kind.call)
             self.add(time, ev.ToolFailed(older.part, INTERRUPTED, interrupted=True))
+            self.stands(kind.call, older, "interrupted")
             self._finish_answered(older.answer)
         call = OpenCall(part, answer, kind.tool, given.text)
-        self.interrupted.pop(kind.call, None)
+        self.stands(kind.call, call, "running")
         self._call_ids.put(kind.call, 0)
         early = self.early.pop(kind.call)
         if early is None:
-            self.calls[kind.call] = call
             answer.calls.add(kind.call)
             return call
         self.batch.bodies.update(early.bodies)
@@ -295,8 +306,11 @@ class Conversation:
         `held` as in `text`; `metadata` is the value of the record that the result's metadata hold.
         """
         late = name in self.interrupted
-        call = self.interrupted.pop(name) if late else self.calls.pop(name, None)
-        if call is None or (late and result.interrupted):
+        call = self.interrupted.get(name) if late else self.calls.get(name)
+        if call is None:
+            return None
+        if late and result.interrupted:
+            del self.interrupted[name]
             return call
         call.answer.calls.discard(name)
         call.answer.time = time
@@ -328,10 +342,7 @@ class Conversation:
 
     def _complete(self, time: int, name: str, call: OpenCall, result: CallResult) -> None:
         call.result = result
-        self.done.pop(name, None)
-        self.done[name] = call.part, call.answer.node
-        if len(self.done) > MAX_DONE:
-            self.cleared.pop(self.done.pop(next(iter(self.done)))[0], None)
+        self.stands(name, call, "done")
         content = self.batch.content(result.output)
         if result.failed:
             self.add(time, ev.ToolFailed(call.part, content, result.interrupted, metadata=result.metadata))
@@ -364,15 +375,20 @@ class Conversation:
 
     def prune(self, time: int, calls: Iterable[str], policy: str, freed: int) -> None:
         """Clear the results of these calls, those that have one which is not cleared."""
-        parts = tuple(part for name in calls if (part := self.prunable(name)))
+        parts = {name: part for name in calls if (part := self.prunable(name))}
         if parts:
-            self.cleared.update((part, self.version) for part in parts)
-            self.add(time, ev.Pruned(parts, policy, freed))
+            for name, part in parts.items():
+                self.clear(name, part)
+            self.add(time, ev.Pruned(tuple(parts.values()), policy, freed))
+
+    def clear(self, name: str, part: str) -> None:
+        """Note that the result of the newest call of an id is cleared."""
+        del part
+        self.done[name] = ""
 
     def prunable(self, call: str) -> str:
         """Return the part of the newest call of this id, "" if no result of it can be cleared."""
-        found = self.done.get(call)
-        return "" if found is None or found[0] in self.cleared else found[0]
+        return self.done.get(call, "")
 
     def compact(self, time: int, message: str, *, auto: bool, before: int | None, kept: tuple[str, ...] = ()) -> str:
         """Begin a compaction of all but `kept` so far, asked for by `message`; return its part."""

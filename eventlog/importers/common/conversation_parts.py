@@ -66,6 +66,8 @@ class OpenAnswer(msgspec.Struct, eq=False):
     """Its id in the file."""
     node: int = 0
     """Number of its node, in files with branches."""
+    finishes: int = 0
+    """How often it was finished: once on each branch."""
     calls: set[str] = msgspec.field(default_factory=set[str])
     """Ids of its calls without a result."""
     call_ids: set[str] = msgspec.field(default_factory=set[str])

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
-from eventlog.aio.awaiting import Taking
+from eventlog.aio.awaiting import Taking, unless_held
 from eventlog.session.lease import POLL, Lease
 from eventlog.session.turn import Turn, TurnState
 from eventlog.validation import require
@@ -80,7 +80,8 @@ class AsyncTurn:
 
     async def retry(self) -> None:
         """Begin a failed turn again; see `Turn.retry`."""
-        await self._taken(self.sync.retry)
+        patience = await asyncio.to_thread(self.sync.patience)
+        await unless_held(partial(self._taken, self.sync.begin_again), patience)
 
     async def _taken(self, take: Callable[[], T]) -> T:
         """Call what may take the lease in a thread, for the running task."""

@@ -117,10 +117,13 @@ def broken_before(reader: SessionReader, message: str) -> Outcome | None:
             return None
         versions = (change >> CODE_BITS for change in reversed(reply.changes))
         finished = next(filter(state.history.holds, versions))
-        seen = (name for name in questions(state, forgotten=forgotten) if state.has_seen(reply, state.messages[name]))
-        question = next(seen, None)
     items = (span.item for span in reader.spans(finished - 1, finished))
-    if question is None or not any(isinstance(item, ev.MessageFinished) and is_crash(item.error) for item in items):
+    if not any(isinstance(item, ev.MessageFinished) and is_crash(item.error) for item in items):
+        return None
+    with reader.deciding() as state:
+        asked = questions(state, forgotten=forgotten)
+        question = next((name for name in asked if state.has_seen(reply, state.messages[name])), None)
+    if question is None:
         return None
     outcome = outcome_of(reader, question)
     return outcome if outcome.state == "pending" and not outcome.is_open else None

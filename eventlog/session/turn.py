@@ -23,7 +23,7 @@ from eventlog import events as ev
 from eventlog.append.contention import Contention
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError, giving_way_to
-from eventlog.session.lease import POLL, REST, Block, Lease
+from eventlog.session.lease import POLL, REST, Block, Lease, unless_held
 from eventlog.session.outcome import CRASHED, Outcome, broken_before, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait
 from eventlog.values import MessageError, Retry
@@ -109,13 +109,12 @@ class Turn:
     def retry(self) -> None:
         """Begin a failed turn again: its state is "resumed" then, and the caller answers.
 
-        The failed reply stays in the log and leaves the view, with its calls. If another task was
-        quicker, the state says so. `LeaseHeldError` if one runs the session.
+        The failed reply stays in the log and leaves the view, with its calls. A later question that
+        waits is answered with it; if a later reply has seen both, the turn is as that reply ended,
+        "done" as a rule. If another task was quicker, the state says so. `LeaseHeldError` if one
+        runs the session for longer than the turn waits.
         """
-        if self.state != "failed" or self._found.final or self._block is None:
-            expected = "a failed turn that no later question followed, inside its `with`"
-            raise RefusedError(f"the turn is {self.state}", expected=expected, session=self._executor.id)
-        self._begin(self._executor.acquire(block=self._block), "failed", "resumed")
+        unless_held(self.begin_again, self.patience())
 
     # -- for `with` ----------------------------------------------------------------------------
 
@@ -167,6 +166,13 @@ class Turn:
             self.state = "queued" if self._is_queued(found) else "running"
             return False
         return self._begin(lease, "pending", self._began)
+
+    def begin_again(self) -> None:
+        """Begin a failed turn again, at once or not at all; see `retry`."""
+        if self.state != "failed" or self._block is None:
+            expected = "a failed turn, inside its `with`"
+            raise RefusedError(f"the turn is {self.state}", expected=expected, session=self._executor.id)
+        self._begin(self._executor.acquire(block=self._block), "failed", "resumed")
 
     def patience(self) -> float:
         """Seconds to try for: a lease of another process may rest, where no reply is open."""
@@ -230,7 +236,7 @@ class Turn:
             version = executor.reader.version
             found = outcome_of(executor.reader, self.message)
             found = replace(found, error=found.error or error)
-            if found.state != due or found.is_open:
+            if found.state not in {due, "pending"} or found.is_open:
                 return found, attempt
             gone = found if found.broken else broken_before(executor.reader, self.message)
             if gone is None or not gone.broken:

@@ -72,6 +72,7 @@ TURN: Table = {
     "Turn.ask": constant(lambda _, turn: turn.ask(), _failed),
     "Turn.decide": constant(lambda _, turn: turn.decide(), _failed),
     "Turn.release": constant(lambda _, turn: turn.release(), _failed),
+    "Turn.begin_again": constant(lambda _, turn: turn.begin_again(), _failed),
     "Turn.retry": constant(lambda _, turn: turn.retry(), _failed),
     "AsyncTurn.answer": constant(lambda _, turn: turn.answer, _failed_in_a_task),
     "AsyncTurn.error": constant(lambda _, turn: turn.error, _failed_in_a_task),

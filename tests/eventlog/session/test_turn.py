@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
@@ -211,17 +212,86 @@ def test_a_retry_that_another_was_quicker_with_is_none(engine: Engine) -> None:
         assert seen(turn) == ("done", False, (said,))
 
 
-def test_a_failed_turn_is_over_once_the_user_goes_on(store: Store) -> None:
-    """A later question ends a failed turn: it is not begun again behind that."""
-    session = store.create_session()
-    broken(session, KeyError)
-    with session.turn("something else", "r2"):
-        answer(session)
+def goes_on(session: Session, later: str) -> str | None:
+    """A question behind a failed one, and what became of it; return its reply."""
+    if later == "waits":
+        session.user("later", request_id="later")
+        return None
+    with suppress(ValueError), session.turn("later", "later"), session.assistant() as reply:
+        if later == "fails":
+            raise ValueError
+        reply.abort() if later == "is stopped" else reply.finish()
+    return reply.id
+
+
+@pytest.mark.parametrize("later", ["waits", "fails", "breaks off"])
+def test_a_failed_turn_is_begun_again_behind_which_a_question_waits(engine: Engine, later: str) -> None:
+    """A question that came later, and has no answer, is answered with the one that failed."""
+    session = engine.open().create_session(id="s")
+    failed = [broken(session, KeyError)]
+    if later == "breaks off":
+        failed.append(broken(session, KeyboardInterrupt, "later"))
+    else:
+        failed += filter(None, [goes_on(session, later)])
     with session.turn("hi", "r") as turn:
-        assert turn.state == "failed"
-        with pytest.raises(RefusedError):
-            turn.retry()
-    assert asked(session, "something else", "r2").state == "done"
+        assert (turn.state, turn.error) == ("failed", MessageError("unknown", "KeyError"))
+        turn.retry()
+        assert seen(turn) == ("resumed", True, ())
+        said = answer(session)
+    assert seen(turn) == ("done", False, (said,))
+    text = "hi" if later == "breaks off" else "later"
+    assert asked(session, text, "later").answer == (said,)
+    assert events(session, ev.MessageRemoved) == [ev.MessageRemoved(reply) for reply in failed]
+
+
+@pytest.mark.parametrize(("later", "state"), [("is answered", "done"), ("is stopped", "stopped")])
+def test_a_failed_turn_is_not_begun_again_behind_a_reply_that_has_seen_it(
+    engine: Engine, later: str, state: str
+) -> None:
+    """A retry asks nothing: the turn is then as the reply to the later question left it."""
+    session = engine.open().create_session(id="s")
+    broken(session, KeyError)
+    said = goes_on(session, later)
+    for found in ("failed", state):
+        with session.turn("hi", "r") as turn:
+            assert turn.state == found
+            if found == "failed":
+                turn.retry()
+            assert seen(turn) == (state, False, (said,))
+    assert asked(session, "later", "later").state == state
+    assert len(events(session, ev.AssistantMessageStarted)) == 2
+
+
+def test_a_retry_waits_for_the_task_that_runs_the_session(store: Store) -> None:
+    """As long as its turn waits: the page's program ends without an error, also as a task."""
+    for is_async in (False, True):
+        session = store.create_session()
+        broken(session, KeyError)
+        goes_on(session, "waits")
+        began = Event()
+
+        def later(session: Session = session, began: Event = began) -> None:
+            with session.turn("later", "later"):
+                began.set()
+                time.sleep(0.2)
+                answer(session)
+
+        async def again(session: Session = session) -> str:
+            async with AsyncSession(session).turn("hi", "r", wait=10.0) as turn:
+                await turn.retry()
+                return turn.state
+
+        other = Thread(target=later)
+        other.start()
+        began.wait()
+        if is_async:
+            assert asyncio.run(again()) == "done"
+        else:
+            with session.turn("hi", "r", wait=10.0) as turn:
+                turn.retry()
+                assert turn.state == "done"
+        other.join()
+        assert not session.holds_lease
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, ConnectionResetError])

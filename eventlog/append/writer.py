@@ -26,6 +26,9 @@ from eventlog.codec.deltas import Key
 from eventlog.errors import (
     DataError,
     EventlogError,
+    FencedError,
+    LeaseHeldError,
+    StopError,
 )
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
@@ -246,7 +249,7 @@ class SessionWriter:
         outcome = command.outcome
         if outcome is None:
             return backlog.sent
-        if isinstance(outcome, Exception) and not (flushes and command.owned):
+        if isinstance(outcome, Exception) and not (flushes and (command.owned or isinstance(outcome, EventlogError))):
             if backlog.failure is outcome:
                 backlog.failure = None
             raise outcome
@@ -278,12 +281,15 @@ class SessionWriter:
 
         Raises the first failure of what no caller waits for: what is owned is told to its owner.
         """
-        self._settle()
+        self.settle()
         self._decider.raise_failure()
 
-    def _settle(self) -> None:
-        """Wait until everything accepted so far has its outcome."""
-        while (last := self._guarded(self._decider.newest)) is not None:
+    def settle(self) -> None:
+        """Wait until everything accepted so far has its outcome; failures stay to be told.
+
+        Raises why an append failed that is tried again later.
+        """
+        while (last := self._newest()) is not None:
             pending: Waited | None = None if last.outcome is not None else self.backlog.sent
             if pending is not None:
                 pending.wait()
@@ -293,6 +299,14 @@ class SessionWriter:
                 break  # else it was refused, and others of its append are tried again
         if self.backlog.sent is not None:
             self.catch_up()
+
+    def _newest(self) -> AcceptedCommand | None:
+        """Return the newest command whose outcome is not known; note that a lease was lost."""
+        try:
+            return self._guarded(self._decider.newest)
+        except (FencedError, LeaseHeldError) as error:
+            self.backlog.failure = self.backlog.failure or error
+            return self._guarded(self._decider.newest)
 
     def hand_over(self) -> None:
         """Submit what is accepted unless an append is on its way.
@@ -358,7 +372,7 @@ class SessionWriter:
                 raise
             if self.is_ahead:
                 with suppress(EventlogError):  # another thread's append of the same request may be on its way
-                    self._settle()
+                    self.settle()
             known = self.known(request, digest)
             if known is None:
                 raise
@@ -392,6 +406,8 @@ class SessionWriter:
         """
         if self.log.request(self.session, request) is None:
             return None
+        with suppress(StopError):  # a caller who may not write any more still learns what became of the request
+            self.settle()
         append = Append(session=self.session, payload=b"", count=1, time=0, request=request, digest=digest)
         return self.log.submit(append).wait()
 

@@ -204,4 +204,4 @@ class SessionReader:
         """Commit what this handle has accepted, so that it reads its own events."""
         writer = self._writer
         if writer.is_ahead and not writer.is_held_by_others:
-            writer.flush()
+            writer.settle()

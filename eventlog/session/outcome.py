@@ -156,16 +156,11 @@ def has_open_work(reader: SessionReader) -> bool:
     A reply or compaction is open, or a question has no answer. One that is queued is found among
     the newest messages only, which the state has in memory.
     """
-    forgotten = reader.forgotten()
     with reader.deciding() as state:
         if state.open_messages() or state.open_compaction() is not None:
             return True
-        newest = next(questions(state, forgotten=forgotten), None)
-        waits = any(
-            facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
-            for facts in state.hot_messages.values()
-        )
-    return waits or (newest is not None and outcome_of(reader, newest).state == "pending")
+    newest, queued = _asked(reader)
+    return queued is not None or (newest is not None and outcome_of(reader, newest).state == "pending")
 
 
 def pending_question(reader: SessionReader) -> str | None:
@@ -173,17 +168,34 @@ def pending_question(reader: SessionReader) -> str | None:
 
     The newest one also if it is answered; None if nothing was asked.
     """
+    newest, queued = _asked(reader)
+    return newest if queued is None else queued
+
+
+def _asked(reader: SessionReader) -> tuple[str | None, str | None]:
+    """Return the newest question, and the oldest queued one if a loop promotes it now.
+
+    Behind an answer that failed or was stopped it does so once the user has queued another.
+    """
     forgotten = reader.forgotten()
     with reader.deciding() as state:
         newest = next(questions(state, forgotten=forgotten), None)
-        queued = [
+        queued = sorted(
             (facts.added, name)
             for name, facts in state.hot_messages.items()
             if facts.user and state.history.holds(facts.added) and state.now(facts.changes) == "waiting"
-        ]
-    if queued and (newest is None or outcome_of(reader, newest).state == "done"):
-        return min(queued)[1]
-    return newest
+        )
+    if not queued or newest is None:
+        return newest, queued[0][1] if queued else None
+    found = outcome_of(reader, newest)
+    if found.state == "pending":
+        return newest, None
+    with reader.deciding() as state:
+        replies = [state.messages[reply].changes[-1] >> CODE_BITS for reply in found.replies if reply in state.messages]
+        stops = [version for version, kind in state.interrupts if kind == "requested"]
+    ended = max([*replies, *(stops if found.state == "stopped" else ())], default=0)
+    goes_on = found.state in {"done", "withdrawn"} or queued[-1][0] > ended
+    return newest, queued[0][1] if goes_on else None
 
 
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:

@@ -150,6 +150,8 @@ class LoopState(msgspec.Struct, array_like=True):
 
     media_replaced: int = 0
     """Version of the newest replacement of media."""
+    queued: int = 0
+    """Version of the newest message that was queued."""
 
     @property
     def said_place(self) -> int:
@@ -162,7 +164,7 @@ class LoopState(msgspec.Struct, array_like=True):
     @property
     def began_anew(self) -> int:
         """Version from which failed compactions are counted: of the user's newest action."""
-        return max(self.acted, self.said_place)
+        return max(self.acted, self.said_place, self.queued)
 
     def say(self, message: str, place: int) -> None:
         """The user or the program said something, or a queued message took its place."""
@@ -249,9 +251,11 @@ class LoopStateProjection:
         """Apply an event; an event without meaning for the window changes nothing."""
         del time
         match event:
+            case ev.UserMessageAdded(cause=None, delivery="queue"):
+                state.queued = version
             case ev.UserMessageAdded(cause=None):
                 state.say(event.message, version)
-                if not event.synthetic and event.delivery == "steer":
+                if not event.synthetic:
                     state.steps = 0
             case ev.MessagePromoted():
                 state.say(event.message, version)

@@ -48,7 +48,7 @@ def next_step(situation: Situation) -> Step:
     """Return the next step."""
     turn = _Turn(situation)
     if turn.interrupted:
-        return Stop("interrupted")
+        return turn.behind_interrupt()
     return (
         turn.open_message()
         or turn.broken_tasks()
@@ -244,9 +244,16 @@ class _Turn:
         Behind an answer that failed or was stopped, none before the user goes on.
         """
         waiting = self._outline.waiting
-        if not waiting or (self._broke_off() and (not self._ended() or self._said < self._ended())):
+        if not waiting or (self._broke_off() and not 0 < self._ended() < max(self._said, self._now.loop.queued)):
             return None
         return _Found(Promote(next(iter(waiting))))
+
+    def behind_interrupt(self) -> Step:
+        """Stop, or go on with the queue if the user queued a message since."""
+        waiting, loop = self._outline.waiting, self._now.loop
+        if waiting and loop.queued > loop.interrupted and self._outline.open_answer() is None:
+            return Promote(next(iter(waiting)))
+        return Stop("interrupted")
 
     def end(self) -> _Found:
         """Nothing is left to do."""

@@ -326,7 +326,7 @@ def replied(session: Session, question: str, end: End) -> str:
     with suppress(KeyError, KeyboardInterrupt), session.assistant(reply_to=question) as reply:
         names.append(reply.id)
         reply.stream_text().append("word")
-        if end in {"called", "crashed after a tool"}:
+        if end in {"called", "crashed after a tool", "tool-calls"}:
             reply.tool("bash", call_id="c", input={}).succeed("out")
         if end == "aborted":
             reply.abort()

@@ -703,7 +703,8 @@ def repair(
     """Copy what is undamaged in the store at `source` to a new store at `into`.
 
     Both are directories, or `source` is the address of a server and `into` that of another or a
-    directory. Catalog entries are made anew from the events.
+    directory. Catalog entries are made anew from the events; of an encrypted session the entry is
+    that of its newest append, and `verify` with the keys says whether it is right.
     """
     from eventlog.maintenance.repair import repair
 

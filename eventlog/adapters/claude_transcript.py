@@ -103,6 +103,7 @@ class TranscriptFeed(FrameworkFeed):
                 if piece:
                     yield after, piece, tip
                 piece, after = [], 0 if root else self._end_of_node(parent)
+                branches = after is not None
             if kind in {"message", "node"}:
                 nodes += 1
                 is_linked = is_linked or (nodes <= OPENING and isinstance(parent, str))
@@ -177,7 +178,7 @@ class _Mapping(ClaudeCodeMapping):
         chosen = Chosen(uuids, is_open=is_open)
         for uuid, message in self._told.items():
             kind, _ = kind_of(self._entries.get(uuid), None, sidechain=self.sidechain)
-            if chosen.take(uuid) and kind != "aside":
+            if chosen.take(uuid, kind):
                 found.append(message or self.nodes.newest_message())
         if chosen.is_open:  # its last record is not there
             return ()

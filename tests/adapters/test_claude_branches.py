@@ -14,6 +14,7 @@ from tests.adapters.test_claude_links import (
     boundary,
     call,
     cleared,
+    entry,
     results,
     user,
     view_of,
@@ -79,6 +80,89 @@ def test_a_call_that_a_left_branch_answered_is_open_where_it_was_made() -> None:
     ]
     assert words(view_of(records, forks=1))[:4] == ["u:one", "t1", "t2", "t1=late"]
     view_of([*records, boundary("b", "r2"), summary("sum", "b"), user("u4", "c1", "four")], forks=2)
+
+
+def note(uuid: str, parent: str) -> dict[str, Any]:
+    """A record that is no message."""
+    return entry(uuid, "attachment", parent, attachment={"type": "hook_success"})
+
+
+TALK = [user("u1", None, "one"), answer("a1", "u1", "first")]
+
+
+@pytest.mark.parametrize("place", [2, 3])
+@pytest.mark.parametrize("parent", ["n", "m"])
+def test_what_follows_a_summary_may_stand_before_it(place: int, parent: str) -> None:
+    """A record that is no message belongs to its summary's node, also if it stands before it."""
+    records = [*TALK, boundary("b", "a1"), summary("sum", "b")]
+    records[place:place] = [note("n", "sum"), note("m", "n")]
+    records += [user("u2", parent, "two")]
+    assert words(view_of(records))[1:] == ["a:summary sum", "u:two"]
+    again = [*records, answer("a2", "u2", "second"), user("u3", parent, "three")]
+    assert words(view_of(again, forks=1))[1:] == ["a:summary sum", "u:three"]
+
+
+def test_a_record_behind_a_prompt_before_its_summary_begins_no_branch() -> None:
+    """A conversation goes on over a summary that stands behind the prompt that names it."""
+    records = [*TALK, boundary("b", "a1"), user("u2", "sum", "two"), summary("sum", "b"), answer("a2", "u2", "second")]
+    view_of(records)
+
+
+KEEPS: list[dict[str, Any]] = [
+    {"preservedMessages": {"uuids": ["a1", "u2"]}},
+    {"preservedSegment": {"headUuid": "a1", "tailUuid": "u2"}},
+]
+
+
+@pytest.mark.parametrize("keeps", KEEPS)
+def test_a_message_may_be_kept_by_two_compactions(keeps: dict[str, Any]) -> None:
+    """A message that an earlier compaction kept last is kept again, without its summary."""
+    records = [
+        *TALK,
+        boundary("b", "a1", preservedMessages={"uuids": ["u1", "a1"]}),
+        summary("s1", "b"),
+        user("u2", "a1", "two"),
+        boundary("d", "u2", **keeps),
+        summary("s2", "d"),
+        user("u3", "u2", "three"),
+    ]
+    view = ["a:summary s2", "a:first", "u:two"]
+    assert words(view_of(records))[1:] == [*view, "u:three"]
+    assert words(view_of([*records, user("u4", "u2", "four")], forks=1))[1:] == [*view, "u:four"]
+
+
+def test_the_newest_compaction_says_where_a_message_goes_on_that_two_keep() -> None:
+    """Back at a message that two compactions kept last, it goes on behind the newer one."""
+    records = [
+        *TALK,
+        boundary("b", "a1", preservedMessages={"uuids": ["a1"]}),
+        summary("s1", "b"),
+        user("u2", "a1", "two"),
+        boundary("d", "u2", preservedMessages={"uuids": ["a1"]}),
+        summary("s2", "d"),
+        user("u3", "a1", "three"),
+        answer("a3", "u3", "third"),
+    ]
+    assert words(view_of(records))[1:] == ["a:summary s2", "a:first", "u:three", "a:third"]
+    again = [*records, user("u4", "a1", "four")]
+    assert words(view_of(again, forks=1))[1:] == ["a:summary s2", "a:first", "u:four"]
+
+
+@pytest.mark.parametrize("place", [2, 3, 4])
+@pytest.mark.parametrize("parent", ["n", "m"])
+@pytest.mark.parametrize("is_list", [True, False])
+def test_what_follows_the_last_kept_message_stands_behind_the_summary(place: int, parent: str, is_list: bool) -> None:
+    """A prompt behind records that follow the last kept message stands behind the summary."""
+    keeps: dict[str, Any] = {"preservedSegment": {"headUuid": "u1", "tailUuid": "a1"}}
+    if is_list:
+        keeps = {"preservedMessages": {"uuids": ["u1", "a1"]}}
+    records = [*TALK, boundary("b", "a1", **keeps), summary("sum", "b")]
+    records[place:place] = [note("n", "a1"), note("m", "n")]
+    records += [user("u2", parent, "two")]
+    view = ["a:summary sum", "u:one", "a:first"]
+    assert words(view_of(records))[1:] == [*view, "u:two"]
+    again = [*records, answer("a2", "u2", "second"), user("u3", parent, "three")]
+    assert words(view_of(again, forks=1))[1:] == [*view, "u:three"]
 
 
 def wandering(chance: random.Random, length: int) -> Records:

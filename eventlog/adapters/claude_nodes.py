@@ -37,7 +37,8 @@ class Tip:
         uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
         if kind in {"message", "node"}:
             self.answer = answer
-        if kind == "message":
+        if kind == "message" or is_branch:
+            self.answer = answer
             self.links.message(uuid, parent, has_come=has_come, is_branch=is_branch)
         elif kind == "node":
             kept = kept_of(entry) if entry["type"] == "system" else ()
@@ -180,11 +181,36 @@ class Nodes:
         """Whether the summary is to come behind which children of the last kept message stand."""
         for place in range(bisect_right(told, number or 0), len(told), PIECE) if number is not None else ():
             piece = told[place : place + PIECE]
-            for begun, one in zip(self._begun(piece), piece, strict=True):
+            for begun, before, one in zip(self._begun(piece), self._before(piece), piece, strict=True):
                 if begun and not (waits and self._is_summary(one)):
+                    return number
+                if not begun and before > (number or 0) and self._goes_back(number or 0, before):
                     return number
                 waits, number = waits and not begun, one
         return None
+
+    def is_newest(self, number: int) -> bool:
+        """Whether a record is effective, and no message stands behind it."""
+        taken = 0
+        while piece := self._feed.path(newest=taken + PIECE)[: -taken or None]:
+            behind = piece[bisect_right(piece, number) :]
+            if any(self._begun(behind)):
+                return False
+            if len(behind) < len(piece):
+                return piece[-len(behind) - 1] == number
+            taken += len(piece)
+        return False
+
+    def _before(self, numbers: list[int]) -> list[int]:
+        """Return the versions before the first events of records."""
+        session = self._feed.session
+        found = stored_records(session.store.log, session.reader.ancestry(), numbers)
+        return [record[1] - record[2].events - 1 for record in found]
+
+    def _goes_back(self, after: int, version: int) -> bool:
+        """Whether a rollback stands between two records: the second goes back to another branch."""
+        found = self._feed.session.reader.events(after, version)
+        return any(isinstance(recorded.event, ev.RolledBack) for recorded in found)
 
     def _is_summary(self, number: int) -> bool:
         (entry,) = self._feed.read([number])

@@ -165,6 +165,32 @@ def test_what_follows_the_last_kept_message_stands_behind_the_summary(place: int
     assert words(view_of(again, forks=1))[1:] == [*view, "u:three"]
 
 
+@pytest.mark.parametrize("root", [True, False])
+def test_results_of_a_left_branch_go_back_to_it(root: bool) -> None:
+    """A result whose call is on a branch that was left is its call's, and the branch goes on."""
+    records = [*BEGUN[:2], user("v", None if root else "u1", "other"), answer("w", "v", "answer")]
+    view = ["u:other", "a:answer"] if root else ["u:one", "u:other", "a:answer"]
+    assert words(view_of(records, forks=1)) == view
+    after = [*records, BEGUN[2], answer("a1", "r1", "after")]
+    assert words(view_of(after, forks=2)) == ["u:one", "t1", "t1=out", "a:after"]
+    both = [*records, BEGUN[2], note("n", "c1"), user("u2", "n", "two"), answer("a2", "u2", "second")]
+    assert words(view_of(both, forks=2)) == ["u:one", "t1", "t1=out", "u:two", "a:second"]
+    assert words(view_of([*after, user("x", "w", "back")], forks=3)) == [*view, "u:back"]
+
+
+def test_results_of_one_answer_go_back_together() -> None:
+    """Several results of an answer on a left branch go back to it once."""
+    records = [
+        user("u1", None, "one"),
+        answer("c1", "u1", call("t1"), call("t2")),
+        user("v", None, "other"),
+        results("r1", "c1", t1="first"),
+        results("r2", "c1", t2="second"),
+        answer("a1", "r2", "after"),
+    ]
+    assert words(view_of(records, forks=2)) == ["u:one", "t1", "t2", "t1=first", "t2=second", "a:after"]
+
+
 def wandering(chance: random.Random, length: int) -> Records:
     """Make a transcript with rewinds, calls, micro-compactions and compactions."""
     records: Records = [user("u0", None, "say 0"), answer("a0", "u0", "ok 0")]
@@ -173,7 +199,7 @@ def wandering(chance: random.Random, length: int) -> Records:
     """Records behind which a prompt may stand."""
     for number in range(1, length):
         kind = chance.choice(
-            ["prompt", "prompt", "answer", "call", "call", "result", "clear", "rewind", "rewind", "cut"]
+            ["prompt", "prompt", "answer", "call", "call", "result", "clear", "rewind", "rewind", "cut", "note", "note"]
         )
         if kind == "rewind":
             last = chance.choice(points[-12:])
@@ -189,6 +215,11 @@ def wandering(chance: random.Random, length: int) -> Records:
             open_calls.append((f"c{number}", f"t{number}"))
         elif kind == "clear" and calls:
             records.append(cleared(f"x{number}", last, *chance.choices(calls[-8:], k=3)))
+        elif kind == "note":
+            records.insert(len(records) - chance.choice([0, 0, 1]), note(f"n{number}", last))
+            last = f"n{number}"
+            points.append(last)
+            continue
         elif kind == "cut" and chance.random() < 0.3:
             uuids = chance.sample(points[-6:], k=min(2, len(points)))
             kept = {"preservedMessages": {"uuids": uuids}} if chance.random() < 0.5 else {}

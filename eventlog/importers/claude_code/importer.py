@@ -315,13 +315,30 @@ class _Reader:
         branches = links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=thread.linked)
         if root and branches:
             place = thread, 0
-        branches = branches and place is not None and place[0] is thread and place[1] != thread.node
+        branches = branches and place is not None and place[0] is thread and place[1] not in thread.newest
         self._followers = links.message(uuid, parent, has_come=has_come, is_branch=branches)
         if not branches or place is None:
             thread.supersede()
             thread.begin_node(entry.key)
+            thread.newest = {thread.node}
             return
-        fork = thread.branch_off(self.time, place[1], entry.key)
+        self._branch_off(entry, thread, place[1])
+
+    def go_back(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
+        """Go back to the branch of results, if the conversation has left it."""
+        place, parent = self.place(record.get("parentUuid")), record.get("parentUuid")
+        if place is None or place[0] is not thread or place[1] in thread.branches:
+            return
+        if not thread.links.follows(parent, has_come=True):
+            return
+        self._followers = thread.links.message(text_or_empty(record.get("uuid")), parent, has_come=True, is_branch=True)
+        self._branch_off(entry, thread, place[1])
+        thread.newest.add(place[1])
+
+    def _branch_off(self, entry: ClaudeRecord, thread: Thread, node: int) -> None:
+        """Begin a branch behind a node; the one that is left becomes a fork."""
+        fork = thread.branch_off(self.time, node, entry.key)
+        thread.newest = {thread.node}
         origin = Origin(NAME, f"{thread.session}:{fork.session}", path_identity(self.path), self.version)
         started = fork.items[0][1]
         assert isinstance(started, ev.SessionForked)
@@ -392,3 +409,8 @@ class _FileMapping(ClaudeCodeMapping):
     def begin_node(self, message: str, to: RecordBuilder) -> None:
         assert isinstance(to, _ThreadBuilder)
         to.conversation.begin_node(message)
+        to.conversation.newest = {to.conversation.node}
+
+    def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
+        assert isinstance(to, _ThreadBuilder)
+        self._reader.go_back(to.entry, record, to.conversation)

@@ -60,6 +60,8 @@ class Thread(Conversation):
         self.links = Links()
         self.names: dict[int, str] = {}
         """Messages of the newest nodes, of all branches."""
+        self.newest: set[int] = set()
+        """The newest node, and the one whose results it has."""
         self.summaries: set[int] = set()
         """Nodes of summaries."""
         self.arrived: list[str] = []

@@ -37,7 +37,8 @@ class Tip:
         uuid, parent = uuid_of(entry), entry.get("parentUuid") if is_object(entry) else None
         if kind in {"message", "node"}:
             self.answer = answer
-        if kind == "message":
+        if kind == "message" or is_branch:
+            self.answer = answer
             self.links.message(uuid, parent, has_come=has_come, is_branch=is_branch)
         elif kind == "node":
             kept = kept_of(entry) if entry["type"] == "system" else ()
@@ -98,8 +99,11 @@ class Chosen:
         self.is_open = is_open
         """Whether the segment has begun and not ended."""
 
-    def take(self, uuid: str) -> bool:
-        """Take the next record; return whether it is kept."""
+    def take(self, uuid: str, kind: str) -> bool:
+        """Take the next record, of a kind; return whether it is one of a message that is kept."""
+        return self._takes(uuid) and kind != "aside" and (kind != "node" or uuid in self._uuids)
+
+    def _takes(self, uuid: str) -> bool:
         if not self._is_segment:
             return bool(uuid) and uuid in self._uuids
         is_kept = self.is_open = self.is_open or uuid == self._uuids[0]
@@ -167,20 +171,50 @@ class Nodes:
         while boundary is None and number is not None:
             (entry,) = self._feed.read([number])
             kind, _ = kind_of(entry, None, sidechain=self._sidechain)
-            parent = self._uuids.number(entry.get("parentUuid")) if is_object(entry) else None
+            named = entry.get("parentUuid") if is_object(entry) else None
+            parent = self._uuids.number(named)
             if parent is None or parent == number or (kind != "aside" and (kind != "inside" or parent < number)):
                 break
-            number = parent
-        left = 2 if boundary else 1
-        """Nodes until the one behind; the last message kept has its children behind the summary."""
+            boundary = self._uuids.number(f"{TAIL}{named}") if kind == "aside" else None
+            number = boundary or parent
+        waits = boundary is not None
+        """Whether the summary is to come behind which children of the last kept message stand."""
         for place in range(bisect_right(told, number or 0), len(told), PIECE) if number is not None else ():
             piece = told[place : place + PIECE]
-            for begun, one in zip(self._begun(piece), piece, strict=True):
-                left -= bool(begun)
-                if not left:
+            for begun, before, one in zip(self._begun(piece), self._before(piece), piece, strict=True):
+                if begun and not (waits and self._is_summary(one)):
                     return number
-                number = one
+                if not begun and before > (number or 0) and self._goes_back(number or 0, before):
+                    return number
+                waits, number = waits and not begun, one
         return None
+
+    def is_newest(self, number: int) -> bool:
+        """Whether a record is effective, and no message stands behind it."""
+        taken = 0
+        while piece := self._feed.path(newest=taken + PIECE)[: -taken or None]:
+            behind = piece[bisect_right(piece, number) :]
+            if any(self._begun(behind)):
+                return False
+            if len(behind) < len(piece):
+                return piece[-len(behind) - 1] == number
+            taken += len(piece)
+        return False
+
+    def _before(self, numbers: list[int]) -> list[int]:
+        """Return the versions before the first events of records."""
+        session = self._feed.session
+        found = stored_records(session.store.log, session.reader.ancestry(), numbers)
+        return [record[1] - record[2].events - 1 for record in found]
+
+    def _goes_back(self, after: int, version: int) -> bool:
+        """Whether a rollback stands between two records: the second goes back to another branch."""
+        found = self._feed.session.reader.events(after, version)
+        return any(isinstance(recorded.event, ev.RolledBack) for recorded in found)
+
+    def _is_summary(self, number: int) -> bool:
+        (entry,) = self._feed.read([number])
+        return is_object(entry) and entry.get("isCompactSummary") is True
 
     def kept(self, uuids: Sequence[str]) -> tuple[list[str], bool]:
         """Return the stored messages of the records that a compaction keeps.
@@ -200,7 +234,7 @@ class Nodes:
             piece = path[place : place + PIECE]
             for begun, entry in zip(self._begun(piece), self._feed.read(piece), strict=True):
                 message = begun or message
-                if chosen.take(uuid_of(entry)) and kind_of(entry, None, sidechain=self._sidechain)[0] != "aside":
+                if chosen.take(uuid_of(entry), kind_of(entry, None, sidechain=self._sidechain)[0]):
                     found.append(message)
         return found, chosen.is_open
 

@@ -6,7 +6,7 @@ the end of the parent's node. Entries of left branches stay, and are loaded in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from eventlog import events as ev
@@ -103,6 +103,16 @@ class TranscriptFeed(FrameworkFeed):
                 if piece:
                     yield after, piece, tip
                 piece, after = [], 0 if root else self._end_of_node(parent)
+                branches = after == 0 or (after is not None and not self._nodes.is_newest(after))
+                after = after if branches else None
+            elif kind == "inside" and self._leads_back(entry, parent, tip, {uuid_of(one) for one in piece}):
+                if piece:
+                    yield after, piece, tip
+                piece, after = [], self._end_of_node(parent)
+                branches = after is not None and not self._is_effective(after)
+                after = after if branches else None
+                if branches:
+                    self.mapping.back.add(uuid)
             if kind in {"message", "node"}:
                 nodes += 1
                 is_linked = is_linked or (nodes <= OPENING and isinstance(parent, str))
@@ -115,6 +125,16 @@ class TranscriptFeed(FrameworkFeed):
             piece.append(entry)
         if piece:
             yield after, piece, tip
+
+    def _leads_back(self, entry: Any, parent: object, tip: Tip, coming: Collection[str]) -> bool:
+        """Whether results may be of a branch that was left: their parent is told, and not near."""
+        if entry["type"] != "user" or parent in coming or self._uuids.number(parent) is None:
+            return False
+        return tip.links.branches("", parent, has_come=True, is_root=False)
+
+    def _is_effective(self, number: int) -> bool:
+        with self._reader.deciding() as state:
+            return state.history.holds(number)
 
     def _end_of_node(self, uuid: object) -> int | None:
         self._look()
@@ -140,6 +160,8 @@ class _Mapping(ClaudeCodeMapping):
         self._newest = ""
         self.over: set[str] = set()
         """Entries with which a turn ends, as earlier ones say."""
+        self.back: set[str] = set()
+        """Entries with results that go back to a branch that was left."""
         self.unplaced: set[str] = set()
         """Entries that stand before one that they follow."""
         self.results: dict[str, list[str]] = {}
@@ -163,6 +185,10 @@ class _Mapping(ClaudeCodeMapping):
     def ends(self, record: dict[str, Any]) -> bool:
         return uuid_of(record) in self.over
 
+    def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
+        if uuid_of(record) in self.back:
+            to.conversation.supersede()
+
     def early(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         found = self.results.get(uuid_of(record), ())
         told = [self._entries[uuid] for uuid in found if uuid in self._entries]
@@ -177,7 +203,7 @@ class _Mapping(ClaudeCodeMapping):
         chosen = Chosen(uuids, is_open=is_open)
         for uuid, message in self._told.items():
             kind, _ = kind_of(self._entries.get(uuid), None, sidechain=self.sidechain)
-            if chosen.take(uuid) and kind != "aside":
+            if chosen.take(uuid, kind):
                 found.append(message or self.nodes.newest_message())
         if chosen.is_open:  # its last record is not there
             return ()

@@ -69,7 +69,7 @@ class UuidIndex:
         with self._lock:
             for entry, number in zip(entries, numbers, strict=True):
                 for name in _names(entry):
-                    self._places.setdefault(_key(name), number)
+                    self._places[_key(name)] = number
                 self._version = max(self._version, number)
 
     def advance(self, told: list[int], version: int) -> None:
@@ -95,7 +95,7 @@ class UuidIndex:
                 if is_whole and end <= version:
                     made.append((end, _encode(row)))
             for place, number in enumerate(row[0]):
-                self._places.setdefault(row[1][place * KEY : place * KEY + KEY], window + number)
+                self._places[row[1][place * KEY : place * KEY + KEY]] = window + number
             self._version = min(end, version)
         if made and not self._log.read_only:
             with suppress(EventlogError):  # the next reader makes them again

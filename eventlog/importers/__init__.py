@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import BinaryIO
 
 from eventlog import events as ev
-from eventlog.errors import ImportFormatError, brief
+from eventlog.append.contention import Contention
+from eventlog.errors import ConflictError, ImportFormatError, brief
 from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
 from eventlog.importers.anthropic.messages import AnthropicMapping
 from eventlog.importers.anthropic.sse import AnthropicStream
@@ -97,7 +98,8 @@ def import_file(
     `format` is one of `FORMATS`; it is told from the file's beginning by default. `on_progress` is
     called with the bytes read and the size (None if unknown) as the work goes on.
     `ImportFormatError` for a file of no known format; damaged records are no error: they are listed
-    in the report. `OSError` when the file cannot be read.
+    in the report. `OSError` when the file cannot be read. Of imports at once each event is stored
+    once: one that finds another was first reads the file again; `ConflictError` if that goes on.
     """
     require(Store, store, "a store is a Store")
     require_or_none(str, format, "a format is named by a str")
@@ -120,22 +122,37 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
         file.seek(begin)
     elif name not in FORMATS:
         raise ImportFormatError(f"{brief(name)} is no format that can be imported (known: {', '.join(FORMATS)})")
-    report = Report(path, name)
+    contention, events = Contention(), 0
+    while True:
+        report = Report(path, name, events=events)
+        try:
+            _store(store, file, report, size, on_progress)
+        except ConflictError:  # another import of the same sessions was first: what it stored is compared as well
+            if not contention.goes_on():
+                raise
+            events = report.events
+            file.seek(begin)
+        else:
+            return report
+
+
+def _store(store: Store, file: BinaryIO, report: Report, size: int, on_progress: Progress | None) -> None:
+    """Append what is new of a file that is at its beginning."""
+    begin = file.tell()
 
     def told(batches: Iterator[ImportBatch]) -> Iterator[ImportBatch]:
         return batches if on_progress is None else _reporting(batches, file, begin, size, on_progress)
 
-    importer = FORMATS[name]
+    importer = FORMATS[report.format]
     if isinstance(importer, EventJsonl):
         reader = importer.begin(file, report)
         known = go_on(store.log, file, reader)
         appends = reader.appends(file)
         load(store, told(appends if known else _with_content(appends, report, size)), report, reader, known)
     else:
-        reconcile(store, told(_with_content(importer.read(file, path, report), report, size)), report)
+        reconcile(store, told(_with_content(importer.read(file, report.path, report), report, size)), report)
     if on_progress is not None:
         on_progress(size, size)
-    return report
 
 
 def _detect_in(file: BinaryIO, start: bytes, path: str) -> str:

@@ -60,8 +60,8 @@ class Candidate:
         self.ended = False
         self.base = 0
         """Number of stored versions that agree: where a fork would begin."""
-        self._read = 0
-        """Number of stored versions that were read, the peeked one included."""
+        self.read = 0
+        """Number of stored versions that were read: where an append to all of them goes on."""
         self.gap: list[Timed] = []
         """Endings of the file since the last event that agrees; the store may have others."""
         self.bodies: dict[bytes, bytes] = {}
@@ -119,7 +119,7 @@ class Candidate:
     def _agree(self) -> None:
         self._ahead = None
         self.common += 1
-        self.base = self._read
+        self.base = self.read
 
     def _may_differ(self, event: ev.Event) -> bool:
         return not self._snapshots and isinstance(event, ENDINGS)
@@ -188,7 +188,7 @@ class Candidate:
             stored = next(self._stored, None)
             if stored is None:
                 return None
-            self._read += 1
+            self.read += 1
             if isinstance(stored, ev.SessionForked) or (self._snapshots and is_snapshot(stored)):
                 self.move(self.common + 1, 1)
             else:

@@ -10,6 +10,8 @@ once, event by event:
   that agrees longest is forked at the last common version, and the fork, which has the same origin,
   gets the rest.  The next import finds the fork.
 
+Appends are at the version that was compared: `ConflictError` if another import was first.
+
 Times and the origin's path are not compared: a file that was moved or copied is the same file.  An
 older version of this program may have missed the end of a call or a message; it is appended here,
 and to the branches (`candidate.py`).
@@ -26,9 +28,10 @@ from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.candidate import Candidate, is_snapshot, stored_events
+from eventlog.importers.common.free_names import begin_free
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.session.session import Session
-from eventlog.store import Store, begin_session
+from eventlog.store import Store
 from eventlog.values import Origin
 
 __all__ = ["reconcile"]
@@ -49,13 +52,12 @@ def reconcile(store: Store, batches: Iterable[ImportBatch], report: Report) -> N
                 names[batch.session] = _branch(store, batch, first, targets[first.parent], report)
                 continue
             assert isinstance(first, ev.SessionStarted)
-            target = targets[batch.session] = _Target(store, batch, _with_parent(first, names))
+            target = targets[batch.session] = _Target(store, batch, _with_parent(first, names), report)
         target.add(batch)
         names[batch.session] = target.name()
     for target in targets.values():
         target.finish()
         names[target.wanted] = target.name()
-        report.events += target.added
     report.sessions = [names.get(name, name) for name in report.sessions]
 
 
@@ -98,16 +100,16 @@ def _branch(store: Store, batch: ImportBatch, forked: ev.SessionForked, parent: 
             report.events += _append_owed(source, store.session(name)) if source.owed else 0
             return name
     event = ev.SessionForked(source.name, at, b"", forked.title, store.info(source.name).scope, forked.origin)
-    begin_session(store, event, id=free, time=batch.items[0][0])
+    begin_free(store, event, free, batch.items[0][0])
     report.events += 1 + (_append_owed(source, store.session(free)) if source.owed else 0)
     return free
 
 
 def _append_owed(source: Candidate, session: Session) -> int:
     """Append to a session what is owed of its history; how many events that were."""
-    owing = source.owing(session)
+    version, owing = session.version, source.owing(session)
     if owing:
-        session.append(owing, bodies=source.bodies, expected_version=session.version)
+        session.append(owing, bodies=source.bodies, expected_version=version)
     return len(owing)
 
 
@@ -124,13 +126,13 @@ def _subject(event: ev.Event) -> tuple[type, str]:
 class _Target:
     """One of the file's sessions, and the stored sessions it is compared with."""
 
-    def __init__(self, store: Store, batch: ImportBatch, started: ev.SessionStarted) -> None:
+    def __init__(self, store: Store, batch: ImportBatch, started: ev.SessionStarted, report: Report) -> None:
         self.store = store
+        self.report = report
         wanted = self.wanted = batch.session
         self.snapshot: list[tuple[int, ev.Event]] | None = None
         snapshots = self._snapshots = batch.snapshot is not None
         self.started = started
-        self.added = 0
         self.candidates: list[Candidate] = []
         self.free = ""
         self.chosen: Candidate | None = None
@@ -195,7 +197,7 @@ class _Target:
         best = max(self.candidates, key=lambda found: (found.common - len(found.gap), found.ended), default=None)
         if best is None or best.common == 0:
             started = self.started
-            begin_session(  # not `create_session`: its parent may come with a later file
+            begin_free(  # not `create_session`: its parent may come with a later file
                 self.store,
                 ev.SessionStarted(
                     started.title,
@@ -206,23 +208,24 @@ class _Target:
                     started.parent,
                     started.origin,
                 ),
-                id=self.free,
-                time=time,
+                self.free,
+                time,
             )
             self.chosen = Candidate(self.store, self.free, snapshots=self._snapshots)
-            self.added += 1
+            self.report.events += 1
             self.head = 1
             return
         if not best.ended:
             info = self.store.info(best.name)
             event = ev.SessionForked(info.id, best.base, b"", info.title, info.scope, self.started.origin)
-            begin_session(self.store, event, id=self.free, time=time)
+            begin_free(self.store, event, self.free, time)
             fork = Candidate(self.store, self.free, snapshots=self._snapshots)
             fork.inherit(best)
-            best = fork
-            self.added += 1
+            self.head, best = best.base + 1, fork
+            self.report.events += 1
+        else:
+            self.head = best.read
         self.chosen = best
-        self.head = self.store.info(best.name).version
         owing = best.owing(best.session())
         best.move(best.common - len(best.gap), len(owing))
         self.items += owing
@@ -250,7 +253,7 @@ class _Target:
         for one in [self.chosen] if self.chosen else [found for found in self.candidates if found.agrees]:
             if one is not self.chosen:
                 one.finish()
-            self.added += _append_owed(one, one.session()) if one.owed else 0
+            self.report.events += _append_owed(one, one.session()) if one.owed else 0
         if not self.snapshot:
             return
         agreeing = [found for found in self.candidates if found.agrees]
@@ -263,11 +266,12 @@ class _Target:
             self._choose(*self.snapshot[0])
             found = self.chosen
             assert found is not None
+        head = self.store.info(found.name).version
         latest = {_subject(event): event for event in stored_events(self.store, found.name) if is_snapshot(event)}
         self.items = [(time, event) for time, event in self.snapshot if latest.get(_subject(event)) != event]
         if self.items:
             self.chosen = found
-            self.head = self.store.info(found.name).version
+            self.head = head
             self.flush()
 
     def flush(self) -> None:
@@ -277,5 +281,5 @@ class _Target:
         assert self.chosen is not None
         committed = self.chosen.session().append(self.items, bodies=self.bodies, expected_version=self.head)
         self.head = committed.last
-        self.added += len(self.items)
+        self.report.events += len(self.items)
         self.items, self.bodies, self.weight = [], {}, 0

@@ -21,6 +21,7 @@ what it means.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -50,7 +51,7 @@ PREAMBLE = 64
 
 _NODE = (1 << 40) - 1
 _ASIDE = 1 << 40
-"""Of a record's place: its node, whether it is of no message, and above that its thread."""
+"""Of a place: its node, whether it is that of no message, and above that its thread."""
 
 
 class ClaudeCode:
@@ -80,7 +81,14 @@ class _Reader:
         self.sidechain: Thread | None = None
         """The sub-session of the newest sidechain record."""
         self.positions = RecordIndex()
-        """Record key to thread and node; also the ids of messages, with "m:" before them."""
+        """Record key to the number of its place, and whether it is no message.
+
+        Also the ids of messages, with "m:" before them.
+        """
+        self._places = array("Q")
+        """Thread and node of each message's record, shared by what follows it and is no message."""
+        self._moved: dict[int, int] = {}
+        """Where what follows the last message stands that a compaction keeps, by its place."""
         self.preamble: list[ClaudeRecord] = []
         self.begun = False
         self.session = ""
@@ -171,27 +179,39 @@ class _Reader:
     def place(self, key: object) -> tuple[Thread, int] | None:
         """Return the thread and node of an earlier record."""
         found = self.positions.get(bounded_id(key)) if isinstance(key, str) and key else None
-        return None if found is None else (self.threads[found >> 41], found & _NODE)
+        if found is None:
+            return None
+        at = self._moved.get(found >> 1, self._places[found >> 1])
+        return self.threads[at >> 41], at & _NODE
 
     def kept(self, uuids: Sequence[str], thread: Thread) -> tuple[str, ...]:
         """Return the messages of the records that a compaction keeps (`kept_of`)."""
         nodes: list[int] = []
         for uuid in filter(None, uuids):
             found = self.positions.get(bounded_id(uuid))
-            is_here = found is not None and found >> 41 == thread.number and (found & _NODE) in thread.branches
-            nodes.append((found or 0) & _NODE if is_here else -1)
-            if uuid == uuids[0] and is_here and "" in uuids and (found or 0) & _ASIDE:
+            at = 0 if found is None else self._places[found >> 1]
+            is_here = found is not None and at >> 41 == thread.number and (at & _NODE) in thread.branches
+            nodes.append(at & _NODE if is_here else -1)
+            if uuid == uuids[0] and is_here and "" in uuids and (found or 0) & 1:
                 nodes[-1] += 1  # the segment begins behind a record that is of no message
-            elif "" not in uuids and (found or 0) & _ASIDE:
+            elif "" not in uuids and (found or 0) & 1:
                 nodes[-1] = -1
         if "" in uuids:
-            nodes = list(range(nodes[0], nodes[1] + 1)) if min(nodes) >= 0 else []
+            between = range(nodes[0], nodes[1] + 1) if min(nodes) >= 0 else ()
+            nodes = [node for node in between if node in nodes or node not in thread.summaries]
         return tuple(
             dict.fromkeys(thread.names[node] for node in nodes if node in thread.names and node in thread.branches)
         )
 
     def _set_place(self, key: str, thread: Thread, node: int, *, aside: bool = False) -> None:
-        self.positions.move(key, thread.number << 41 | (_ASIDE if aside else 0) | node)
+        self.positions.move(key, len(self._places) << 1 | aside)
+        self._places.append(thread.number << 41 | (_ASIDE if aside else 0) | node)
+
+    def _move_tail(self, tail: str, thread: Thread) -> None:
+        """Place what follows the last message that a compaction keeps behind the newest node."""
+        found = self.positions.get(bounded_id(tail)) if tail else None
+        if found is not None and self._places[found >> 1] >> 41 == thread.number:
+            self._moved[found >> 1] = thread.number << 41 | thread.node
 
     # -- records ---------------------------------------------------------------------------------
 
@@ -257,11 +277,11 @@ class _Reader:
         is_aside = False
         if entry.kind == "system" and record.get("subtype") == "compact_boundary":
             kept = kept_of(record)
-            thread.links.node(uuid, kept[-1] if kept else "")
+            followers = thread.links.node(uuid, kept[-1] if kept else "")
+            self._move_tail(thread.links.tail, thread)
         elif entry.kind == "user" and record.get("isCompactSummary") is True and begun:
-            if thread.links.tail:
-                self._set_place(bounded_id(thread.links.tail), thread, at)
-            thread.links.node(uuid)
+            self._move_tail(thread.links.tail, thread)
+            followers = thread.links.node(uuid)
         elif begun:
             followers = self._followers
         elif entry.kind in CONVERSATION and content_of(record) is not None:
@@ -272,12 +292,19 @@ class _Reader:
             is_aside = True
             ends = text_or_empty(record.get("subtype")) in TURN_ENDS
             followers = thread.links.aside(uuid, parent, has_come=has_come, ends=ends)
-            at = place[1] if place is not None and place[0] is thread else at
-        self._set_place(entry.key, thread, at, aside=is_aside)
+        shared = self.positions.get(bounded_id(str(parent))) if is_aside and place and place[0] is thread else None
+        if place is not None and shared is not None:
+            at = place[1]
+            self.positions.move(entry.key, shared | 1)
+        else:
+            self._set_place(entry.key, thread, at, aside=is_aside)
+        own = self.positions.get(entry.key) or 0
         for late in (*thread.arrived, *map(bounded_id, followers)):  # records that stand before the one they follow
             found = self.positions.get(late)
-            if found is not None:
-                self._set_place(late, thread, at, aside=bool(found & _ASIDE))
+            if found is not None and self._places[found >> 1] & _ASIDE:
+                self.positions.move(late, own | 1)
+            elif found is not None:
+                self._places[found >> 1] = thread.number << 41 | at
         thread.arrived.clear()
 
     def advance(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
@@ -288,13 +315,30 @@ class _Reader:
         branches = links.branches(uuid, parent, has_come=has_come, is_root=root, is_linked=thread.linked)
         if root and branches:
             place = thread, 0
-        branches = branches and place is not None and place[0] is thread
+        branches = branches and place is not None and place[0] is thread and place[1] not in thread.newest
         self._followers = links.message(uuid, parent, has_come=has_come, is_branch=branches)
         if not branches or place is None:
             thread.supersede()
             thread.begin_node(entry.key)
+            thread.newest = {thread.node}
             return
-        fork = thread.branch_off(self.time, place[1], entry.key)
+        self._branch_off(entry, thread, place[1])
+
+    def go_back(self, entry: ClaudeRecord, record: dict[str, Any], thread: Thread) -> None:
+        """Go back to the branch of results, if the conversation has left it."""
+        place, parent = self.place(record.get("parentUuid")), record.get("parentUuid")
+        if place is None or place[0] is not thread or place[1] in thread.branches:
+            return
+        if not thread.links.follows(parent, has_come=True):
+            return
+        self._followers = thread.links.message(text_or_empty(record.get("uuid")), parent, has_come=True, is_branch=True)
+        self._branch_off(entry, thread, place[1])
+        thread.newest.add(place[1])
+
+    def _branch_off(self, entry: ClaudeRecord, thread: Thread, node: int) -> None:
+        """Begin a branch behind a node; the one that is left becomes a fork."""
+        fork = thread.branch_off(self.time, node, entry.key)
+        thread.newest = {thread.node}
         origin = Origin(NAME, f"{thread.session}:{fork.session}", path_identity(self.path), self.version)
         started = fork.items[0][1]
         assert isinstance(started, ev.SessionForked)
@@ -365,3 +409,8 @@ class _FileMapping(ClaudeCodeMapping):
     def begin_node(self, message: str, to: RecordBuilder) -> None:
         assert isinstance(to, _ThreadBuilder)
         to.conversation.begin_node(message)
+        to.conversation.newest = {to.conversation.node}
+
+    def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
+        assert isinstance(to, _ThreadBuilder)
+        self._reader.go_back(to.entry, record, to.conversation)

@@ -73,6 +73,10 @@ class Links:
             self._gaps.clear()
         elif (waiting := self._gap(parent, has_come=has_come)) is not None:
             waiting.crossed = True
+        return self._begin(uuid, gap, is_branch=is_branch)
+
+    def _begin(self, uuid: str, gap: _Gap | None, *, is_branch: bool = False) -> set[str]:
+        """Begin the newest node; return the records that waited for it."""
         if not is_branch and (self._is_open() or (gap is not None and gap.crossed)):
             self._loose.update(dict.fromkeys(self._node, self._count))
         else:
@@ -90,12 +94,15 @@ class Links:
         is_near = not has_come or self._is_near(parent)
         return self._follow(uuid, self._gap(parent, has_come=has_come), is_near=is_near, ends=ends)
 
-    def node(self, uuid: str, tail: str = "") -> None:
-        """Take the request for a compaction, which keeps messages up to `tail`, or its summary."""
-        self._come(uuid)
+    def node(self, uuid: str, tail: str = "") -> set[str]:
+        """Take the request for a compaction, which keeps messages up to `tail`, or its summary.
+
+        Return the records that waited for it.
+        """
+        followers = self._begin(uuid, self._come(uuid))
         kept, self.tail = tail or self.tail, tail
-        self._loose.clear()
-        self._node = {uuid, kept} - {""}
+        self._node |= {kept} - {""}
+        return followers
 
     def _follow(self, uuid: str, waiting: _Gap | None, *, is_near: bool, ends: bool) -> set[str]:
         gap = self._come(uuid)

@@ -111,6 +111,9 @@ class ClaudeCodeMapping:
     def begin_node(self, message: str, to: RecordBuilder) -> None:
         """Begin the request for a compaction, or its summary."""
 
+    def go_back(self, record: dict[str, Any], to: RecordBuilder) -> None:
+        """Go back to the branch of results, if the conversation has left it."""
+
     def follows(self, record: dict[str, Any]) -> bool:
         """Whether all that a record follows has come; else the turn that it ends goes on."""
         del record
@@ -187,6 +190,8 @@ class ClaudeCodeMapping:
 
     def _user(self, record: dict[str, Any], content: list[Any], to: RecordBuilder) -> None:
         key = self.key(record, to)
+        if not is_prompt(content):
+            self.go_back(record, to)
         said: list[Any] = []
         for block in content:
             if is_object(block) and block.get("type") == "tool_result":

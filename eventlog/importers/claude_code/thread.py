@@ -60,6 +60,10 @@ class Thread(Conversation):
         self.links = Links()
         self.names: dict[int, str] = {}
         """Messages of the newest nodes, of all branches."""
+        self.newest: set[int] = set()
+        """The newest node, and the one whose results it has."""
+        self.summaries: set[int] = set()
+        """Nodes of summaries."""
         self.arrived: list[str] = []
         """Keys of the records whose early results the current record's calls received."""
         self.branch: str | None = None
@@ -147,6 +151,7 @@ class Thread(Conversation):
     ) -> bool:
         """Complete a compaction with its summary; its node has begun."""
         self._name(message)
+        self.summaries.add(self.node)
         return super().summary(time, part, asked, message, kinds)
 
     def _name(self, message: str) -> None:

@@ -300,13 +300,12 @@ class _Reader:
                 metadata = items.metadata({"itemId": name, "reasoningEncryptedContent": secret})
                 kinds.append((Reasoning(metadata=metadata), secret, "born_secret"))
         said = self.conversation.summary(self.rollout.time, part, f"line-{line}:marker", f"line-{line}", kinds)
-        again = [(number, item) for number, item in enumerate(history) if item.get("type") == "message"]
         if not said:
-            self.report.skip(line, COVERS_NOTHING)
-            self.report.messages += len(again)  # the view shows them where they were said
+            self.report.skip(line, COVERS_NOTHING)  # the view shows the messages where they were said
             return
-        for number, item in again:
-            self._again(line, number, item, text)
+        for number, item in enumerate(history):
+            if item.get("type") == "message":
+                self._again(line, number, item, text)
 
     def _again(self, line: int, number: int, item: dict[str, Any], summary: str) -> None:
         """Add a message that a compaction left, unless it is the summary."""

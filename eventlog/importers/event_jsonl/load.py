@@ -26,6 +26,7 @@ from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import CallError, ConflictError, NotFoundError, brief
+from eventlog.importers.common.free_names import begin_free
 from eventlog.importers.common.importer import ImportBatch, Report, bounded_id
 from eventlog.importers.event_jsonl import receipt
 from eventlog.importers.event_jsonl.format import JsonlAppend
@@ -34,7 +35,7 @@ from eventlog.importers.event_jsonl.receipt import StoredStream
 from eventlog.integrity.fork_anchor import portable
 from eventlog.session.naming import keep_told
 from eventlog.session.session import Session
-from eventlog.store import Store, begin_session
+from eventlog.store import Store
 
 __all__ = ["load"]
 
@@ -54,12 +55,12 @@ def load(
         _take(store, batches, report, streams)
     finally:  # an append that is on its way would come between those of the next import
         _finish(streams)
+        report.events += sum(stream.added for stream in streams.values())
     report.sessions = [stream.stored().id for stream in streams.values() if stream.is_stored]
-    report.events = sum(stream.added for stream in streams.values())
     if not report.skipped and all(stream.is_plain for stream in streams.values()):
         receipt.save(store.log, reader, [stream.place() for stream in streams.values()])
     for stream in streams.values():
-        if stream.added and (name := stream.stored().info.name) is not None:
+        if report.events and (name := stream.stored().info.name) is not None:
             keep_told(store, stream.stored(), name)
 
 
@@ -285,25 +286,25 @@ class _Stream:
         if best is None or not best.common:
             session = self._create(time, self._here(event))
             self.chosen = _Candidate(session, self)
-            self.head = session.version
+            self.head = self.after + 1
             self.added += 1
             return 1
+        self.head = self.after + best.common + len(best.shifts)
         if not best.ended:
-            at = self.after + best.common + len(best.shifts)
             info = best.session.info
-            forked = ev.SessionForked(best.session.id, at, b"", info.title, info.scope, info.origin)
-            session = begin_session(self.store, forked, id=self.free, time=time)
+            forked = ev.SessionForked(best.session.id, self.head, b"", info.title, info.scope, info.origin)
+            session = begin_free(self.store, forked, self.free, time)
             shifts = [*best.shifts, best.common]
             best = _Candidate(session, self)
             best.shifts = shifts
+            self.head += 1
             self.added += 1
         self.chosen = best
-        self.head = best.session.version
         return 0
 
     def _create(self, time: int, event: ev.Event) -> Session:
         if isinstance(event, (ev.SessionStarted, ev.SessionForked)):
-            return begin_session(self.store, event, id=self.free, time=time)
+            return begin_free(self.store, event, self.free, time)
         raise CallError("a session that does not begin with its first event")
 
     def _here(self, event: ev.Event) -> ev.Event:

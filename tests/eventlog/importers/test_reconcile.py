@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.remainder import emit
 from eventlog.importers.reconcile import BATCH_EVENTS, reconcile
 from eventlog.values import Origin, Text
+from tests.support.export_sessions import jsonl
 from tests.support.import_counts import recorded
 from tests.support.shared import shared_path
 
@@ -170,6 +173,65 @@ def test_large_imports_are_appended_in_bounded_batches(store: Store) -> None:
     assert len(counts) < 20
     kept = [found.event for found in store.session("s").events() if isinstance(found.event, ev.ForeignKept)]
     assert [len(store.text(event.data)) for event in kept] == list(range(5_001))
+
+
+def raced(format: str, directory: Path) -> Path:
+    """Write a file that several imports read at once, longer than one append of an import."""
+    if format == "claude_code":
+        return write(directory / "a.jsonl", *talk(*map(str, range(400))), record(401, "again", parent=10))
+    path = directory / "events.jsonl"
+    with eventlog.open("memory:") as store:
+        session = store.create_session(id="s")
+        for number in range(60):
+            session.user(f"say {number}")
+        path.write_bytes(jsonl(session))
+    return path
+
+
+@pytest.mark.parametrize("format", ["claude_code", "event_jsonl"])
+def test_imports_of_one_file_at_once_store_it_once(format: str, tmp_path: Path) -> None:
+    """Imports of one file at once all give its sessions, and each event is stored once."""
+    path = raced(format, tmp_path)
+    with eventlog.open("memory:") as alone:
+        expected = import_file(alone, path)
+    for attempt in range(6):
+        directory, together = tmp_path / f"store {attempt}", Barrier(3)
+        eventlog.open(directory).close()
+
+        def run(directory: Path = directory, together: Barrier = together) -> Report:
+            with eventlog.open(directory) as store:
+                together.wait()
+                return import_file(store, path)
+
+        with ThreadPoolExecutor(3) as pool:
+            reports = [future.result() for future in [pool.submit(run) for _ in range(3)]]
+        with eventlog.open(directory) as store:
+            assert [report.sessions for report in reports] == [expected.sessions] * 3
+            assert sum(info.events for info in store.sessions()) == expected.events
+            assert sorted(info.id for info in store.sessions()) == sorted(expected.sessions)
+            assert import_file(store, path).events == 0
+
+
+@pytest.mark.parametrize("format", ["claude_code", "event_jsonl"])
+def test_an_import_that_another_one_overtakes_goes_on(format: str, tmp_path: Path) -> None:
+    """An import that finds the rest of its file stored meanwhile ends as a repeated one."""
+    path = raced(format, tmp_path)
+    eventlog.open(tmp_path / "store").close()
+    others: list[Report] = []
+    with eventlog.open(tmp_path / "store") as store, eventlog.open(tmp_path / "store") as other:
+
+        def overtake(done: int, size: int | None) -> None:
+            del done, size
+            if not others:
+                others.append(Report("", ""))
+                others[0] = import_file(other, path)
+
+        report = import_file(store, path, on_progress=overtake)
+        assert report.sessions == others[0].sessions
+        assert import_file(store, path).events == 0
+        with eventlog.open("memory:") as alone:
+            assert import_file(alone, path).events == sum(info.events for info in store.sessions())
+        assert sorted(info.id for info in store.sessions()) == sorted(report.sessions)
 
 
 def test_a_session_that_is_being_run_is_not_written(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import eventlog
 from eventlog import Store
+from eventlog import events as ev
 from eventlog.importers import Report, import_file
 from eventlog.importers.common.conversation import COVERS_NOTHING
 from eventlog.importers.common.remainder import emit
@@ -157,6 +158,9 @@ def test_an_unreadable_compaction_covers_nothing(name: str) -> None:
     with eventlog.open("memory:") as store:
         report = read(store, data, format)
         assert shown(store, report) == ALL
+        begun = (ev.UserMessageAdded, ev.AssistantMessageStarted)
+        events = store.session(report.sessions[0]).events()
+        assert report.messages == sum(isinstance(found.event, begun) for found in events)
         assert [found.reason.endswith(COVERS_NOTHING) for found in report.skipped] == [True]
         assert read(store, data, format).events == 0
         if format != "opencode":

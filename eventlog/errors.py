@@ -7,7 +7,8 @@ EventlogError
 │   ├── BusyError               no room, lock or file available now
 │   ├── UnknownOutcomeError     unknown whether it is committed; retry with the same request id
 │   ├── KeyProviderError        the key provider failed
-│   └── SummarizerError         the summarizer was not reached, failed or broke off
+│   ├── SummarizerError         the summarizer was not reached, failed or broke off
+│   └── StreamError             a provider's stream says an error in place of its answer
 ├── CallError               the call is wrong: fix it
 │   ├── ArgumentTypeError       one value where a list is wanted; a `TypeError`, too
 │   ├── ArgumentValueError      a word that is none of those allowed; a `ValueError`, too
@@ -84,6 +85,7 @@ __all__ = [
     "RetryError",
     "StopError",
     "StorageError",
+    "StreamError",
     "SummarizerError",
     "SummarizerRefusedError",
     "TooNewError",
@@ -329,6 +331,20 @@ class MessageTooLargeError(CallError):
         self.message = message
         self.tokens = tokens
         self.limit = limit
+
+
+class StreamError(RetryError):
+    """A provider's stream says an error in place of its answer; `said` is its text.
+
+    `status_code` and `code` are those that it names, None and "" if none.
+    """
+
+    def __init__(self, said: str, *, status_code: int | None = None, code: str = "") -> None:
+        named = ", ".join(filter(None, [code, f"status {status_code}" if status_code is not None else ""]))
+        super().__init__(f"the provider's answer is an error{f' ({named})' if named else ''}: {said}")
+        self.said = said
+        self.status_code = status_code
+        self.code = code
 
 
 class SummarizerRefusedError(CallError):

@@ -66,8 +66,8 @@ LAYERS: dict[str, str] = {
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
     "projections.window": """
-        policy hooks sizing chat_text stream_api backoff tool_schemas | fill_loop limits truncation repeated_calls compaction task_calls | retrying
-        | loop_state prune retrieval | situation steps | full_window compact refused_media | next_step window_state titles | refused_request | running_task | window | aio report
+        policy hooks sizing chat_text stream_api backoff tool_schemas | limits truncation repeated_calls compaction task_calls
+        | loop_state prune retrieval | situation steps | full_window compact refused_media | next_step window_state titles | refused_request | running_task fill_loop | window retrying | aio report
         | __init__
     """,
     "projections.cli": """

@@ -9,6 +9,7 @@ reading costs the turn, not the session.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, cast
 
 import msgspec
@@ -196,6 +197,25 @@ def _asked(reader: SessionReader) -> tuple[str | None, str | None]:
     ended = max([*replies, *(stops if found.state == "stopped" else ())], default=0)
     goes_on = found.state in {"done", "withdrawn"} or queued[-1][0] > ended
     return newest, queued[0][1] if goes_on else None
+
+
+def unanswered_questions(reader: SessionReader, through: str | None = None) -> list[str]:
+    """Return the questions that wait for their answer, up to a message, the oldest first.
+
+    A question before one that is answered is answered, too.
+    """
+    forgotten = reader.forgotten()
+    with reader.deciding() as state:
+        last = None if through is None else state.messages.get(through)
+        before = END if last is None else state.place(last) + 1
+        found = [*takewhile(lambda name: not state.answered(name), questions(state, before, forgotten))]
+    while True:  # those of the turn that is answered now
+        with reader.deciding() as state:
+            before = state.place(state.messages[found[-1]]) if found else before
+            name = next(questions(state, before, forgotten), None)
+        if name is None or outcome_of(reader, name).state != "pending":
+            return found[::-1]
+        found.append(name)
 
 
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from eventlog.values import Content, Json
-from projections.conversation.parts import Message
-from projections.conversation.state import Conversation
+from projections.conversation.parts import Message, ToolPart
+from projections.conversation.state import Conversation, is_from_user
 from projections.view.part_rendering import Resolver
 
 __all__ = ["NOTHING_OFFERED", "Offer", "OfferReader", "is_switched_off", "offer_of"]
@@ -57,19 +57,24 @@ def offer_of(state: Conversation, resolve: Resolver) -> Offer:
     return OfferReader(resolve).of(state)
 
 
-def is_switched_off(tool: str, state: Conversation) -> bool:
-    """Whether the question switches a tool off."""
-    question = _question(state)
-    return question is not None and tool in _off(question.tools)
+def is_switched_off(call: ToolPart, reply: Message, state: Conversation) -> bool:
+    """Whether the question that a reply has seen switches the tool of its call off."""
+    question = _question(state, reply)
+    return question is not None and call.tool in _off(question.tools)
 
 
-def _question(state: Conversation) -> Message | None:
-    """The newest message that a user wrote, or the program's that stands for a covered one."""
+def _question(state: Conversation, reply: Message | None = None) -> Message | None:
+    """The newest message that a user wrote, or the program's that stands for a covered one.
+
+    With a `reply`, the newest that it has seen.
+    """
     found = state.newest_user or state.newest_user_message()
-    if found is not None:
+    if found is not None and (reply is None or reply.has_seen(found.place)):
         return found
-    said = (message for message in reversed(state.messages.values()) if message.user and not message.removed)
-    return next((message for message in said if not (message.waiting or message.is_marker)), None)
+    said = [message for message in reversed(state.messages.values()) if message.user and not message.removed]
+    seen = [message for message in said if not message.waiting and (reply is None or reply.has_seen(message.place))]
+    written = (message for message in seen if is_from_user(message))
+    return next(written, None) or next((message for message in seen if not message.is_marker), None)
 
 
 def _allowed(schemas: Json | None, switches: Json | None) -> Json | None:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from eventlog.aio import AsyncReply, AsyncTurn
-from eventlog.errors import UnknownStreamError
+from eventlog.errors import StreamError, UnknownStreamError
 from eventlog.validation import require, require_function
 from projections.window.backoff import Backoff
 from projections.window.fill_loop import ABORTED, ReplyFiller
@@ -231,7 +231,12 @@ async def afill(reply: Reply | AsyncReply, chunks: AsyncIterable[Any]) -> str:
 
     An interrupt ends it early, as it does there.
     """
-    return await _afill(ReplyFiller(_sync(reply)), chunks)
+    filling = ReplyFiller(_sync(reply))
+    try:
+        return await _afill(filling, chunks)
+    except (StreamError, UnknownStreamError) as error:
+        await asyncio.to_thread(filling.fail, error)
+        raise
 
 
 def _sync(reply: Reply | AsyncReply) -> Reply:
@@ -243,14 +248,10 @@ async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
     require(AsyncIterable, chunks, "chunks are an async iterable")
     async for chunk in chunks:
         plain = filling.plain(chunk)
-        try:
-            if filling.waits(plain):
-                await asyncio.to_thread(filling.take, plain)
-            else:
-                filling.take(plain)
-        except UnknownStreamError as error:
-            await asyncio.to_thread(filling.fail, error)
-            raise
+        if filling.waits(plain):
+            await asyncio.to_thread(filling.take, plain)
+        else:
+            filling.take(plain)
         if filling.looks() and await asyncio.to_thread(lambda: reply.interrupt_requested):
             close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
             if close is not None and isawaitable(closed := close()):
@@ -278,12 +279,14 @@ async def afill_retrying(
     reply = _sync(reply)
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
     while True:
+        filling = ReplyFiller(reply, whole=True)
         try:
             answer = ask()
             chunks = await answer if isawaitable(answer) else answer
-            return await _afill(ReplyFiller(reply, whole=True), chunks)
+            return await _afill(filling, chunks)
         except Exception as error:
             if not again.may_follow(error):
+                await asyncio.to_thread(filling.fail, error)
                 raise_if_garbled(error)
                 raise
             waits = await asyncio.to_thread(again.retry, error)

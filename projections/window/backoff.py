@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from json import JSONDecodeError
 
-from eventlog.errors import CallError
+from eventlog.errors import CallError, StreamError
 from eventlog.session.outcome import is_disconnect
 from eventlog.validation import require, require_wait
 
@@ -46,10 +46,13 @@ class Backoff:
 def is_transient(error: Exception) -> bool:
     """Whether the same request may succeed later.
 
-    The connection broke, the answer was garbled on its way, or the status says so.
+    The connection broke, the answer was garbled on its way, or the status says so. An error that a
+    stream says without a status passes, too, unless its code names the request.
     """
     if is_disconnect(error) or isinstance(error, (TimeoutError, JSONDecodeError)):
         return True
+    if isinstance(error, StreamError) and error.status_code is None:
+        return not error.code.startswith(("invalid", "context_length"))
     return getattr(error, "status_code", None) in AGAIN
 
 

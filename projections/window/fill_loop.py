@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING, Any, cast
 
-from eventlog.errors import UnknownStreamError
+from eventlog.errors import StreamError, UnknownStreamError
 from eventlog.importers.openai.chat_sse import chat_usage
 from eventlog.session.reply import Reply
 from eventlog.validation import require, require_function
 from eventlog.values import MessageError
 from projections.window.chat_text import said_by, texts_of
-from projections.window.stream_api import CHAT, is_chat
+from projections.window.refused_request import refusal
+from projections.window.stream_api import CHAT, error_in, is_chat
 
 if TYPE_CHECKING:
     from eventlog.session.text_stream import TextStream
@@ -46,23 +47,24 @@ def fill(reply: Reply, chunks: Iterable[Any]) -> str:
     for `RunTools`. What the stream raises is raised here, with the reply as far as it came. An
     interrupt ends the stream early, and the reply is aborted as far as it came; the reason is then
     "aborted". The first chunk of another API is an `UnknownStreamError` that names it, content in a
-    form that is not read is one too, and the reply has failed. So has one that a content filter
+    form that is not read is one too, and the reply has failed. So has one whose stream says an
+    error of the provider, which is a `StreamError` that quotes it, and one that a content filter
     left without text.
     """
-    return fill_with(ReplyFiller(reply), chunks)
+    filling = ReplyFiller(reply)
+    try:
+        return fill_with(filling, chunks)
+    except (StreamError, UnknownStreamError) as error:
+        filling.fail(error)
+        raise
 
 
 def fill_with(filling: ReplyFiller, chunks: Iterable[Any]) -> str:
-    """Stream an answer into the reply of a filler; see `fill`."""
+    """Stream an answer into the reply of a filler, which an error leaves open; see `fill`."""
     reply = filling.reply
     require(Iterable, chunks, "chunks are an iterable")
     for chunk in chunks:
-        plain = filling.plain(chunk)
-        try:
-            filling.take(plain)
-        except UnknownStreamError as error:
-            filling.fail(error)
-            raise
+        filling.take(filling.plain(chunk))
         if filling.looks() and reply.interrupt_requested:
             close = getattr(chunks, "close", None)
             if close is not None:
@@ -107,9 +109,15 @@ class ReplyFiller:
         require_function(getattr(chunk, "model_dump", None), "a chunk is a mapping, or has `model_dump`, a function")
         return cast("Mapping[str, Any]", chunk.model_dump())
 
-    def fail(self, error: UnknownStreamError) -> None:
-        """The answer cannot be read: its reply has failed, and says why."""
-        self.reply.abort(MessageError("unknown-stream", str(error)))
+    def fail(self, error: Exception) -> None:
+        """The answer cannot be read, or is an error: its reply has failed, and says why.
+
+        The reply of another error is left open.
+        """
+        if isinstance(error, UnknownStreamError):
+            self.reply.abort(MessageError("unknown-stream", str(error)))
+        elif isinstance(error, StreamError):
+            self.reply.abort(refusal(error))
 
     def waits(self, chunk: Mapping[str, Any]) -> bool:
         """Whether taking in this chunk may wait for the disk: where reasoning ends."""
@@ -118,7 +126,13 @@ class ReplyFiller:
         return any(kind == "text" for choice in _choices(chunk)[:1] for kind, _ in texts_of(choice))
 
     def take(self, chunk: Mapping[str, Any]) -> None:
-        """Apply one chunk; `UnknownStreamError` for another API, or for text in an unknown form."""
+        """Apply one chunk; `UnknownStreamError` for another API, or for text in an unknown form.
+
+        `StreamError` for an error of the provider.
+        """
+        error = error_in(chunk)
+        if error is not None:
+            raise error
         if not self._is_chat and is_chat(chunk):
             self._is_chat, self.reply.api = True, CHAT
         usage = _mapping(chunk.get("usage"))

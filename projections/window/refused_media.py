@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_REQUESTS", "is_media_refusal", "media_to_replace", "target_of"]
 
+_NOT_FOUND = 404
 MOST_REQUESTS = 2
 """Requests that are made again, each with fewer media."""
 
@@ -34,10 +35,12 @@ _REFUSALS = re.compile(
     r" (?:the |this |your |an? |input |provided )*(?:image|pdf|file|document|media)|(?:invalid|unsupported|corrupt\w*|bad|malformed)[ _](?:base64[ _])?"
     r"(?:image|pdf|media|mime)|too many (?:images|documents)|image_(?:parse|url|too)|(?:image|pdf|document|media|mime)\W?(?: type| format| input)?"
     r"\W? (?:is|are|was|were) (?:not|in)\b|(?:not|n't) support (?:image|pdf|document|vision|media|file)|pdf pages|(?:image|pdf|document)\.source|provided image|"
-    r"multimodal|unsupported mime",
+    r"multimodal|unsupported mime|images? do(?:es)? not match|provided media type|that support (?:image|pdf|document|vision|media|file)",
     re.IGNORECASE,
 )
 """How OpenAI, Anthropic, Gemini and compatible servers say that they refuse media."""
+_NO_ENDPOINT = re.compile(r"no endpoints? .*support (?:image|pdf|document|vision|media|file)", re.IGNORECASE)
+"""How a router says, as not found, that no server of the model takes media."""
 _PATH = re.compile(r"messages(?:\.(\d+)|\[(\d+)\])\.content(?:\.(\d+)|\[(\d+)\])(?:\.content(?:\.(\d+)|\[(\d+)\]))?")
 _KINDS = ("image/", "audio/", "video/", "application/pdf")
 _MOST_BYTES = 5 * 1024 * 1024
@@ -56,7 +59,8 @@ class _Shown(NamedTuple):
 
 def is_media_refusal(status: int, text: str) -> bool:
     """Return whether a refusal is for an image or a document, by its status and its words."""
-    return status in {400, 413, 415, 422} and _REFUSALS.search(text) is not None
+    words = _NO_ENDPOINT if status == _NOT_FOUND else _REFUSALS
+    return status in {400, _NOT_FOUND, 413, 415, 422} and words.search(text) is not None
 
 
 def target_of(now: Situation) -> str:

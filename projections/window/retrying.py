@@ -46,10 +46,12 @@ def fill_retrying(
     require_function(sleep, "sleep is a function that is given seconds")
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
     while True:
+        filling = ReplyFiller(reply, whole=True)
         try:
-            return fill_with(ReplyFiller(reply, whole=True), ask())
+            return fill_with(filling, ask())
         except Exception as error:
             if not again.may_follow(error):
+                filling.fail(error)
                 raise_if_garbled(error)
                 raise
             waits = again.retry(error)

@@ -53,7 +53,7 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
         request = TaskRequest.read(call.input)
     except CallError as error:
         wrong = str(error)
-    if handle is not None and is_switched_off(call.tool, state.conversation):
+    if handle is not None and is_switched_off(part, message, state.conversation):
         request, wrong = None, SWITCHED_OFF.format(tool=call.tool)
     if handle is not None and not call.running:
         if request is None:

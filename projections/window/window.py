@@ -19,6 +19,7 @@ from eventlog.session.lease import Lease
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
 from eventlog.values import Content, Json, Limits, Model
+from projections.conversation.parts import ToolPart
 from projections.view.offer import is_switched_off
 from projections.window.compact import Compaction, CompactionResult
 from projections.window.compaction.offline import summarize_offline
@@ -279,7 +280,9 @@ class ContextWindow:
         if arguments is None:
             handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
             return None
-        if is_switched_off(call.tool, self.state.conversation):
+        conversation = self.state.conversation
+        asked_by, part = conversation.where.get(call.part, (None, None))
+        if asked_by is not None and isinstance(part, ToolPart) and is_switched_off(part, asked_by, conversation):
             handle.fail(SWITCHED_OFF.format(tool=call.tool))
             return None
         if call.tool == RECALL and self.state.offers_recall:

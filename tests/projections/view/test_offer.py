@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -138,6 +138,35 @@ def test_a_call_of_a_tool_that_is_switched_off_is_not_run(tool: str) -> None:
                 window.finish()
                 assert not ran
                 assert f"the tool {tool} is switched off for this question" in repr([*ModelView.of(session).messages])
+
+
+@pytest.mark.parametrize("tool", ["bash", "task"])
+@pytest.mark.parametrize(("first", "later", "runs"), [(None, False, True), (False, True, False), (False, None, False)])
+@pytest.mark.parametrize("delivery", ["steer", "queue"])
+def test_a_call_asks_the_question_that_its_reply_has_seen(
+    tool: str, first: bool | None, later: bool | None, runs: bool, delivery: Literal["steer", "queue"]
+) -> None:
+    """A question that comes between a call and its start switches its tool neither off nor on."""
+    ran: list[object] = []
+    switches = [None if value is None else json.dumps({tool: value}) for value in (first, later)]
+    with eventlog.open("memory:") as store:
+        session = store.create_session()
+        session.user("look", tools=switches[0])
+        with ContextWindow(session, model="openai/gpt-5", tools=[BASH, task_tool()]) as window:
+            step = window.next_step()
+            assert isinstance(step, CallModel)
+            reply, _ = window.begin(step)
+            reply.tool(tool, call_id="c", input={"description": "d", "prompt": "p"})
+            reply.end_step("tool-calls")
+            session.user("by the way", tools=switches[1], delivery=delivery)
+            step = window.next_step()
+            assert isinstance(step, RunTools)
+            if tool == "task":
+                window.run_task(step.calls[0], lambda child: kept(ran, child))
+            else:
+                window.run(step.calls[0], lambda given: kept(ran, given))
+            window.finish()
+    assert bool(ran) is runs
 
 
 def test_a_format_has_the_forms_of_openai() -> None:

@@ -103,6 +103,14 @@ REFUSALS = [
     "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
     "m is not a multimodal model",
     "Failed to load image: cannot identify image file",
+    "messages.0.content.1: Image does not match the provided media type image/jpeg",
+    "The image was specified using the image/jpeg media type, but does not match the provided media type",
+    "No endpoints found that support image input",
+]
+NOT_FOUND = [
+    "models/gemini-2.5-flash-image is not found for API version v1beta",
+    "The model `gpt-image` does not exist, an image is not made",
+    "No endpoints found for acme/vision",
 ]
 OTHERS = [
     "prompt is too long: 210000 tokens > 200000 maximum",
@@ -126,6 +134,13 @@ def test_a_refusal_of_media_is_known_by_its_words(text: str) -> None:
 def test_other_refusals_are_not_taken_for_media(text: str) -> None:
     """A refusal for the size or the form of a request is none of its media."""
     assert refusal(ProviderError(text)).name != "media"
+
+
+def test_a_router_without_a_server_for_media_says_not_found() -> None:
+    """That no server of the model takes images is a refusal of media; a missing model is none."""
+    assert refusal(ProviderError("No endpoints found that support image input", 404)).name == "media"
+    for text in NOT_FOUND:
+        assert refusal(ProviderError(text, 404)).name == "api"
 
 
 @pytest.mark.parametrize("text", REFUSALS)

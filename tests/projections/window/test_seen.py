@@ -224,7 +224,7 @@ def test_a_compaction_keeps_no_question_behind_its_bound(store: Store) -> None:
 
 
 def test_a_covered_question_is_not_withdrawn(store: Store) -> None:
-    """A program covers all, a question that waits too: the loop says so; an answer has seen both."""
+    """A program covers all, a question that waits too; the answer has seen both."""
     session = store.create_session(id="s")
     covered = session.user("first")
     part = session.context.request_compaction()

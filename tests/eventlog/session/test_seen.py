@@ -17,6 +17,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import CallError, RefusedError
+from eventlog.session.lease import Lease, LeaseKeeper
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
 from eventlog.values import MessageError
@@ -207,6 +208,48 @@ def test_each_task_of_a_lease_has_seen_what_its_own_turn_has(engine: Engine) -> 
                 answer(session)
             assert inner.state == "done"
         assert outer.state == "done"
+
+
+@pytest.mark.parametrize("hands_over", ["before", "beside", "not"])
+def test_outside_a_turn_the_turns_of_other_tasks_say_nothing(engine: Engine, hands_over: str) -> None:
+    """A reply outside a turn has seen what is there, also beside the turns of other tasks.
+
+    A task that was handed the lease of several turns may answer for each.
+    """
+    session = engine.open().create_session(id="s")
+    with session.lease() as lease:
+        one, other, outside = copy_context(), copy_context(), copy_context()
+        if hands_over == "before":
+            outside.run(lease.__enter__)
+        first, second = session.turn("first", "r1"), session.turn("second", "r2")
+        one.run(first.__enter__)
+        other.run(second.__enter__)
+        if hands_over == "beside":
+            outside.run(lease.__enter__)
+        late = outside.run(session.user, "late")
+        reply = outside.run(answer, session)
+        assert state_of(session, first.message) == ["done"]
+        assert state_of(session, late) == ["pending" if hands_over == "beside" else "done"]
+        assert (seen_by(session, reply) or 0) > 0
+        other.run(second.__exit__, None, None, None)
+        one.run(first.__exit__, None, None, None)
+
+
+def test_a_turn_that_begins_hides_nothing_that_is_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the begin of a turn and its first look its task has seen what was there."""
+    session = engine.open().create_session(id="s")
+    seen: list[int] = []
+    begin = LeaseKeeper.begin_turn
+
+    def watched(keeper: LeaseKeeper, lease: Lease, message: str) -> bool:
+        result = begin(keeper, lease, message)
+        seen.append(lease.turns[message])
+        return result
+
+    monkeypatch.setattr(LeaseKeeper, "begin_turn", watched)
+    with session.turn("first", "r1"):
+        pass
+    assert seen == [session.version]
 
 
 def test_a_thread_that_is_handed_the_lease_has_seen_what_the_turn_has(engine: Engine) -> None:

@@ -291,18 +291,35 @@ def test_in_asyncio_a_question_behind_the_view_waits(engine: Engine, *, names_vi
 
 
 def test_a_view_is_a_view_or_a_version(engine: Engine) -> None:
-    """Anything else is refused before a reply begins; a version that is to come is the newest."""
-    session = engine.open().create_session(id="s")
-    session.user("hi")
+    """Anything else is refused, and a version that is to come."""
+    store = engine.open()
+    session = store.create_session(id="s")
+    asked = session.user("hi")
     for wrong in ("3", True, 1.5, object(), -1):
         with pytest.raises(CallError):
             session.assistant("a/b", view=cast("int", wrong))
     for given in (0, 2):
         assert seen_by(session, answer(session, view=given)) == given
-    late = session.assistant("a/b", view=10**9)
-    with late:
-        late.finish()
-    assert seen_by(session, late.id) == session.reader.find(late.id) - 1
+    late = engine.open().session("s").user("by another handle")
+    newest = answer(session, view=session.reader.find(late) + 1)
+    assert state_of(session, asked, late) == ["done", "done"]
+    assert seen_by(session, newest) == session.reader.find(newest) - 1
+    longer = store.create_session()
+    for _ in range(session.version):
+        longer.user("more")
+    before = session.version
+    for view in (before + 1, 10**9, ModelView.of(longer)):
+        with pytest.raises(CallError, match=f"is at version {before}"), session.assistant("a/b", view=view):
+            pass
+
+    async def awaited() -> None:
+        async with AsyncSession(session).assistant("a/b", view=before + 1):
+            pass
+
+    with pytest.raises(CallError, match=f"is at version {before}"):
+        asyncio.run(awaited())
+    assert session.version == before
+    assert not session.holds_lease
 
 
 def test_a_turn_that_took_over_has_seen_what_was_there(engine: Engine) -> None:

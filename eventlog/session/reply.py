@@ -373,9 +373,13 @@ class Reply:
         self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
         self._close()
 
+    def looks_back(self, reason: str) -> bool:
+        """Return whether `finish` reads what this reply and the one before it said."""
+        return not self._started.summary and not self._calls and reason in GOES_ON
+
     def _ending(self, reason: str) -> ev.MessageFinished:
         """Return the last event; a second answer in a row without a call ends the turn."""
-        if self._started.summary or self._calls or reason not in GOES_ON:
+        if not self.looks_back(reason):
             return ev.MessageFinished(self.id, reason, None)
         self._executor.writer.flush()
         found = second_idle_answer(self._executor.reader, self.id)

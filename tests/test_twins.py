@@ -34,8 +34,8 @@ LACKS: dict[str, dict[str, str]] = {
         "store": "blocks as a whole; `asyncio.to_thread` runs it",
         "pipeline": "belongs to a thread; `do` runs a function that has one",
     },
-    "AsyncReply": {"begin": "`async with` does it", "close": "`async with` does it"},
-    "AsyncTurn": dict.fromkeys(("ask", "decide", "patience", "release"), "`async with` does it")
+    "AsyncReply": dict.fromkeys(("begin", "close"), "`async with` does it") | {"looks_back": "`finish` does it"},
+    "AsyncTurn": dict.fromkeys(("ask", "begin", "begin_again", "decide", "patience", "release"), "`async with` does it")
     | {"wait": "given to `turn`, and no one else's"},
     "AsyncContextWindow": {
         "start_task": "gives a `with` that blocks; `run_task` takes a coroutine",

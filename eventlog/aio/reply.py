@@ -213,7 +213,11 @@ class AsyncReply:
         self, reason: str = "stop", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
     ) -> None:
         """Close the message; durable when it returns.  See `Reply.finish`."""
-        await awaited(self._session, self.sync.finish, reason, usage=usage, catalogue=catalogue, snapshot=snapshot)
+        finish = partial(self.sync.finish, reason, usage=usage, catalogue=catalogue, snapshot=snapshot)
+        if self.sync.looks_back(reason):  # waits for the disk, and reads
+            await asyncio.to_thread(finish)
+        else:
+            await awaited(self._session, finish)
 
     async def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands."""

@@ -59,13 +59,13 @@ class AsyncTurn:
         return self.sync.mine
 
     async def __aenter__(self) -> Self:
-        await asyncio.to_thread(self.sync.ask)
-        deadline = time.monotonic() + await asyncio.to_thread(self.sync.patience)
-        while True:
-            is_last = time.monotonic() >= deadline
-            if await self._taken(partial(self.sync.decide, is_last=is_last)) or is_last:
-                return self
+        until = await self._taken(self.sync.begin)
+        while until is not None:
             await asyncio.sleep(POLL)
+            is_last = time.monotonic() >= until
+            if await self._taken(partial(self.sync.decide, is_last=is_last)) or is_last:
+                break
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -50,8 +50,11 @@ POLL = 0.02
 """Seconds between two looks at a lease that another owner or task holds."""
 
 _HELD: ContextVar[tuple[Lease, ...]] = ContextVar("leases", default=())
-_TURNS: ContextVar[tuple[tuple[Lease, str], ...]] = ContextVar("turns", default=())
 """The leases that the running task or thread may use."""
+_TURNS: ContextVar[tuple[tuple[Lease, str | None], ...]] = ContextVar("turns", default=())
+"""The turns that it is in: a user message, `SEVERAL`, or None outside a turn."""
+SEVERAL = ""
+"""Stands for the turns of a lease that was handed over while more than one ran."""
 
 
 class Block:
@@ -106,7 +109,8 @@ class Lease:
     def __enter__(self) -> Self:
         self.require_live()
         self.share()
-        self.share_turn(next(iter(self.turns)) if len(self.turns) == 1 else "")
+        turns = list(self.turns)
+        self.share_turn(turns[0] if len(turns) == 1 else SEVERAL if turns else None)
         return self
 
     def __exit__(
@@ -127,7 +131,7 @@ class Lease:
             held.remove(self)
             _HELD.set(tuple(reversed(held)))
 
-    def share_turn(self, message: str) -> None:
+    def share_turn(self, message: str | None) -> None:
         """Let what the running task or thread does from now on belong to a turn under it."""
         _TURNS.set((*(turn for turn in _TURNS.get() if turn[0].live), (self, message)))
 
@@ -146,10 +150,12 @@ class Lease:
     def seen(self) -> int | None:
         """Return what the running task has seen if it was given no view; None outside a turn.
 
-        A task that is in none of the turns has seen no more than each of them.
+        One that was handed the lease of several turns has seen no more than each of them.
         """
         turn = self._turn()
-        return min(self.turns.values(), default=None) if turn is None else self.turns.get(turn)
+        if turn is not None:
+            return self.turns.get(turn)
+        return min(self.turns.values(), default=None) if (self, SEVERAL) in _TURNS.get() else None
 
     def see(self, version: int) -> None:
         """Note that the next view of the running task's turn has all up to a version."""
@@ -353,7 +359,8 @@ class LeaseKeeper:
         with self.lock:
             if message in lease.turns:
                 return False
-            lease.turns[message] = 0
+            with self._writer.lock:
+                lease.turns[message] = self._writer.known_state().version
             return True
 
     def is_elsewhere(self) -> bool:

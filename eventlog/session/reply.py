@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
-from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
+from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
 from eventlog.session.empty_answers import second_idle_answer
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
@@ -152,7 +152,9 @@ class Reply:
         """The first event; by default it replies to the newest user message that it has seen."""
         started, executor, lease = self._started, self._executor, self.lease
         seen = started.seen
-        if seen is None and lease is not None:
+        if seen is not None:
+            self._require_version(seen)
+        elif lease is not None:
             seen = lease.seen()
         with executor.writer.lock:
             state = executor.writer.known_state() if seen is not None else executor.reader.state()
@@ -160,6 +162,15 @@ class Reply:
             reply_to = started.reply_to or state.last_user(seen)
         self._started = replace(started, seen=seen, reply_to=reply_to)
         return self._started
+
+    def _require_version(self, seen: int) -> None:
+        """Refuse a view that cannot be one of this session: it is newer than the session."""
+        executor = self._executor
+        with executor.writer.lock:
+            newest = executor.writer.known_state().version
+        if seen > newest and seen > (newest := executor.reader.state().version):
+            allowed = f"session {executor.id} is at version {newest}"
+            raise CallError(f"view={seen} is newer than any: {allowed}; pass the view of this session that is sent")
 
     @property
     def is_open(self) -> bool:
@@ -362,9 +373,13 @@ class Reply:
         self._executor.command([*closing, finished], last=self._took_lease, lease=self.lease)
         self._close()
 
+    def looks_back(self, reason: str) -> bool:
+        """Return whether `finish` reads what this reply and the one before it said."""
+        return not self._started.summary and not self._calls and reason in GOES_ON
+
     def _ending(self, reason: str) -> ev.MessageFinished:
         """Return the last event; a second answer in a row without a call ends the turn."""
-        if self._started.summary or self._calls or reason not in GOES_ON:
+        if not self.looks_back(reason):
             return ev.MessageFinished(self.id, reason, None)
         self._executor.writer.flush()
         found = second_idle_answer(self._executor.reader, self.id)

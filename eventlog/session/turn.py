@@ -91,13 +91,13 @@ class Turn:
         return self.lease is not None
 
     def __enter__(self) -> Self:
-        self.ask()
-        deadline = time.monotonic() + self.patience()
-        while True:
-            is_last = time.monotonic() >= deadline
-            if self.decide(is_last=is_last) or is_last:
-                return self
+        until = self.begin()
+        while until is not None:
             time.sleep(POLL)
+            is_last = time.monotonic() >= until
+            if self.decide(is_last=is_last) or is_last:
+                break
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -122,6 +122,23 @@ class Turn:
         unless_held(self.begin_again, self.patience())
 
     # -- for `with` ----------------------------------------------------------------------------
+
+    def begin(self) -> float | None:
+        """Ask, and decide at once; returns the time until which to try again.
+
+        None: there is no more to do. Broken off, it leaves no lease behind.
+        """
+        try:
+            self.ask()
+            until = time.monotonic() + self.patience()
+            is_last = time.monotonic() >= until
+            return None if self.decide(is_last=is_last) or is_last else until
+        except BaseException:
+            claimed, self._claimed, self._block = self._claimed, None, None
+            if claimed is not None:
+                self._executor.release(claimed)
+            self.release()
+            raise
 
     def ask(self) -> None:
         """Add the user message, or find it."""

@@ -347,6 +347,31 @@ def test_a_command_that_waits_for_the_disk_leaves_the_loop_free(
     too_late.cancel()
 
 
+@pytest.mark.parametrize("reason", ["stop", "length", "tool-calls"])
+def test_the_end_of_a_reply_leaves_the_loop_free(log: FaultyLog, session: Session, reason: str) -> None:
+    """While `finish` waits for a sync that only the event loop can allow, the loop runs on."""
+    chat = AsyncSession(session)
+    too_late = Timer(30.0, log.let_go)
+
+    async def go() -> bool:
+        async with chat.assistant() as reply:
+            await reply.add_text("one")
+            log.held = []
+            too_late.start()
+            reply.stream_text().append("two")
+            ending = asyncio.create_task(reply.finish(reason))
+            await until(lambda: bool(log.held))
+            in_time = too_late.is_alive()
+            log.let_go()
+            await ending
+        return in_time
+
+    assert asyncio.run(go())
+    too_late.cancel()
+    (end,) = [event for event in events(chat) if isinstance(event, ev.MessageFinished)]
+    assert (end.reason, end.error) == (reason, None)
+
+
 def test_an_append_behind_a_pending_command_leaves_the_loop_free(
     log: FaultyLog, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,6 +83,7 @@ REPLY: Table = {
     "Reply.finish": constant(lambda _, reply: reply.finish(), _reply),
     "Reply.in_step": constant(lambda _, reply: reply.in_step, _reply),
     "Reply.interrupt_requested": constant(lambda _, reply: reply.interrupt_requested, _reply),
+    "Reply.looks_back": constant(lambda _, reply: reply.looks_back("length"), _reply),
     "Reply.is_open": constant(lambda _, reply: reply.is_open, _reply),
     "Reply.part": constant(lambda _, reply: reply.part(Patch("hash", ())), _reply),
     "Reply.stream_reasoning": constant(lambda _, reply: reply.stream_reasoning(), _reply),

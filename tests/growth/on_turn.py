@@ -69,6 +69,7 @@ TURN: Table = {
     "AsyncSession.turn": constant(lambda at, request: at.awaited(_in_a_task(at, request)), _request),
     "Turn.patience": constant(lambda _, turn: turn.patience(), _failed),
     "Turn.mine": constant(lambda _, turn: turn.mine, _failed),
+    "Turn.begin": constant(lambda _, turn: turn.begin(), _failed),
     "Turn.ask": constant(lambda _, turn: turn.ask(), _failed),
     "Turn.decide": constant(lambda _, turn: turn.decide(), _failed),
     "Turn.release": constant(lambda _, turn: turn.release(), _failed),

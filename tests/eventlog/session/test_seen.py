@@ -17,6 +17,7 @@ import eventlog
 from eventlog import events as ev
 from eventlog.aio import AsyncSession
 from eventlog.errors import CallError, RefusedError
+from eventlog.session.lease import Lease, LeaseKeeper
 from eventlog.session.outcome import outcome_of
 from eventlog.session.session import Session
 from eventlog.values import MessageError
@@ -209,6 +210,48 @@ def test_each_task_of_a_lease_has_seen_what_its_own_turn_has(engine: Engine) -> 
         assert outer.state == "done"
 
 
+@pytest.mark.parametrize("hands_over", ["before", "beside", "not"])
+def test_outside_a_turn_the_turns_of_other_tasks_say_nothing(engine: Engine, hands_over: str) -> None:
+    """A reply outside a turn has seen what is there, also beside the turns of other tasks.
+
+    A task that was handed the lease of several turns may answer for each.
+    """
+    session = engine.open().create_session(id="s")
+    with session.lease() as lease:
+        one, other, outside = copy_context(), copy_context(), copy_context()
+        if hands_over == "before":
+            outside.run(lease.__enter__)
+        first, second = session.turn("first", "r1"), session.turn("second", "r2")
+        one.run(first.__enter__)
+        other.run(second.__enter__)
+        if hands_over == "beside":
+            outside.run(lease.__enter__)
+        late = outside.run(session.user, "late")
+        reply = outside.run(answer, session)
+        assert state_of(session, first.message) == ["done"]
+        assert state_of(session, late) == ["pending" if hands_over == "beside" else "done"]
+        assert (seen_by(session, reply) or 0) > 0
+        other.run(second.__exit__, None, None, None)
+        one.run(first.__exit__, None, None, None)
+
+
+def test_a_turn_that_begins_hides_nothing_that_is_there(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the begin of a turn and its first look its task has seen what was there."""
+    session = engine.open().create_session(id="s")
+    seen: list[int] = []
+    begin = LeaseKeeper.begin_turn
+
+    def watched(keeper: LeaseKeeper, lease: Lease, message: str) -> bool:
+        result = begin(keeper, lease, message)
+        seen.append(lease.turns[message])
+        return result
+
+    monkeypatch.setattr(LeaseKeeper, "begin_turn", watched)
+    with session.turn("first", "r1"):
+        pass
+    assert seen == [session.version]
+
+
 def test_a_thread_that_is_handed_the_lease_has_seen_what_the_turn_has(engine: Engine) -> None:
     """A reply in a plain thread under the lease of a turn has seen what that turn has."""
     session = engine.open().create_session(id="s")
@@ -248,18 +291,35 @@ def test_in_asyncio_a_question_behind_the_view_waits(engine: Engine, *, names_vi
 
 
 def test_a_view_is_a_view_or_a_version(engine: Engine) -> None:
-    """Anything else is refused before a reply begins; a version that is to come is the newest."""
-    session = engine.open().create_session(id="s")
-    session.user("hi")
+    """Anything else is refused, and a version that is to come."""
+    store = engine.open()
+    session = store.create_session(id="s")
+    asked = session.user("hi")
     for wrong in ("3", True, 1.5, object(), -1):
         with pytest.raises(CallError):
             session.assistant("a/b", view=cast("int", wrong))
     for given in (0, 2):
         assert seen_by(session, answer(session, view=given)) == given
-    late = session.assistant("a/b", view=10**9)
-    with late:
-        late.finish()
-    assert seen_by(session, late.id) == session.reader.find(late.id) - 1
+    late = engine.open().session("s").user("by another handle")
+    newest = answer(session, view=session.reader.find(late) + 1)
+    assert state_of(session, asked, late) == ["done", "done"]
+    assert seen_by(session, newest) == session.reader.find(newest) - 1
+    longer = store.create_session()
+    for _ in range(session.version):
+        longer.user("more")
+    before = session.version
+    for view in (before + 1, 10**9, ModelView.of(longer)):
+        with pytest.raises(CallError, match=f"is at version {before}"), session.assistant("a/b", view=view):
+            pass
+
+    async def awaited() -> None:
+        async with AsyncSession(session).assistant("a/b", view=before + 1):
+            pass
+
+    with pytest.raises(CallError, match=f"is at version {before}"):
+        asyncio.run(awaited())
+    assert session.version == before
+    assert not session.holds_lease
 
 
 def test_a_turn_that_took_over_has_seen_what_was_there(engine: Engine) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 import eventlog
 from eventlog import ConflictError, LeaseHeldError, Session
 from eventlog import events as ev
+from eventlog.aio import AsyncSession
 from eventlog.records.feed import Feed
+from eventlog.session.turn import Turn
 from tests.support.engines import Engine
 from tests.support.toy_records import ToyMapping
 
@@ -151,3 +156,58 @@ def test_a_turn_in_another_process_waits_for_a_resting_lease(tmp_path: Path, int
                 ],
                 check=True,
             )
+
+
+@pytest.mark.parametrize("step", ["ask", "patience", "decide"])
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_a_cancelled_turn_leaves_no_lease(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+) -> None:
+    """Cancelled while its thread works, a turn frees its lease as that ends."""
+    reached, goes_on = Event(), Event()
+    original: Callable[..., object] = getattr(Turn, step)
+
+    def slow(turn: Turn, **more: bool) -> object:
+        result = original(turn, **more) if when == "behind" else None
+        reached.set()
+        assert goes_on.wait(30.0)
+        return original(turn, **more) if when == "before" else result
+
+    async def main(session: Session) -> None:
+        turn = AsyncSession(session).turn("a question", "r")
+        task = asyncio.ensure_future(turn.__aenter__())
+        await asyncio.to_thread(reached.wait, 30.0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        goes_on.set()
+        async with asyncio.timeout(30.0):
+            while turn.sync.mine or session.executor.leases.running is not None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        with other.session("s").turn("a question", "r") as again:
+            assert again.mine
+
+    with engine.open() as store, engine.open() as other:
+        session = store.create_session(id="s")
+        with monkeypatch.context() as patch:
+            patch.setattr(Turn, step, slow)
+            asyncio.run(main(session))
+
+
+@pytest.mark.parametrize("step", ["patience", "decide"])
+def test_a_turn_that_breaks_off_leaves_no_lease(engine: Engine, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """An exception between the message and the decision frees the lease that came with it."""
+
+    def broken(_: Turn, **__: bool) -> None:
+        raise KeyboardInterrupt
+
+    with engine.open() as store, engine.open() as other:
+        session = store.create_session(id="s")
+        turn = session.turn("a question", "r")
+        with monkeypatch.context() as patch:
+            patch.setattr(Turn, step, broken)
+            with pytest.raises(KeyboardInterrupt):
+                turn.__enter__()
+        with other.session("s").turn("a question", "r") as again:
+            assert again.mine
+        assert not turn.mine

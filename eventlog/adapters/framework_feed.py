@@ -7,7 +7,7 @@ from typing import Any
 from eventlog.adapters.odd_values import record_of, shown_in, value_of
 from eventlog.importers.common.builder import RecordBuilder, RecordMapping
 from eventlog.records.feed import Feed
-from eventlog.records.told import Seen
+from eventlog.records.unseen import Seen
 
 __all__ = ["FrameworkFeed", "Showing"]
 

@@ -12,7 +12,7 @@ from eventlog.errors import ConflictError, NotFoundError
 from eventlog.importers.openai.responses import OpenAIResponsesMapping
 from eventlog.records.feed import Feed
 from eventlog.records.read import Forgotten, Redacted
-from eventlog.records.told import Seen
+from eventlog.records.unseen import Seen
 from eventlog.session.session import Session
 
 __all__ = ["RUN", "ItemFeed", "Run", "shown"]

@@ -18,6 +18,10 @@ class Earlier:
         self._reader = reader
         self._at = at
 
+    def event(self, version: int) -> ev.Event:
+        """Return the event of a version."""
+        return next(iter(self._reader.events(version - 1, version))).event
+
     def call(self, part: str) -> tuple[str, str]:
         """Return tool and input of a call that a feed told: its first two events."""
         version = self._reader.find(part)

@@ -31,7 +31,8 @@ from eventlog.records.index import RecordIndex
 from eventlog.records.json_value import dumped, require_value
 from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
-from eventlog.records.told import Seen, ToldBuilder, ToldConversation, require_none_open
+from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
+from eventlog.records.unseen import Seen
 from eventlog.session.lease import Lease
 from eventlog.session.session import Session
 from eventlog.session.values import value_event

@@ -10,17 +10,16 @@ come behind, so any process goes on where another one stopped. It costs what is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
 from eventlog.errors import NotFoundError, RefusedError
-from eventlog.history.ranges import covers
 from eventlog.importers.common.builder import RecordBuilder
 from eventlog.importers.common.conversation import MAX_OPEN, Conversation
 from eventlog.importers.common.conversation_parts import CallResult, OpenAnswer, OpenCall
@@ -28,13 +27,14 @@ from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, 
 from eventlog.importers.common.remainder import UNFIT, put_back
 from eventlog.records.earlier import Earlier
 from eventlog.records.json_value import dumped, parsed
+from eventlog.records.unseen import NumberOf, Seen, Unseen
 from eventlog.state.state import State
 from eventlog.values import Content, MessageError, Tokens, Usage
 
 if TYPE_CHECKING:
     from eventlog.importers.common.builder import RecordMapping
 
-__all__ = ["Seen", "ToldBuilder", "ToldConversation"]
+__all__ = ["ToldBuilder", "ToldConversation"]
 
 T = TypeVar("T")
 Ask = Callable[[Callable[[State], T]], T]
@@ -44,13 +44,6 @@ _UNKNOWN = Usage(Tokens())
 RECENT = 64
 """Changes of the open answers that are looked through for an interrupted call."""
 _SETTLED = MessageError("aborted", "interrupted")
-
-
-class Seen(NamedTuple):
-    """The records that the model of the answers was sent: those up to one, and some behind it."""
-
-    upto: int
-    own: Collection[int] = ()
 
 
 class _ToldBatch(ImportBatch):
@@ -119,14 +112,6 @@ class _OpenThings:
         self.answers.append(answer)
         if state.now(facts.steps) == "finished":
             self.ended.add(message)
-
-
-class NumberOf(Protocol):
-    """Finds the record that has a version."""
-
-    def __call__(self, version: int, *, is_told: bool = False) -> int:
-        """Return its number, 0 if none has it; `is_told`: one has it."""
-        ...
 
 
 class ToldConversation(Conversation):
@@ -269,7 +254,8 @@ class ToldConversation(Conversation):
         items = self.batch.items
         asks = any(isinstance(one, (ev.UserMessageAdded, ev.MessagePromoted)) for _, one in items[self._looked :])
         if self._late is None:
-            self._upto, self._late = self._unseen(seen)
+            unseen = Unseen(seen, self._ask, self._earlier, self._number_of, self._finish_of)
+            self._upto, self._late = unseen.upto, unseen.late
         if asks:
             self._upto = self._base + len(items)
         before = len(items)
@@ -282,19 +268,10 @@ class ToldConversation(Conversation):
         asked = self.last_user if self._upto > self._base else self._ask(partial(_last_user, self._upto))
         return replace(event, seen=self._upto, reply_to=asked)
 
-    def _unseen(self, seen: Seen) -> tuple[int, list[tuple[int, str]]]:
-        """Return up to where the model was sent the history, and the questions that it was not."""
-        waiting: list[tuple[int, int, str]] = self._ask(_unanswered)
-        sent = [seen.upto, *seen.own]
-        late: list[tuple[int, str]] = []
-        for place, added, message in waiting:
-            number = self._number_of(added)
-            if number and (number <= seen.upto or number in seen.own):
-                sent.append(place)
-            else:
-                late.append((place, message))
-        upto: int = self._ask(partial(_shared, max(sent)))
-        return upto, late
+    def _finish_of(self, message: str) -> ev.MessageFinished | None:
+        """Return the event of this append that finishes an answer, if one does."""
+        events = (event for _, event in reversed(self.batch.items))
+        return next((one for one in events if isinstance(one, ev.MessageFinished) and one.message == message), None)
 
     def _end_step(self, answer: OpenAnswer, reason: str) -> None:
         if answer.id not in self._ended:
@@ -425,23 +402,6 @@ def _birth(message: str, state: State) -> int:
 
 def _last_user(upto: int, state: State) -> str | None:
     return state.last_user(upto)
-
-
-def _shared(upto: int, state: State) -> int:
-    """Return the version up to which the history then is that of now."""
-    return state.history.shared_with(min(upto, state.version))
-
-
-def _unanswered(state: State) -> list[tuple[int, int, str]]:
-    """Return the user messages that no reply has seen, oldest first: place, birth and id."""
-    found: list[tuple[int, int, str]] = []
-    for place, message in state.user_messages():
-        if state.answered(message):
-            break
-        added = state.messages[message].added
-        if not covers(state.forgotten, added):
-            found.append((place, added, message))
-    return found[::-1]
 
 
 def _is_effective(name: str, state: State) -> bool:

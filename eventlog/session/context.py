@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from eventlog import events as ev
-from eventlog.errors import NotFoundError
+from eventlog.errors import NotFoundError, RefusedError, brief
 from eventlog.session.executor import Executor
 from eventlog.session.outcome import unanswered_questions
 from eventlog.state.state import State
@@ -34,7 +34,15 @@ class ContextCommands:
 
         Or one that stands before others and that no reply has seen.
         """
-        self._executor.run([ev.MessagePromoted(message)], wait=wait)
+        with self._executor.lease(wait=wait):
+            with self._executor.reader.deciding() as state:
+                facts = state.message(message)
+                if state.now(facts.changes) != "waiting" and state.answered(message):
+                    raise RefusedError(
+                        f"message {brief(message)} was seen by a reply",
+                        expected="a queued message that waits, or one before others that no reply has seen",
+                    )
+            self._executor.run([ev.MessagePromoted(message)])
 
     def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0, wait: float = 0.0) -> None:
         """Clear the results of these tool parts from the view; `freed` counts tokens."""

@@ -157,10 +157,10 @@ def _promoted(state: State, event: ev.MessagePromoted) -> None:
     if state.now(facts.changes) == "waiting":
         return
     behind = max(state.users.recent[-1][0], state.messages[state.last_message].added) if facts.user else 0
-    if state.place(facts) >= behind or state.answered(event.message):
+    if state.place(facts) >= behind:
         raise RefusedError(
             f"message {brief(event.message)} does not wait",
-            expected="a queued message that waits, or one before others that no reply has seen",
+            expected="a queued message that waits, or one before others",
         )
 
 

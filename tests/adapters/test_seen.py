@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from threading import Event
 from typing import Any, Literal
 
@@ -280,6 +281,54 @@ def test_a_question_that_was_answered_stays_done_behind_the_run_of_a_framework(k
     asyncio.run(chat.run("two"))
     assert outcomes(chat.session) == {"zero": "done", "native": "done", "one": "done", "two": chat.newest}
     assert shown(chat.session)[2:6] == ["native", "answer to native", "one", "answer to one"]
+
+
+@pytest.mark.promise(2)
+@pytest.mark.parametrize("end", ["calls", "broken off"])
+@pytest.mark.parametrize("kind", CHATS)
+def test_a_question_that_only_an_unfinished_turn_has_seen_is_not_done(kind: type[Chat], end: str) -> None:
+    """A reply with calls, or one that broke off, leaves its questions pending: all of them."""
+    store = eventlog.open("memory:")
+    chat = kind(store)
+    asyncio.run(chat.run("zero"))
+    chat.session.user("older")
+    with (
+        suppress(KeyboardInterrupt),
+        chat.session.turn("native", request_id="r"),
+        chat.session.assistant("openai/gpt-5", view=ModelView.of(chat.session)) as reply,
+    ):
+        if end == "broken off":
+            raise KeyboardInterrupt
+        reply.tool("look", call_id="c", input={}).succeed("found")
+        reply.finish("tool-calls")
+    asyncio.run(chat.run("one"))
+    asyncio.run(chat.run("two"))
+    found = outcomes(chat.session)
+    assert (found["older"], found["native"], found["one"]) == ("pending", "pending", "done")
+    assert shown(chat.session)[-4:] == ["two", "answer to two", "older", "native"]
+    assert sum(isinstance(one.event, ev.MessagePromoted) for one in chat.session.events()) == 2 * 2
+    assert [info.id for info in store.unfinished()] == [chat.session.id]
+
+
+@pytest.mark.promise(2)
+def test_a_run_that_fails_behind_its_call_leaves_its_question_to_be_answered(engine: Engine) -> None:
+    """Another run of OpenAI Agents that was not sent the question does not answer it."""
+    store = engine.open()
+    first, second, third = (EverdeltaSession(store, "chat") for _ in range(3))
+
+    async def main() -> None:
+        await first.get_items()
+        await second.get_items()
+        await first.add_items([{"role": "user", "content": "a"}])
+        await second.add_items([{"role": "user", "content": "b"}])
+        call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+        await first.add_items([call, {"type": "function_call_output", "call_id": "c", "output": "found"}])
+        await second.add_items([{"role": "assistant", "content": "answer to b"}])
+        await third.add_items([{"role": "user", "content": "end"}])
+
+    asyncio.run(main())
+    assert outcomes(first.session) == {"a": "pending", "b": "done", "end": "pending"}
+    engine.close()
 
 
 @pytest.mark.promise(2)

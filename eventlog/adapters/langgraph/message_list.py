@@ -19,7 +19,7 @@ from eventlog.adapters.langgraph.messages import LangChainMapping
 from eventlog.adapters.langgraph.records import Mark, mark_of, message_of, record_of
 from eventlog.importers.common.json_lines import is_array, is_object
 from eventlog.records.feed import Feed
-from eventlog.records.told import Seen
+from eventlog.records.unseen import Seen
 from eventlog.session.session import Session
 
 __all__ = ["Entry", "MessageList", "edited"]

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from eventlog import events as ev
 from eventlog.errors import NotFoundError
 from eventlog.session.executor import Executor
+from eventlog.session.outcome import unanswered_questions
 from eventlog.state.state import State
 from eventlog.validation import each, require
 from eventlog.values import Media, Model
@@ -91,30 +92,23 @@ class ContextCommands:
         *,
         through: str | None = None,
         tail: str | None = None,
-        kept: Sequence[str] = (),
+        kept: Sequence[str] | None = None,
         tokens_before: int | None = None,
         model: Model | None = None,
         prompt_digest: bytes | None = None,
     ) -> None:
         """Fix what a requested compaction covers: see `CompactionStarted`.
 
+        Without `kept` the questions that wait for their answer are kept.
+
         Refused without `with session.lease():` around everything from here to `complete_compaction`
         or `fail_compaction`: the next owner of the lease, even this handle's next command, settles
         a running compaction as failed.
         """
-        self._executor.command(
-            [
-                ev.CompactionStarted(
-                    part,
-                    through,
-                    tail,
-                    tokens_before,
-                    model,
-                    prompt_digest,
-                    each(kept, "what is kept is a list of ids"),
-                )
-            ]
-        )
+        if kept is None:
+            kept = unanswered_questions(self._executor.reader, through)
+        names = each(kept, "what is kept is a list of ids")
+        self._executor.command([ev.CompactionStarted(part, through, tail, tokens_before, model, prompt_digest, names)])
 
     def complete_compaction(
         self,

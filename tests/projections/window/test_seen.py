@@ -20,6 +20,7 @@ from tests.support.window_loop import sections
 
 SMALL = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=40, tail_turns=1))
 MODEL = "a/b"
+TEXTS = ["old", "first", "second", "third"]
 
 
 def by_another(work: Callable[[], object]) -> None:
@@ -179,13 +180,56 @@ def test_what_the_view_shows_behind_the_covered_range_is_kept(store: Store) -> N
     assert view_ids.isdisjoint(covered)
 
 
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_compaction_keeps_the_questions_that_wait(store: Store, *, bound: bool, broken: bool) -> None:
+    """A program that names nothing to keep covers what is answered; the loop answers the rest."""
+    session = store.create_session(id="s")
+    session.user(TEXTS[0])
+    answer(session)
+    waiting = [session.user(text) for text in TEXTS[1:3]]
+    if broken:  # a call that has its result: the model is to be asked again
+        with session.assistant(MODEL) as reply:
+            reply.tool("look", call_id="c", input={}).succeed("out")
+            reply.finish("tool-calls")
+    waiting.append(session.user(TEXTS[3]))
+    part = session.context.request_compaction()
+    with session.lease():
+        session.context.start_compaction(part, through=waiting[-1] if bound else None)
+        with session.assistant(MODEL, summary=True) as summary:
+            summary.add_text("they talked")
+            summary.finish()
+        session.context.complete_compaction(part, summary.id)
+    (started,) = [found.event for found in session.events() if isinstance(found.event, ev.CompactionStarted)]
+    assert started.kept == tuple(waiting)
+    assert [text for text in asked_in(ModelView.of(session)) if text in TEXTS] == TEXTS[1:]
+    step = window_of(session).next_step()
+    assert isinstance(step, CallModel)
+    assert step.reply_to == waiting[-1]
+    answer(session)
+    assert [outcome_of(session.reader, name).state for name in waiting] == ["done"] * 3
+
+
+def test_a_compaction_keeps_no_question_behind_its_bound(store: Store) -> None:
+    """Only what would be covered is named; an answered session keeps none."""
+    session = store.create_session(id="s")
+    session.user("old")
+    answered = answer(session)
+    session.user("new")
+    part = session.context.request_compaction()
+    with session.lease():
+        session.context.start_compaction(part, through=answered)
+    (started,) = [found.event for found in session.events() if isinstance(found.event, ev.CompactionStarted)]
+    assert started.kept == ()
+
+
 def test_a_covered_question_is_not_withdrawn(store: Store) -> None:
     """A program covers a question that waits: the loop says so; the next answer has seen both."""
     session = store.create_session(id="s")
     covered = session.user("first")
     part = session.context.request_compaction()
     with session.lease():
-        session.context.start_compaction(part)
+        session.context.start_compaction(part, kept=())
         with session.assistant(MODEL, summary=True) as reply:
             reply.finish()
         session.context.complete_compaction(part, reply.id)

@@ -595,7 +595,7 @@ class Everything(RuleBasedStateMachine):
         said = Said("summary", f"summary {next(NUMBERS):06}")
         with session.lease():
             part = session.context.request_compaction()
-            session.context.start_compaction(part)
+            session.context.start_compaction(part, kept=())
             with session.assistant(summary=True) as reply:
                 reply.add_text(said.text)
                 reply.finish("stop")

@@ -203,7 +203,7 @@ def test_a_result_that_comes_while_its_turn_is_resumed_is_not_lost(
     def looks_and_waits(reader: SessionReader, message: str) -> Outcome:
         found = looked(reader, message)
         looks.append(found)
-        if len(looks) == 3:  # the look that the removal is decided on
+        if len(looks) == 2:  # the look that the removal is decided on
             worker.late_result(reply.id, "c1", "noon")
         return found
 

@@ -111,7 +111,7 @@ def compact(session: eventlog.Session, tools: list[str]) -> None:
     del tools
     with session.lease():
         part = session.context.request_compaction()
-        session.context.start_compaction(part, tail=replayed(session)[-8].id)
+        session.context.start_compaction(part, tail=replayed(session)[-8].id, kept=())
         with session.assistant(summary=True) as reply:
             reply.add_text("what was done")
             reply.finish()

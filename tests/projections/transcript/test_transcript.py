@@ -155,7 +155,7 @@ def test_a_promoted_message_bounds_a_compaction_where_it_was_promoted(bound: str
 def _compacted(session: eventlog.Session, *, tail: str | None = None, through: str | None = None) -> str:
     with session.lease():
         part = session.context.request_compaction()
-        session.context.start_compaction(part, tail=tail, through=through)
+        session.context.start_compaction(part, tail=tail, through=through, kept=())
         with session.assistant(summary=True) as reply:
             reply.add_text("what was done")
             reply.finish()

@@ -58,7 +58,7 @@ def compact(session: Session) -> None:
     newest = [found.event.message for found in session.events() if isinstance(found.event, ev.AssistantMessageStarted)]
     part = session.context.request_compaction()
     with session.lease():
-        session.context.start_compaction(part, through=newest[-1])
+        session.context.start_compaction(part, through=newest[-1], kept=())
         with session.assistant("p/m", summary=True) as reply:
             reply.add_text("All is well")
             reply.finish("stop")
@@ -178,7 +178,7 @@ with eventlog.open(sys.argv[1]) as store, store.create_session(id="s").lease():
     session = store.session("s")
     message = session.user("a question")
     part = session.context.request_compaction()
-    session.context.start_compaction(part, through=message)
+    session.context.start_compaction(part, through=message, kept=())
     with session.assistant("p/m", summary=True) as reply:
         reply.add_text("well")
         reply.finish("stop")

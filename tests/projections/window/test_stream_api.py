@@ -162,8 +162,8 @@ def test_an_error_in_a_stream_fails_the_reply_and_is_quoted(
 @pytest.mark.parametrize("error", [{"code": 503, "message": "busy"}, {"type": "overloaded_error", "message": "busy"}])
 def test_a_stream_that_says_that_it_is_overloaded_is_asked_for_again(session: Session, error: Chunk, way: str) -> None:
     """An error that passes is one attempt; what was said before it leaves the view."""
-    chunks: list[list[Chunk]] = [[{"choices": [{"delta": {"content": "Hel"}}]}, {"error": error}], SAID]
-    tries = iter(chunks)
+    answers: list[list[Chunk]] = [[{"choices": [{"delta": {"content": "Hel"}}]}, {"error": error}], SAID]
+    tries = iter(answers)
 
     def answer(reply: Reply) -> None:
         if way == "fill_retrying":

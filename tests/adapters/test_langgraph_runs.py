@@ -249,7 +249,7 @@ def test_what_is_left_is_as_if_the_runs_had_not_been(seed: int) -> None:
 @pytest.mark.parametrize(("every", "noting"), [(1, 1), (2, 2), (3, 3), (5, 5), (4, 2), (2, 5), (1000, 3)])
 @pytest.mark.parametrize("gone", [*"abcdefgh", "gh", "efgh"])
 def test_after_a_prune_only_the_named_runs_go(durability: Durability, every: int, noting: int, gone: str) -> None:
-    """What was before the run that has the kept snapshot stays, also if nothing is behind it."""
+    """Messages before a run stay, also if a prune left only its snapshot of them."""
     saver = EverdeltaSaver(eventlog.open("memory:"))
     graph = graph_on(saver, every=every, noting=noting)
     play(graph, plain(*"abcd"), durability)

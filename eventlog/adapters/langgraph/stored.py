@@ -83,7 +83,7 @@ class Since(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     id: str | None
     writes: list[Write]
     pruned: int = 0
-    """If what was before its run was pruned: the version that had the list of messages of then."""
+    """The version that had the list of messages before its run, if that was pruned, else 0."""
 
 
 encode = msgspec.msgpack.encode

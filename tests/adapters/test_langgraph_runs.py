@@ -48,12 +48,12 @@ def noted(notes: list[str] | None, new: Sequence[list[str]]) -> list[str]:
     return [*(notes or ()), *chain(*new)]
 
 
-def graph_on(saver: Any, *, every: int = 1000, whole: bool = False) -> Any:
+def graph_on(saver: Any, *, every: int = 1000, whole: bool = False, noting: int = 1000) -> Any:
     """Return a graph whose step says what its input names."""
     delta: Any = delta_channel(reduced, snapshot_frequency=every)
     channel: Any = add_messages if whole else delta
 
-    notes: Any = delta_channel(noted, snapshot_frequency=1000)
+    notes: Any = delta_channel(noted, snapshot_frequency=noting)
     fields: Any = {
         "messages": Annotated[list[AnyMessage], channel],
         "notes": Annotated[list[str], notes],
@@ -242,3 +242,48 @@ def test_what_is_left_is_as_if_the_runs_had_not_been(seed: int) -> None:
     play(model, plain("last"), durability)
     assert order(texts(graph)) == order(texts(model))
     same_everywhere(saver, graph)
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("durability", ["sync", "exit"])
+@pytest.mark.parametrize(("every", "noting"), [(1, 1), (2, 2), (3, 3), (5, 5), (4, 2), (2, 5), (1000, 3)])
+@pytest.mark.parametrize("gone", [*"abcdefgh", "gh", "efgh"])
+def test_after_a_prune_only_the_named_runs_go(durability: Durability, every: int, noting: int, gone: str) -> None:
+    """Messages before a run stay, also if a prune left only its snapshot of them."""
+    saver = EverdeltaSaver(eventlog.open("memory:"))
+    graph = graph_on(saver, every=every, noting=noting)
+    play(graph, plain(*"abcd"), durability)
+    saver.prune(["t"])
+    play(graph, plain(*"efgh"), durability)
+    saver.prune(["t"])
+    there = {state.metadata["run_id"] for state in graph.get_state_history(config_of())}
+    saver.delete_for_runs([*gone])
+    left = [name for name in "abcdefgh" if name not in {*gone} & there]
+    assert texts(graph) == [f"{what} of {name}" for name in left for what in ("question", "answer")]
+    state = graph.get_state(config_of())
+    assert state.next == ()
+    notes = [note for note in state.values["notes"] if note[-1] in left]  # a snapshot of notes stays whole
+    assert notes == [f"note of question of {name}" for name in left]
+    assert viewed(ModelView.of(saver.session("t"))) == listed(graph.get_state(config_of()).values["messages"])
+    assert not {*gone} & {state.metadata.get("run_id") for state in graph.get_state_history(config_of())}
+    play(graph, plain("i"), durability)
+    saver.prune(["t"])
+    saver.delete_for_runs([*gone])
+    assert texts(graph) == [f"{what} of {name}" for name in [*left, "i"] for what in ("question", "answer")]
+    assert viewed(ModelView.of(saver.session("t"))) == listed(graph.get_state(config_of()).values["messages"])
+
+
+@pytest.mark.promise(4)
+def test_a_pruned_run_that_went_leaves_no_byte(tmp_path: Path) -> None:
+    """After a scrub no file has a word of a run whose snapshot stayed."""
+    saver = EverdeltaSaver(eventlog.open(tmp_path / "store"))
+    graph = graph_on(saver, every=1, noting=1)
+    play(graph, plain(*"abc"))
+    saver.prune(["t"])
+    play(graph, plain("d"))
+    saver.delete_for_runs(["c", "d"])
+    saver.store.scrub()
+    assert texts(graph) == [f"{what} of {name}" for name in "ab" for what in ("question", "answer")]
+    saver.store.close()
+    assert files_with(tmp_path / "store", "answer of b")
+    assert [*files_with(tmp_path / "store", "answer of c"), *files_with(tmp_path / "store", "answer of d")] == []

@@ -3,7 +3,8 @@
 A `DeltaChannel` is what was written since a stored value, so a checkpoint that came of the run
 keeps what it comes of now. Its messages are those it had, without what the run did to them: the
 run's records are forgotten, or, if others need them, the list is told again. A checkpoint that has
-a whole list keeps it, as with other checkpointers.
+a whole list keeps it, as with other checkpointers. If what was before the run was pruned, only the
+run's snapshot has it: that one stays, as a checkpoint of no run with the list of before.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot  # pyright: ignore[reportPrivateUsage]  # savers store it
+from msgspec.structs import replace
 
 from eventlog.adapters.langgraph.message_list import Entry, edited
-from eventlog.adapters.langgraph.stored import MESSAGES, Since, Stored, Write, encode, key_of, run_in
+from eventlog.adapters.langgraph.stored import DELTAS, MESSAGES, Since, Stored, Write, encode, key_of, run_in
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.unused import kin_of, outside, unused
 
@@ -43,6 +46,10 @@ class Rejoined:
         self.before: dict[Place, tuple[Stored | None, list[Write]]] = {}
         for place, stored in places.items():
             self.before[place] = thread.before(stored)
+        self.kept = {place: kept for place in sorted(places.keys() - staying) if (kept := self._snapshot(place))}
+        """Snapshots of the run that stay, as what stays of them."""
+        places.update(self.kept)
+        staying.update(self.kept)
         self.since = {place: self._since(place) for place in sorted(staying) if self._is_cut(place)}
 
     def _source(self, place: Place) -> Place | None:
@@ -51,7 +58,39 @@ class Rejoined:
 
     def _is_cut(self, place: Place) -> bool:
         source = self._source(place)
-        return source is not None and source not in self.staying
+        return place in self.kept or (source is not None and source not in self.staying)
+
+    def _snapshot(self, place: Place) -> Stored | None:
+        """Return what stays of a checkpoint of the run, None if others need nothing of it."""
+        stored, thread = self.places[place], self.thread
+        above: list[Stored] = []
+        first = place
+        while (source := self._source(first)) is not None and self.places[source] not in above:
+            above.append(self.places[source])
+            first = source
+        is_last = not any(ns == place[0] and id > place[1] for ns, id in self.staying)
+        if not thread.since(*first).pruned or (is_last and stored.told == "list"):
+            return None
+        names = [
+            name
+            for name in stored.channels()
+            if not any(one.has(name) for one in above) and isinstance(thread.channel(stored, name), _DeltaSnapshot)
+        ]
+        if not names:
+            return None
+        loads, dumps = thread.serde.loads_typed, thread.serde.dumps_typed
+        body, metadata = loads(stored.checkpoint), loads(stored.metadata)
+        deltas = {*names, *(metadata.get(DELTAS) or ())}
+        versions = {name: version for name, version in body["channel_versions"].items() if name in deltas}
+        return replace(
+            stored,
+            checkpoint=dumps(body | {"channel_versions": versions, "versions_seen": {}, "updated_channels": None}),
+            metadata=dumps(
+                {name: metadata[name] for name in ("source", "step", "parents", DELTAS) if name in metadata}
+            ),
+            values={name: value for name, value in stored.values.items() if name in names},
+            told=stored.told if MESSAGES in names else "",
+        )
 
     def _since(self, place: Place) -> Since:
         """Return what a checkpoint comes of without the run, and what others wrote on the way."""
@@ -62,16 +101,16 @@ class Rejoined:
             own = None if found is None else run_of(found, self.thread.serde)
             writes[:0] = [one for one in written if one.run not in ("", self.run) and own in (None, one.run)]
             source = self._source(source)
-        return Since(None if source is None else source[1], writes)
+        pruned = self.thread.since(*place).pruned if place in self.kept else 0
+        return Since(None if source is None else source[1], writes, pruned)
 
     def values(self) -> Iterator[tuple[str, bytes | None]]:
         """Yield values to put, None to drop: what checkpoints come of, and writes of others."""
         for (ns, id), since in self.since.items():
             yield key_of("s", ns, id), encode(since)
-        for place in self.places.keys() - self.staying:
-            key = key_of("s", *place)
-            if self.thread.session.values.revision(key):
-                yield key, None
+        for place, kept in self.kept.items():
+            if place[0]:  # one of the root namespace is told with its list
+                yield key_of("c", *place), encode(kept)
         sources = {source for place in self.places.keys() - self.staying if (source := self._source(place))}
         for source in sources & self.staying:
             by_task: dict[str, list[Write]] = {}
@@ -91,7 +130,7 @@ class Rejoined:
                 later.append(place)
         if not later:
             return []
-        alone = self._alone(later)
+        alone = None if self.kept.keys() & set(later) else self._alone(later)
         if alone is None:
             self._tell_again(later)
         return alone or []
@@ -119,7 +158,8 @@ class Rejoined:
             since = self.since.get(place)
             left = source if since is None else None if since.id is None else ("", since.id)
             before = [] if source is None else lists.line(was[source])
-            base = [] if left is None else lists.line(self.revisions[left])
+            pruned = 0 if since is None else since.pruned
+            base = lists.line(pruned if left is None else self.revisions[left]) if left or pruned else []
             keep = {key_of("c", *place): encode(self.places[place])}
             told = lists.tell(base, self._changed(place, before, lists.line(was[place]), base), keep)
             self.revisions[place] = self.thread.revision(*place)
@@ -134,7 +174,9 @@ class Rejoined:
 
         writes = self.before[place][1]
         marks = [[one.mark for one in line] for line in (written(before, writes), after)]
-        if self.places[place].told and marks[0] != marks[1]:  # a branch, of which no writes are left
+        if (
+            place not in self.kept and self.places[place].told and marks[0] != marks[1]
+        ):  # a branch, of which no writes are left
             return edited(before, after, base)
         since = self.since.get(place)
         return written(base, writes if since is None else since.writes)

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from eventlog.adapters.langgraph.rejoined import Place, Rejoined, run_of
-from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Stored, key_of, root_of
+from eventlog.adapters.langgraph.stored import BLOB, DELTAS, Since, Stored, encode, key_of, root_of
 from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.unused import kin_of, outside, unused
 from eventlog.adapters.unshared import alone, erase_held
@@ -59,6 +59,23 @@ def _latest(thread: Thread, places: dict[Place, Stored]) -> set[Place]:
     return kept
 
 
+def _pruned(
+    thread: Thread, places: dict[Place, Stored], staying: set[Place], revisions: dict[Place, int]
+) -> Iterator[tuple[str, bytes | None]]:
+    """Yield values to put: which list was before the run of a checkpoint whose parent goes."""
+    for place in sorted(staying):
+        one, walked = places[place], {place[1]}
+        before, run = thread.before(one)[0], run_of(one, thread.serde)
+        if not run or before is None or (before.ns, before.id) in staying:
+            continue
+        while before is not None and before.id not in walked and run_of(before, thread.serde) == run:
+            walked.add(before.id)
+            one, before = before, thread.before(before)[0]
+        at = thread.since(one.ns, one.id).pruned if before is None else revisions[before.ns, before.id]
+        if at:
+            yield key_of("s", *place), encode(Since(None, [], at))
+
+
 def erase(thread: Thread, *, wait: float) -> None:
     """Erase a thread's session; a copy keeps what it shares."""
     _alone(thread, partial(_erase, wait=wait), wait)
@@ -70,13 +87,12 @@ def _remove_others(thread: Thread, kept: Choose, wait: float, run: str = "") -> 
         found = thread.all()
         places = {(stored.ns, stored.id): stored for stored, _ in found}
         staying = kept(places)
+        revisions = {(stored.ns, stored.id): at for stored, at in found}
+        rejoined = Rejoined(thread, run, places, staying, revisions) if run else None
         if places and not staying:
             _erase(thread, wait=wait)
-        elif len(staying) < len(places):
-            revisions = {(stored.ns, stored.id): at for stored, at in found}
-            _remove(
-                thread, places, staying, revisions, Rejoined(thread, run, places, staying, revisions) if run else None
-            )
+        elif len(staying) < len(places) or (rejoined is not None and rejoined.kept):
+            _remove(thread, places, staying, revisions, rejoined)
 
     _alone(thread, remove, wait)
 
@@ -107,9 +123,9 @@ def _remove(
 ) -> None:
     feed, values = thread.list.feed, thread.session.values
     roots = sorted(place for place in staying if not place[0])
-    forgotten: list[int] = []
-    changed: list[tuple[str, bytes | None]] = []
-    if rejoined is not None:
+    if rejoined is None:
+        forgotten, changed = [], [*_pruned(thread, places, staying, revisions)]
+    else:
         forgotten, changed = rejoined.relist(), [*rejoined.values()]
     hidden = set(forgotten)
     newest_line = [number for number in feed.path(revisions[roots[-1]]) if number not in hidden] if roots else []
@@ -122,6 +138,7 @@ def _remove(
     dropped += [key for key in values.keys("r/") if key not in runs]
     for ns, id in places.keys() - staying:
         dropped += [key_of("c", ns, id), *values.keys(key_of("w", ns, id, ""))]
+        dropped += [since] if values.revision(since := key_of("s", ns, id)) else []
     before, newest = dict(sorted(places)), dict(sorted(staying))
     with thread.session.pipeline():
         for key, value in changed:

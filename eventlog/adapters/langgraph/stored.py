@@ -2,7 +2,7 @@
 
 `c/NAMESPACE/ID` is a checkpoint, `w/NAMESPACE/ID/TASK` what a task wrote to it, `b/DIGEST` a value
 of a channel, stored once, `h/NAMESPACE` the newest checkpoint, `r/RUN` says that a run was here,
-`s/NAMESPACE/ID` what a checkpoint comes of whose parent was removed with its run.
+`s/NAMESPACE/ID` what a checkpoint comes of whose parent was removed.
 """
 
 from __future__ import annotations
@@ -77,11 +77,13 @@ class Write(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """The run that wrote it, "" if it does not say."""
 
 
-class Since(msgspec.Struct, array_like=True, frozen=True):
+class Since(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):
     """The checkpoint that one comes of without a removed run, and what others wrote since."""
 
     id: str | None
     writes: list[Write]
+    pruned: int = 0
+    """The version that had the list of messages before its run, if that was pruned, else 0."""
 
 
 encode = msgspec.msgpack.encode

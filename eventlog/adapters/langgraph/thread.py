@@ -23,6 +23,7 @@ from eventlog.adapters.langgraph.stored import (
     BLOB,
     DELTAS,
     MESSAGES,
+    Since,
     Stored,
     Typed,
     Write,
@@ -130,11 +131,13 @@ class Thread:
         parent = None if stored.parent is None else self.stored(ns, stored.parent)
         if parent is not None:
             return parent, self.writes(ns, parent.id)
-        found = self._values.get(key_of("s", ns, stored.id))
-        if found is None:
-            return None, []
-        since = decode_since(bytes_of(found.value))
+        since = self.since(ns, stored.id)
         return None if since.id is None else self.stored(ns, since.id), since.writes
+
+    def since(self, ns: str, id: str) -> Since:
+        """Return what a checkpoint comes of whose parent was removed."""
+        found = self._values.get(key_of("s", ns, id))
+        return Since(None, []) if found is None else decode_since(bytes_of(found.value))
 
     # -- writing -------------------------------------------------------------------------------
 

@@ -217,8 +217,8 @@ class Feed:
             if not settles:
                 require_none_open(conversation, self.session.id)
             builder = ToldBuilder(conversation, now)
-            for value, text in told:
-                builder.tell(self.mapping, value, text)
+            for place, (value, text) in enumerate(told, 1):
+                builder.tell(self.mapping, value, text, is_last=place == len(told))
             items += conversation.batch.items
             bodies = conversation.batch.bodies
         items += [(now, value_event(key, content, bodies)) for key, content in keep.items()]

@@ -5,6 +5,7 @@ reader; that of a feed is in the session's command state, right after the record
 come behind, so any process goes on where another one stopped. It costs what is open, and no more.
 
 * An answer's step ends when the next message comes, its message with the last result of its calls.
+  A framework's last text in an append ends both at once.
 * An answer that a dead owner left open, not a feed, is settled here: its text stays.
 """
 
@@ -28,8 +29,8 @@ from eventlog.importers.common.remainder import UNFIT, put_back
 from eventlog.records.earlier import Earlier
 from eventlog.records.json_value import dumped, parsed
 from eventlog.records.unseen import NumberOf, Seen, Unseen
-from eventlog.state.state import State
-from eventlog.values import Content, MessageError, Tokens, Usage
+from eventlog.state.state import GOES_ON, State
+from eventlog.values import Content, MessageError, Text, Tokens, Usage
 
 if TYPE_CHECKING:
     from eventlog.importers.common.builder import RecordMapping
@@ -235,6 +236,17 @@ class ToldConversation(Conversation):
             super().supersede()
         self._without_closing(before)
 
+    def end_final(self) -> None:
+        """End a framework's answer whose last text was told: what comes later is another answer."""
+        answer = self.open
+        if self._seen is None or answer is None or answer.calls or not answer.reason or answer.reason in GOES_ON:
+            return
+        said = (
+            event.kind for _, event in reversed(self.batch.items[self._start :]) if isinstance(event, ev.PartStarted)
+        )
+        if isinstance(next(said, None), Text):
+            self.supersede()
+
     def interrupt_all(self, error: MessageError | None) -> None:
         """Finish all answers; calls without a result fail as interrupted."""
         before = len(self.batch.items)
@@ -374,8 +386,8 @@ class ToldBuilder(RecordBuilder):
         calls = self.conversation.calls.items() if tool else ()
         return next((name for name, call in calls if self.conversation.tool_of(call) == tool), "")
 
-    def tell(self, mapping: RecordMapping, record: Any, text: str) -> None:
-        """Have a mapping tell what a record means, and keep the record."""
+    def tell(self, mapping: RecordMapping, record: Any, text: str, *, is_last: bool) -> None:
+        """Have a mapping tell what a record means, and keep the record; `is_last` of its append."""
         self.number += 1
         self.conversation.begin_record()
         time = self.time
@@ -384,6 +396,8 @@ class ToldBuilder(RecordBuilder):
         except Exception as error:
             error.add_note(f"record {self.number} of these, as the mapping {mapping.format!r} reads it")
             raise
+        if is_last:
+            self.conversation.end_final()
         self.conversation.keep_record(self.time, record, text)
         self.time = time
 

@@ -42,9 +42,6 @@ Meanwhile = Callable[[str], None]
 class Chat:
     """One framework's chat: each run asks, and the model answers."""
 
-    newest = "done"
-    """State of the newest answer: "pending" where the next item may go on with it."""
-
     def __init__(self, store: Store) -> None:
         self.store = store
         self.meanwhile: Meanwhile = lambda _: None
@@ -65,8 +62,6 @@ class Chat:
 
 class OpenAIChat(Chat):
     """The OpenAI Agents SDK."""
-
-    newest = "pending"
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -164,7 +159,6 @@ class PydanticChat(Chat):
 class ClaudeChat(Chat):
     """Transcripts as Claude Code writes them: prompt and answer apart."""
 
-    newest = "pending"
     together = False
 
     def __init__(self, store: Store) -> None:
@@ -228,6 +222,25 @@ def shown(session: Session) -> list[str]:
 
 @pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", CHATS)
+def test_the_last_answer_of_a_run_is_over_when_it_is_told(engine: Engine, kind: type[Chat]) -> None:
+    """Nothing is left to do behind it, and no lease or turn takes it away."""
+    store = engine.open()
+    chat = kind(store)
+    asyncio.run(chat.run("zero"))
+    assert store.unfinished() == []
+    with chat.session.lease():
+        pass
+    with chat.session.turn() as turn:
+        assert turn.state == "done"
+    assert shown(chat.session) == ["zero", "answer to zero"]
+    asyncio.run(chat.run("one"))
+    assert shown(chat.session) == ["zero", "answer to zero", "one", "answer to one"]
+    assert store.unfinished() == []
+    engine.close()
+
+
+@pytest.mark.promise(2)
+@pytest.mark.parametrize("kind", CHATS)
 def test_a_question_that_comes_during_the_run_of_a_framework_is_not_done(engine: Engine, kind: type[Chat]) -> None:
     """The run answers its own question; the other waits behind the answer, and is listed."""
     store = engine.open()
@@ -236,18 +249,18 @@ def test_a_question_that_comes_during_the_run_of_a_framework_is_not_done(engine:
     chat.meanwhile = lambda _: chat.ask("native")
     asyncio.run(chat.run("one"))
     assert shown(chat.session) == ["zero", "answer to zero", "one", "answer to one", "native"]
-    assert outcomes(chat.session) == {"zero": "done", "one": chat.newest, "native": "pending"}
+    assert outcomes(chat.session) == {"zero": "done", "one": "done", "native": "pending"}
     chat.meanwhile = lambda _: None
     asyncio.run(chat.run("two"))  # it is not sent the native question either
     assert shown(chat.session)[-4:] == ["answer to one", "two", "answer to two", "native"]
-    assert outcomes(chat.session) == {"zero": "done", "one": "done", "two": chat.newest, "native": "pending"}
+    assert outcomes(chat.session) == {"zero": "done", "one": "done", "two": "done", "native": "pending"}
     assert [info.id for info in store.unfinished()] == [chat.session.id]
     assert all(answer.seen is not None for answer in answers_of(chat.session))
     view = ModelView.of(chat.session)
     with chat.session.turn(), chat.session.assistant("openai/gpt-5", view=view) as reply:
         reply.add_text("answer to native")
         reply.finish()
-    assert set(outcomes(chat.session).values()) <= {"done", chat.newest}
+    assert set(outcomes(chat.session).values()) == {"done"}
     assert outcomes(chat.session)["native"] == "done"
     engine.close()
 
@@ -262,7 +275,7 @@ def test_a_question_asked_before_the_run_of_a_framework_is_not_done(engine: Engi
     chat.session.user("native")
     asyncio.run(chat.run("one"))
     asyncio.run(chat.run("two"))
-    assert outcomes(chat.session) == {"zero": "done", "one": "done", "two": chat.newest, "native": "pending"}
+    assert outcomes(chat.session) == {"zero": "done", "one": "done", "two": "done", "native": "pending"}
     assert shown(chat.session)[-3:] == ["two", "answer to two", "native"]
     engine.close()
 
@@ -279,7 +292,7 @@ def test_a_question_that_was_answered_stays_done_behind_the_run_of_a_framework(k
         reply.finish()
     asyncio.run(chat.run("one"))
     asyncio.run(chat.run("two"))
-    assert outcomes(chat.session) == {"zero": "done", "native": "done", "one": "done", "two": chat.newest}
+    assert outcomes(chat.session) == {"zero": "done", "native": "done", "one": "done", "two": "done"}
     assert shown(chat.session)[2:6] == ["native", "answer to native", "one", "answer to one"]
 
 
@@ -370,17 +383,17 @@ def test_a_question_of_another_run_of_openai_agents_is_not_done(engine: Engine, 
         async def run_first() -> None:
             await ours.run(first)
             found = outcomes(ours.session)
-            assert (found[first], found[second]) == ("pending", "pending")  # the first one's is open yet
+            assert (found[first], found[second]) == ("done", "pending")
             ended.set()
 
         task = asyncio.create_task(run_first())
         await asyncio.to_thread(going.wait, 10)
         await asyncio.gather(task, theirs.run(second))
         found = outcomes(ours.session)
-        assert (found[first], found[second]) == ("done", "pending")
+        assert (found[first], found[second]) == ("done", "done")
         assert len({one.reply_to for one in answers_of(ours.session)}) == 2
 
     asyncio.run(main("a", "b"))
     asyncio.run(OpenAIChat(store).run("last"))
-    assert outcomes(OpenAIChat(store).session) == {"a": "done", "b": "done", "last": "pending"}
+    assert outcomes(OpenAIChat(store).session) == {"a": "done", "b": "done", "last": "done"}
     engine.close()

@@ -64,6 +64,9 @@ def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
                 to.file(*found)
             else:
                 to.skip("a content block of an assistant message is of an unknown type")
+        answer = to.conversation.open
+        if answer is not None and not answer.calls and item.get("status") in {None, "completed"}:
+            answer.reason = "stop"
     elif role == "system" and to.leading:
         system_prompt(to, content)
     elif role in {"user", "system", "developer"}:
@@ -78,8 +81,10 @@ def _message(to: RecordBuilder, item: dict[str, Any]) -> None:
 
 def _begin(to: RecordBuilder, name: str = "") -> None:
     """Begin an answer, unless one is open."""
-    if to.conversation.open is None:
-        to.answer(id=name)
+    answer = to.conversation.open
+    if answer is None:
+        answer = to.answer(id=name)
+    answer.reason = None
 
 
 def _reasoning(to: RecordBuilder, item: dict[str, Any]) -> None:

@@ -218,25 +218,6 @@ def unanswered_questions(reader: SessionReader, through: str | None = None) -> l
         found.append(name)
 
 
-def unanswered_questions(reader: SessionReader, through: str | None = None) -> list[str]:
-    """Return the questions that wait for their answer, up to a message, the oldest first.
-
-    A question before one that is answered is answered, too.
-    """
-    forgotten = reader.forgotten()
-    with reader.deciding() as state:
-        last = None if through is None else state.messages.get(through)
-        before = END if last is None else state.place(last) + 1
-        found = [*takewhile(lambda name: not state.answered(name), questions(state, before, forgotten))]
-    while True:  # those of the turn that is answered now
-        with reader.deciding() as state:
-            before = state.place(state.messages[found[-1]]) if found else before
-            name = next(questions(state, before, forgotten), None)
-        if name is None or outcome_of(reader, name).state != "pending":
-            return found[::-1]
-        found.append(name)
-
-
 def questions(state: State, before: int = END, forgotten: Sequence[Range] = ()) -> Iterator[str]:
     """Yield the user messages whose place is before a version, newest first.
 

@@ -29,7 +29,8 @@ def said_by(choice: Mapping[str, Any]) -> Mapping[str, Any]:
 def texts_of(choice: Mapping[str, Any]) -> Iterator[tuple[Kind, str]]:
     """Yield the texts of a choice, none of them empty, in the order of generation.
 
-    What the model refuses with is text. `UnknownStreamError` for a content in another form.
+    What the model refuses with is text. `UnknownStreamError` for a content in another form,
+    `ConnectionError` for a damaged one.
     """
     said = said_by(choice)
     thought = said.get("reasoning_content") or said.get("reasoning")
@@ -56,5 +57,5 @@ def _texts(kind: Kind, content: object) -> Iterator[tuple[Kind, str]]:
             yield from _texts(kind, part.get("text") or part.get("refusal"))
         else:
             raise UnknownStreamError(f"a part of content of type {part.get('type')}")
-    elif content is not None:
-        raise UnknownStreamError(f"content that is a {type(content).__name__}")
+    elif content is not None:  # of no API: a damaged chunk
+        raise ConnectionError(f"the answer broke off: its content is a {type(content).__name__}")

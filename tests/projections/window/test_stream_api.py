@@ -64,12 +64,10 @@ FORMS: list[tuple[Chunk, str]] = [
 ]
 """Choices that say "Hello", and what they think."""
 UNREAD: list[Chunk] = [
-    {"delta": {"content": 7}},
     {"delta": {"content": [{"type": "image_url", "image_url": {"url": "x"}}]}},
     {"delta": {"content": {"parts": ["Hello"]}}},
     {"delta": "Hello"},
     {"message": ["Hello"]},
-    {"text": True},
 ]
 EMPTY: list[list[Chunk]] = [[], [{}], [{"choices": []}], [{"choices": [{"delta": {"content": ""}}]}]]
 
@@ -217,6 +215,15 @@ def test_content_in_a_form_that_is_not_read_is_an_error(
 
     asked, step = loop(session, answer)
     assert (asked, getattr(step, "reason", "")) == (1, "failed")
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("content", [5, True, [1.5]])
+def test_content_that_is_no_content_is_a_damaged_chunk(session: Session, content: object, way: str) -> None:
+    """A number where a text stands breaks the answer off, as a damaged line does."""
+    chunks: list[Chunk] = [*SAID[:1], {"choices": [{"delta": {"content": content}}]}]
+    with session.turn("hello", "r1"), pytest.raises(ConnectionError, match="broke off"):
+        loop(session, lambda reply: WAYS[way](reply, chunks))
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -34,6 +34,7 @@ class ContextCommands:
 
         Or one that stands before others and that no reply has seen.
         """
+        require(str, message, "a message is named by its id, a str")
         with self._executor.lease(wait=wait):
             with self._executor.reader.deciding() as state:
                 facts = state.message(message)

@@ -7,6 +7,7 @@ Chat Completions has no place for media in a tool's result; they follow it in a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -30,8 +31,9 @@ def chat_messages(messages: Iterable[NeutralMessage], system: Sequence[str] = ()
 
 
 def encode_chat(messages: Iterable[NeutralMessage], system: Sequence[str] = ()) -> bytes:
-    """Return the messages as a JSON array."""
-    return msgspec.json.encode(chat_messages(messages, system))
+    """Return the messages as a JSON array; one message at a time is in memory."""
+    chat = chain(chat_messages((), system), chain.from_iterable(_message(message, sendable) for message in messages))
+    return b"[%b]" % b",".join(map(msgspec.json.encode, chat))
 
 
 class ChatEncoder:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import eventlog
 from eventlog.values import Limits, Tokens, Usage
-from projections.window import CallModel, ContextWindow, RunTools
+from projections.window import CallModel, ContextPolicy, ContextWindow, PrunePolicy, RunTools
 
 __all__ = ["HOSTILE", "LARGE", "hostile", "inspected_store", "long_talk"]
 
@@ -49,7 +49,8 @@ def long_talk(store: eventlog.Store, *, rounds: int = 18) -> None:
     session.set_settings(limits=Limits(14_000, 2_000))
     session.set_system_prompt("You help with a program that imports files. Answer shortly; show code where it helps.")
     session.set_tools(json.dumps([{"name": name} for name in ("grep", "read", "edit", "bash")]))
-    with ContextWindow(session, model=_MODEL, limits=Limits(14_000, 2_000)) as window:
+    policy = ContextPolicy(prune=PrunePolicy(policy="recency", trigger=0.0))
+    with ContextWindow(session, policy, model=_MODEL, limits=Limits(14_000, 2_000)) as window:
         for round in range(rounds):
             question, tool, given = _TASKS[round % len(_TASKS)]
             asked = session.user(f"{question} (round {round + 1})")

@@ -156,7 +156,7 @@ def test_a_session_without_messages_is_a_page(tmp_path: Path) -> None:
 def test_a_missing_library_is_named(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra the error says what to install."""
     monkeypatch.setitem(__import__("sys").modules, "nh3", None)
-    with pytest.raises(CallError, match=r"everdelta\[html\]"):
+    with pytest.raises(CallError, match=r"pip install '\.\[html\]'"):
         next(html_pieces(session))
 
 

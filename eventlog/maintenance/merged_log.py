@@ -31,7 +31,7 @@ class MergedLog:
 
     def __init__(self, log: PostgresLog) -> None:
         self._log = log
-        self._last = log.positions_at_once()
+        self._last = log.last_positions()
         self._read = [0] * len(self._last)
         """Position up to which each partition was read from the server."""
         self._given = [0] * len(self._last)

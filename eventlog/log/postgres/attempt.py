@@ -126,21 +126,14 @@ def unknown(ticket: AnyTicket, why: object) -> UnknownOutcomeError:
 class Attempt:
     """Some tickets on their way to their outcomes."""
 
-    def __init__(
-        self, target: Target, heads: KnownHeads, tickets: Sequence[AnyTicket], tried: Tried | None = None
-    ) -> None:
+    def __init__(self, target: Target, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
         self._target = target
         self._heads = heads
         self._tickets = tickets
         self._deadline = time.monotonic() + target.timeout
         self._fresh: set[str] = set()
         self._requests: dict[tuple[str, str], RequestResult] = {}
-        self._tried: Tried = {} if tried is None else tried
-
-    @property
-    def left(self) -> Sequence[AnyTicket]:
-        """The tickets that have no outcome yet."""
-        return self._tickets
+        self._tried: Tried = {}
 
     def finish(self) -> None:
         """Return when each ticket has its outcome."""

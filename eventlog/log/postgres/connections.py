@@ -12,7 +12,7 @@ import select
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from threading import Lock, Timer, local
+from threading import Lock, local
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakSet
 
@@ -29,7 +29,7 @@ from eventlog.log.postgres.faults import is_lost, is_passing, typed
 if TYPE_CHECKING:
     from eventlog.log.postgres.options import Options
 
-__all__ = ["Connections", "LogConnection", "cancelled_after", "connect", "unhurried"]
+__all__ = ["Connections", "LogConnection", "connect", "unhurried"]
 
 R = TypeVar("R")
 _DEFAULTS = {
@@ -91,30 +91,6 @@ def unhurried(connection: LogConnection, scope: str = "LOCAL") -> None:
     """
     statement = "; ".join(f"SET {scope} {name} = {value}" for name, value in _UNHURRIED.items())
     connection.execute(statement.encode())
-
-
-@contextmanager
-def cancelled_after(connection: LogConnection, seconds: float) -> Generator[None]:
-    """Cancel what the server does for a connection if the block takes longer.
-
-    A commit that waits for a standby has no other limit. The connection is not used again then.
-    """
-    late: list[None] = []
-
-    def cancel() -> None:
-        late.append(None)
-        connection.cancel()
-
-    timer = Timer(seconds, cancel)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-        timer.join()
-        if late:
-            connection.close()
 
 
 class Connections:

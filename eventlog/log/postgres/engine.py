@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from eventlog.log.postgres.connections import LogConnection
     from eventlog.log.rules import RequestResult
 
-__all__ = ["PostgresLog", "asked", "create", "exists", "filling", "open_log", "upgrade"]
+__all__ = ["PostgresLog", "create", "exists", "filling", "open_log", "upgrade"]
 
 
 class PostgresLog(Log):
@@ -224,10 +224,6 @@ class PostgresLog(Log):
         self._use()
         return tuple(self._reader.positions())
 
-    def positions_at_once(self) -> tuple[int, ...]:
-        """Return the last positions as they are at one moment, for a copy up to them."""
-        return self.last_positions()
-
     def wait_after(self, positions: Sequence[int], timeout: float) -> bool:
         """Block until an event is committed beyond a position; see `contract.Log`."""
         self._use()
@@ -338,10 +334,6 @@ class PostgresLog(Log):
                     tables.set("identity", identity)
             except Error as error:
                 raise typed(error) from error
-        self._rewritten(identity)
-
-    def _rewritten(self, identity: bytes) -> None:
-        """Forget what the tables had before they were written to past the queue."""
         self._reader.identity = identity
         for lane in self._lanes:
             lane.forget()
@@ -353,11 +345,7 @@ class PostgresLog(Log):
 
     def reclaim(self) -> None:
         """Have the server use the space of deleted rows again; the owner of the tables may."""
-        self._reclaim(self._connections)
-
-    @staticmethod
-    def _reclaim(connections: Connections) -> None:
-        with connections.one() as connection:
+        with self._connections.one() as connection:
             for table in ("commits", "bodies", "chunks", "derived"):
                 connection.execute(f"VACUUM eventlog_{table}".encode())
 
@@ -400,13 +388,13 @@ def open_log(address: str, *, partitions: int = schema.PARTITIONS, encryption: s
                 raise NotFoundError("store", "in the schema of this address")
             if settings is None:
                 settings = _made(connection, partitions, encryption)
-            survives = asked(connection, clock)
+            survives = _asked(connection, clock)
         except Error as error:
             raise typed(error) from error
     return PostgresLog(address, settings, survives, clock, chosen)
 
 
-def asked(connection: LogConnection, clock: ServerClock) -> Acknowledged:
+def _asked(connection: LogConnection, clock: ServerClock) -> Acknowledged:
     """Return what a commit on a server survives, which goes to the log as well.
 
     The clock learns the time of the server.

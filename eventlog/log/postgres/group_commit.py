@@ -12,7 +12,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from threading import Lock, get_ident
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
 from eventlog.log.postgres.attempt import KnownHeads, settle, unknown
@@ -22,7 +22,7 @@ from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from eventlog.log.postgres.attempt import Target
 
 __all__ = ["GroupCommit"]
 
@@ -35,23 +35,10 @@ RECHECK = 1.0
 """Seconds after which a waiter looks by itself."""
 
 
-class Destination(Protocol):
-    """Where requests are committed."""
-
-    @property
-    def timeout(self) -> float:
-        """Seconds to wait for room in the queue."""
-        ...
-
-    def finish(self, heads: KnownHeads, tickets: Sequence[AnyTicket]) -> None:
-        """Return when each ticket has its outcome."""
-        ...
-
-
 class GroupCommit:
     """The queue of one lane, and the thread that commits it."""
 
-    def __init__(self, target: Destination, queue_bytes: int) -> None:
+    def __init__(self, target: Target, queue_bytes: int) -> None:
         self._target = target
         self._limit = queue_bytes
         self._timeout = target.timeout

@@ -31,6 +31,7 @@ from eventlog.session.lease import unless_held
 from eventlog.session.outcome import pending_question
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
+from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.turn import Turn
 from eventlog.session.values import Values
 from eventlog.validation import a_kind, each, require, require_json, require_limits
@@ -467,8 +468,12 @@ class Session:
         self.executor.command([ev.NoteSet(note)])
 
     def interrupt(self, reason: str = "") -> None:
-        """Ask the owner of the session to stop.  Needs no lease."""
+        """Ask the owner of the session to stop.  Needs no lease.
+
+        The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
+        """
         self.executor.command([ev.InterruptRequested(reason)])
+        stop_subsessions(self, reason)
 
     def record_custom(self, namespace: str, data: Json) -> None:
         """Record an embedder's own fact.  Needs no lease."""

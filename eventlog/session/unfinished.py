@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from eventlog.log.contract import Head, Log
     from eventlog.session.session import Sessions
 
-__all__ = ["KEY", "state_of", "unfinished"]
+__all__ = ["KEY", "is_run", "is_unfinished", "state_of", "unfinished"]
 
 KEY = b"unfinished\0\x02"
 """Key of the derived value; its last byte is the version of its meaning."""
@@ -55,7 +55,7 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
     known = _known(log)
     positions = log.last_positions()
     candidates = sorted({*known.sessions, *_touched(log, known.positions or (0,) * len(positions), positions)})
-    open_now = [name for name in candidates if (head := log.head(name)) is not None and _has_open_work(store, head)]
+    open_now = [name for name in candidates if (head := log.head(name)) is not None and is_unfinished(store, head)]
     store.host.open_work.learn(positions, open_now)
     now = Known(positions, tuple(open_now))
     if now != known:
@@ -63,16 +63,16 @@ def unfinished(store: Sessions) -> list[SessionInfo]:
         with suppress(ReadOnlyError):
             log.put_derived([(KEY, _checksum(data) + data)])
     heads = [head for name in open_now if (head := log.head(name)) is not None]
-    return [replace(info_of(head), state="unfinished") for head in heads if not _is_run(store, head)]
+    return [replace(info_of(head), state="unfinished") for head in heads if not is_run(store, head)]
 
 
 def state_of(store: Sessions, head: Head, info: SessionInfo) -> SessionState:
     """Return the state of a session in a list; see `SessionState`."""
-    if _is_run(store, head):
+    if is_run(store, head):
         return "running"
     if info.locked:
         return "unknown"
-    return "unfinished" if _has_open_work(store, head) else "waiting"
+    return "unfinished" if is_unfinished(store, head) else "waiting"
 
 
 def _known(log: Log) -> Known:
@@ -101,7 +101,7 @@ def _touched(log: Log, after: Sequence[int], upto: Sequence[int]) -> Iterator[st
             position = commits[-1].last_position  # noqa: PLW2901 - where it goes on
 
 
-def _has_open_work(store: Sessions, head: Head) -> bool:
+def is_unfinished(store: Sessions, head: Head) -> bool:
     if is_foreign(head):
         return False
     info = info_of(head)
@@ -122,7 +122,7 @@ def _has_open_work(store: Sessions, head: Head) -> bool:
     return found
 
 
-def _is_run(store: Sessions, head: Head) -> bool:
+def is_run(store: Sessions, head: Head) -> bool:
     """Whether a task has the lease, also one of this store that the log does not know of yet."""
     return is_live(head.session, head.lease, store.host.clock()) or store.registry.runs(head.session)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from eventlog.errors import CallError, LeaseHeldError, RefusedError
 from eventlog.session.outcome import has_open_work
+from eventlog.session.subsessions import subsession_metadata
 from eventlog.validation import require
 from eventlog.values import INTERRUPTED
 from projections.conversation.parts import ToolPart
@@ -20,7 +21,6 @@ from projections.window.task_calls import (
     open_task,
     subsession_id,
     task_answer,
-    task_metadata,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def begin_task(session: Session, state: WindowState, call: PendingCall) -> Runni
         if request is None:
             handle.start("{}")
         else:
-            metadata = task_metadata(request.session or subsession_id(session.id, call.part))
+            metadata = subsession_metadata(request.session or subsession_id(session.id, call.part))
             handle.start(call.input, title=request.description, metadata=metadata)
     if request is not None:
         try:
@@ -139,7 +139,7 @@ class RunningTask:
         output = task_answer(self.session, answer)
         title, metadata, truncation = (
             self._request.description,
-            task_metadata(self.session.id),
+            subsession_metadata(self.session.id),
             self._state.truncation(output, self._call.part),
         )
         if self._handle is None:
@@ -161,8 +161,8 @@ class RunningTask:
             self.session.interrupt("its task ended with an error")
         said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
         if self._handle is not None:
-            self._handle.fail(said, interrupted=stopped, metadata=task_metadata(self.session.id))
+            self._handle.fail(said, interrupted=stopped, metadata=subsession_metadata(self.session.id))
         elif not stopped:
             self._parent.late_result(
-                self._message, self._call.call, said, failed=True, metadata=task_metadata(self.session.id)
+                self._message, self._call.call, said, failed=True, metadata=subsession_metadata(self.session.id)
             )

@@ -14,6 +14,7 @@ import msgspec
 
 from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError, brief
 from eventlog.session.outcome import is_disconnect
+from eventlog.session.subsessions import subsession_in
 from eventlog.validation import json_value, require, require_or_none
 from eventlog.values import Json
 from projections.window.tool_schemas import ToolForm, function_of, schema_of, schemas_in
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
     from eventlog.session.session import Session
 
 __all__ = [
-    "TASK", "TaskRequest", "agents_in", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_metadata", "task_tool",
+    "TASK", "TaskRequest", "agents_in", "breaks_off", "is_task", "open_task", "subsession_id", "task_answer", "task_tool",
 ]  # fmt: skip
 
 TASK = "task"
 """Name of the tool, and of the calls that stand for subtasks."""
-SESSION = "sessionId"
-"""Key under which a call's metadata has the id of the sub-session."""
 DESCRIPTION = (
     "Give a piece of work to another agent. It works on its own, sees nothing of this conversation, and its last message is the result."
     " Several calls in one message run side by side."
@@ -113,6 +112,11 @@ def open_task(parent: Session, call: str, asked: TaskRequest, agents: Sequence[s
         return parent.subsession(id=name, title=asked.description, agent=asked.agent)
 
 
+def subsession_id(parent: str, part: str) -> str:
+    """The id of the sub-session that does the work of a part."""
+    return f"{parent[:200]}-{part[-40:]}"
+
+
 def agents_in(tools: Json | None) -> tuple[str, ...]:
     """The agents that the recorded `task` tool lets a model choose from; () if it lists none."""
     for tool in map(function_of, schemas_in(tools)):
@@ -125,22 +129,9 @@ def agents_in(tools: Json | None) -> tuple[str, ...]:
     return ()
 
 
-def subsession_id(parent: str, part: str) -> str:
-    """The id of the sub-session that does the work of a part."""
-    return f"{parent[:200]}-{part[-40:]}"
-
-
-def task_metadata(child: str) -> Json:
-    """The metadata of a call whose work this sub-session does."""
-    return msgspec.json.encode({SESSION: child}).decode()
-
-
 def is_task(tool: str, metadata: Json | None) -> bool:
     """Whether a call was begun by `ContextWindow.run_task`, not by a tool of the same name."""
-    if tool != TASK or metadata is None:
-        return False
-    found: Any = json_value(metadata)
-    return isinstance(found, dict) and SESSION in cast("dict[str, Any]", found)
+    return tool == TASK and subsession_in(metadata) is not None
 
 
 def task_answer(child: Session, answer: str) -> str:

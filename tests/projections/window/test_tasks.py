@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -35,6 +39,7 @@ from projections.window.retrieval.answer import newest_answer
 from projections.window.steps import PendingCall
 from projections.window.task_calls import task_answer
 from tests.support.engines import Engine
+from tests.support.pages import ROOT
 from tests.support.window_loop import MODEL, results, texts
 
 Script = Callable[[Session, list[str], list[str]], str | list[dict[str, str]]]
@@ -656,6 +661,55 @@ def test_a_stop_while_a_task_waits_to_be_resumed_is_final(store: Store) -> None:
         Work(Breaking(KeyboardInterrupt()))(main)
     main.interrupt()
     assert ContextWindow(main, environment={}).next_step() == Stop("interrupted")
+
+
+KILLED = """
+import os, signal, sys
+import eventlog
+from tests.projections.window.test_tasks import MODEL, Work, ask, counting
+
+def script(session, asked, found):
+    if session.info.parent:
+        session.store.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return counting(session, asked, found)
+
+Work(script)(ask(eventlog.open(sys.argv[1]).create_session(id="main")))
+"""
+"""A life that is killed while its task's reply is open."""
+
+
+def _break(directory: Path, store: Store, *, kills: bool) -> None:
+    if kills:
+        done = subprocess.run([sys.executable, "-c", KILLED, str(directory)], cwd=ROOT, check=False)
+        assert done.returncode == -signal.SIGKILL
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            Work(Breaking(KeyboardInterrupt()))(ask(store.create_session(id="main")))
+
+
+@pytest.mark.parametrize("kills", [False, True], ids=["Ctrl-C", "killed"])
+@pytest.mark.parametrize("left", ["stopped", "asked anew", "asked anew and stopped"])
+def test_a_task_that_is_left_is_settled(tmp_path: Path, left: str, kills: bool) -> None:
+    """After a crash and a stop, or a new question, no loop waits for the sub-session: it is stopped."""
+    with eventlog.open(tmp_path / "s") as store, eventlog.open(tmp_path / "s") as elsewhere:
+        _break(tmp_path / "s", store, kills=kills)
+        (child,) = children(store, "main")
+        main = store.session("main")
+        assert child in {info.id for info in store.unfinished()}
+        if left != "stopped":
+            main.user("never mind")
+        if left != "asked anew":
+            elsewhere.session("main").interrupt()
+            with main.lease():
+                assert not ContextWindow(main, environment={}).next_step()
+        else:
+            assert Work(lambda _session, asked, _found: f"not {asked[-1]}")(main) == "not never mind"
+        for each in (store, elsewhere):
+            assert each.unfinished() == []
+            assert not each.session(child).reader.state().open_messages()
+        with pytest.raises(RuntimeError, match="stop"):
+            Work(counting)(store.session(child))
 
 
 # -- beside subtasks -------------------------------------------------------------------------------

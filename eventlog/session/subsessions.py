@@ -1,0 +1,83 @@
+"""The sub-sessions of a session's calls, and a stop that no loop passes on to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from eventlog import events as ev
+from eventlog.errors import KeyMissingError, LeaseHeldError, NotFoundError
+from eventlog.history.catalog import info_of
+from eventlog.session.unfinished import is_run, is_unfinished
+from eventlog.state.facts import CODE_BITS, CODE_MASK, CODES
+from eventlog.validation import json_value
+from eventlog.values import Json
+
+if TYPE_CHECKING:
+    from eventlog.session.session import Session
+    from eventlog.state.state import State
+
+__all__ = ["stop_subsessions", "subsession_in", "subsession_metadata"]
+
+_KEY = "sessionId"
+"""Names the sub-session in the metadata of a call, as OpenCode does."""
+
+
+def subsession_metadata(child: str) -> Json:
+    """Return the metadata of a call whose work a sub-session does."""
+    return msgspec.json.encode({_KEY: child}).decode()
+
+
+def subsession_in(metadata: Json | None) -> str | None:
+    """Return the sub-session that the metadata of a call names; None without one."""
+    found = None if metadata is None else json_value(metadata)
+    child = cast("dict[str, object]", found).get(_KEY) if isinstance(found, dict) else None
+    return child if isinstance(child, str) else None
+
+
+def stop_subsessions(session: Session, reason: str) -> None:
+    """Stop and settle the sub-sessions that the newest reply's calls left unfinished.
+
+    A sub-session with an owner hears of the stop from the loop that waits for it. This is for those
+    whose owner is dead: no loop goes on with them.
+    """
+    store = session.store
+    for name in _subsessions(session):
+        head = store.log.head(name)
+        if head is None or is_run(store, head) or not is_unfinished(store, head):
+            continue
+        if info_of(head).parent != session.id:  # of the session that this is a fork of
+            continue
+        with suppress(NotFoundError, KeyMissingError, LeaseHeldError):  # erased, locked or taken meanwhile
+            child = store.session(name)
+            with child.lease():
+                child.interrupt(reason)
+
+
+def _subsessions(session: Session) -> Iterator[str]:
+    """Yield the sub-session of each call of the newest reply that runs or was interrupted."""
+    with session.reader.deciding() as state:
+        begun = _begun(state)
+    for version in begun:
+        for span in session.reader.spans(version - 1, version):
+            child = subsession_in(span.item.metadata) if isinstance(span.item, ev.ToolRunning) else None
+            if child is not None:
+                yield child
+
+
+def _begun(state: State) -> list[int]:
+    """Return the versions at which those calls began to run."""
+    for version, names in state.opens.newest_first(state.history):
+        for facts in (state.messages[name] for name in names):
+            if facts.added == version and not facts.summary and state.now(facts.changes) != "removed":
+                return [
+                    change >> CODE_BITS
+                    for part in facts.parts.values()
+                    if part.kind == "tool" and state.status(part) in {"running", "interrupted"}
+                    for change in part.changes
+                    if change & CODE_MASK == CODES["running"]
+                ]
+    return []

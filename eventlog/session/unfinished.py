@@ -102,6 +102,7 @@ def _touched(log: Log, after: Sequence[int], upto: Sequence[int]) -> Iterator[st
 
 
 def is_unfinished(store: Sessions, head: Head) -> bool:
+    """Whether a loop that runs the session now has something to do."""
     if is_foreign(head):
         return False
     info = info_of(head)
@@ -123,7 +124,7 @@ def is_unfinished(store: Sessions, head: Head) -> bool:
 
 
 def is_run(store: Sessions, head: Head) -> bool:
-    """Whether a task has the lease, also one of this store that the log does not know of yet."""
+    """Return whether a task has the lease, also one of this store that the log does not know of yet."""
     return is_live(head.session, head.lease, store.host.clock()) or store.registry.runs(head.session)
 
 

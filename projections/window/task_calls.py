@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import msgspec
-
 from eventlog.errors import CallError, LeaseHeldError, NotFoundError, StopError, brief
 from eventlog.session.outcome import is_disconnect
 from eventlog.session.subsessions import subsession_in

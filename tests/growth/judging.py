@@ -13,7 +13,7 @@ __all__ = ["Growth", "compared", "steep_in", "take_as_long"]
 
 T = TypeVar("T")
 
-SLACK = 2.5
+SLACK = 3.0
 """Allowed factor above the class: memory gets slower, collections longer, trees deeper."""
 FLAT = 2.0
 """Allowed factor for operations of constant cost."""

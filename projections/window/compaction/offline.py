@@ -42,6 +42,7 @@ POINT = 440
 
 _NEWEST = "Newest request: "
 _ANSWERED = "Last answer: "
+_PENDING = "Not answered yet: "
 _CALLS = re.compile(r"`(?P<tool>[^`]+)`: (?P<calls>\d+) calls?(?:, (?P<failed>\d+) failed)?(?:; last (?P<last>.*))?")
 _BULLET = re.compile(r"^\s*(?:(?:[-*+]|\d{1,3}[.)])\s+)+")
 _FILE = re.compile(r"(?:`([^`]+)`|([^`\s]+)): (.+)")
@@ -64,9 +65,9 @@ class _Tally(msgspec.Struct):
 class _Facts(msgspec.Struct):
     """The facts in the messages of a request, in order."""
 
+    pending: list[str]
+    """The newest question, until a reply without calls answers it."""
     users: list[str] = msgspec.field(default_factory=list[str])
-    answer: str = ""
-    """The newest words of the assistant; empty if the user spoke after them."""
     answers: list[str] = msgspec.field(default_factory=list[str])
     calls: dict[str, _Tally] = msgspec.field(default_factory=dict[str, _Tally])
     errors: dict[str, str] = msgspec.field(default_factory=dict[str, str])
@@ -78,10 +79,10 @@ class _Facts(msgspec.Struct):
 def summarize_offline(request: SummaryRequest) -> str:
     """The summary of a request's messages, merged into the previous one."""
     require(SummaryRequest, request, "a summariser is given a SummaryRequest")
-    told = _facts(request)
     previous = request.previous or ""
     before = {name: _points(body) for name, body in (sections_of(previous) or foreign_sections(previous)).items()}
     sections = {name: before.get(name, []) for name in ROOM}
+    told = _facts(request, [point for point in sections["In Progress"] if point.startswith(_PENDING)])
     if not before:
         sections["Critical Context"] = _ends(_points(previous), ROOM["Critical Context"])
     _goal(sections, told)
@@ -101,15 +102,16 @@ def summarize_offline(request: SummaryRequest) -> str:
 # -- what the messages tell --------------------------------------------------------------------
 
 
-def _facts(request: SummaryRequest) -> _Facts:
-    told = _Facts()
+def _facts(request: SummaryRequest, before: list[str]) -> _Facts:
+    """Read the messages; `before` are the pending questions of the previous summary."""
+    told = _Facts(before)
     pending: dict[tuple[str, str], Call] = {}
     for message in request.messages:
         if message.role == "user":
             said = _point(_texts(message))
             if said and said not in {GOES_ON, NONE} and message.source not in request.facts.synthetic:
                 told.users.append(said)
-                told.answer = ""
+                told.pending = [_PENDING + said]
             continue
         for part in message.parts:
             if isinstance(part, Call):
@@ -118,8 +120,9 @@ def _facts(request: SummaryRequest) -> _Facts:
                 _add_result(told, pending.pop((message.source, part.call), None), part)
         said = _line(_texts(message)) if message.role == "assistant" else ""
         if said:
-            told.answer = said
             told.answers.append(said)
+            if not any(isinstance(part, Call) for part in message.parts):
+                told.pending = []
     return told
 
 
@@ -193,8 +196,7 @@ def _progress(sections: dict[str, list[str]], told: _Facts, request: SummaryRequ
     sections["Done"] = _distinct([*others, *finished, *(tally.said(tool) for tool, tally in tallies.items())])
     running = [_line(todo.text) for todo in todos if todo.status == "in_progress"]
     if running or request.messages:
-        asked = told.users[-1:] if told.users and not told.answer else []
-        sections["In Progress"] = _distinct([*running, *(f"Not answered yet: {text}" for text in asked)])
+        sections["In Progress"] = _distinct([*running, *told.pending])
     open_todos = [_line(todo.text) for todo in todos if todo.status not in {"completed", "cancelled", "in_progress"}]
     if todos:
         sections["Next Steps"] = _distinct(open_todos)

@@ -691,7 +691,7 @@ def _break(directory: Path, store: Store, *, kills: bool) -> None:
 @pytest.mark.parametrize("kills", [False, True], ids=["Ctrl-C", "killed"])
 @pytest.mark.parametrize("left", ["stopped", "asked anew", "asked anew and stopped"])
 def test_a_task_that_is_left_is_settled(tmp_path: Path, left: str, kills: bool) -> None:
-    """After a crash and a stop, or a new question, no loop waits for the sub-session: it is stopped."""
+    """After a crash and a stop, or a new question, the sub-session is stopped."""
     with eventlog.open(tmp_path / "s") as store, eventlog.open(tmp_path / "s") as elsewhere:
         _break(tmp_path / "s", store, kills=kills)
         (child,) = children(store, "main")

@@ -70,6 +70,20 @@ def test_passes_the_guard() -> None:
         assert check_summary(text) is None
 
 
+def test_a_question_stays_pending_until_it_is_answered() -> None:
+    """Over further compactions, and a reply with calls, the summary says that it has no answer."""
+    pending = "- Not answered yet: Count the tests"
+    text = summary(user("Count the tests"))
+    for later in ((), called("bash", "{}", "80"), [user("go on", "synthetic")]):
+        text = summary(*later, previous=text, facts=SummaryFacts(synthetic=frozenset({"synthetic"})))
+        assert sections_of(text)["In Progress"] == pending, later
+    calling = NeutralMessage("assistant", (Text("I look."), Call("c", "bash", "{}")), "a")
+    text = summary(calling, previous=text)
+    assert sections_of(text)["In Progress"] == pending
+    assert sections_of(summary(said("80 tests."), previous=text))["In Progress"] == "- (none)"
+    assert sections_of(summary(user("And now?"), previous=text))["In Progress"] == "- Not answered yet: And now?"
+
+
 def test_error_that_was_overcome_is_no_obstacle() -> None:
     """A call that failed and then succeeded is not listed as blocked, also later."""
     failed = called("bash", '{"command":"make"}', "no rule", error=True)

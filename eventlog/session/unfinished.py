@@ -124,7 +124,7 @@ def is_unfinished(store: Sessions, head: Head) -> bool:
 
 
 def is_run(store: Sessions, head: Head) -> bool:
-    """Return whether a task has the lease, also one of this store that the log does not know of yet."""
+    """Return whether a task has the lease, also one that the log does not know of yet."""
     return is_live(head.session, head.lease, store.host.clock()) or store.registry.runs(head.session)
 
 

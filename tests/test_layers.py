@@ -39,7 +39,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.session": """
         owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome empty_answers | text_stream context late_result redact rollback values | tool_call turn | reply | session
-        | registry unfinished shelf naming
+        | unfinished | subsessions | registry shelf naming
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader

@@ -21,6 +21,7 @@ from eventlog.integrity.fork_anchor import prefix_head
 from eventlog.session.executor import Executor
 from eventlog.session.host import Host
 from eventlog.session.session import Session, Sessions
+from eventlog.session.subsessions import stop_subsessions
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 from eventlog.validation import require
@@ -106,6 +107,10 @@ class SessionRegistry:
             head_of(host.log, session)  # `ErasedError` for an erased session, whose id is not used again
             raise
         return self._handle(store, session, writer)  # another thread may have asked for it already
+
+    def stop_subsessions(self, session: Session, reason: str) -> None:
+        """Stop and settle the sub-sessions that the newest reply's calls left unfinished."""
+        stop_subsessions(session, reason)
 
     def evict(self, session: str) -> None:
         """Drop the handle of an erased session, and what is kept of it."""

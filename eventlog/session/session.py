@@ -31,7 +31,6 @@ from eventlog.session.lease import unless_held
 from eventlog.session.outcome import pending_question
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
-from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.turn import Turn
 from eventlog.session.values import Values
 from eventlog.validation import a_kind, each, require, require_json, require_limits
@@ -59,6 +58,10 @@ class Handles(Protocol):
 
     def begin(self, store: Sessions, first: ev.ShelfStarted, id: str | None, time: int | None) -> Session:
         """Begin a shelf with its first event."""
+        ...
+
+    def stop_subsessions(self, session: Session, reason: str) -> None:
+        """Stop and settle the sub-sessions that the newest reply's calls left unfinished."""
         ...
 
     def evict(self, session: str) -> None:
@@ -473,7 +476,7 @@ class Session:
         The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
         """
         self.executor.command([ev.InterruptRequested(reason)])
-        stop_subsessions(self, reason)
+        self.store.registry.stop_subsessions(self, reason)
 
     def record_custom(self, namespace: str, data: Json) -> None:
         """Record an embedder's own fact.  Needs no lease."""

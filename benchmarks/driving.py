@@ -15,6 +15,9 @@ from typing import Any, NamedTuple
 
 from eventlog.session.session import Session
 from eventlog.values import Limits, Model, Tokens, Usage
+from projections.loop.context.window import ContextWindow
+from projections.loop.context.window_state import ModelRequest
+from projections.loop.decision.steps import Blocked, CallModel, Compact, Prune, RunTools
 from projections.tokens import TokenCounter
 from projections.transcript.transcript import Transcript, TranscriptMessage
 from projections.view.neutral import NeutralMessage
@@ -22,10 +25,7 @@ from projections.view.token_count import ViewCounter
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import pieces
-from projections.window.policy import DEFAULT_POLICY, ContextPolicy, Prices
-from projections.window.steps import Blocked, CallModel, Compact, Prune, RunTools
-from projections.window.window import ContextWindow
-from projections.window.window_state import ModelRequest
+from projections.window.policy.policy import DEFAULT_POLICY, ContextPolicy, Prices
 
 __all__ = ["DriveResult", "RecordedTurn", "drive", "recorded_turns"]
 

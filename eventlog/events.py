@@ -316,7 +316,7 @@ class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
     patch: Content | None = None
     """Changes that hooks made to the view before it was sent, as JSON.
 
-    See `projections/window/hooks.py`.
+    See `projections/window/policy/hooks.py`.
     """
 
 

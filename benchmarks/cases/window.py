@@ -19,7 +19,7 @@ from benchmarks.driving import DriveResult, RecordedTurn, drive, recorded_turns
 from benchmarks.figures import Case, Figure, Measurement, Setting, Target
 from benchmarks.workloads import generated_session
 from eventlog.importers import import_file
-from projections.window.policy import DEFAULT_POLICY, Prices
+from projections.window.policy.policy import DEFAULT_POLICY, Prices
 
 __all__ = ["CASE", "PLANNED", "driven_by", "longest_turns"]
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
 from projections.exports.in_order import backwards, own_messages
-from projections.formats.text import sendable
 from projections.reports.session_tree import descendants
 from projections.reports.wording import moment
+from projections.requests.text import sendable
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]

@@ -20,8 +20,8 @@ from eventlog.values import Limits
 from projections.reports.first_words import FirstWords
 from projections.reports.usage import UsageTotals
 from projections.reports.wording import counted, policy_named
-from projections.window.limits import step_total, usable
-from projections.window.policy import decode_policy
+from projections.window.policy.limits import step_total, usable
+from projections.window.policy.policy import decode_policy
 
 __all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
 

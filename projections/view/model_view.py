@@ -2,7 +2,7 @@
 
 The public face of this folder: `conversation/` builds the state, `selection.py` picks the messages,
 `part_rendering.py` and `message_rendering.py` render them, `assembly.py` puts them in sequence,
-`explain.py` says why a part is shown or not.  `formats/` has the providers' forms.
+`explain.py` says why a part is shown or not.  `requests/` has the providers' forms.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.window.compaction.template import SYSTEM, prompt_digest, summary_prompt
-from projections.window.hooks import patch_of
-from projections.window.policy import CompactionPolicy
+from projections.window.policy.hooks import patch_of
+from projections.window.policy.policy import CompactionPolicy
 
 __all__ = [
     "GOES_ON",

@@ -18,7 +18,7 @@ from projections.tokens.streaming import utf8_length
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import read_message, read_part
-from projections.window.truncation import count_lines
+from projections.window.retrieval.truncation import count_lines
 
 __all__ = ["RecallResult", "recall"]
 

@@ -399,7 +399,7 @@ class ReadOnlyError(CallError):
 
 
 class KeysError(CallError):
-    """Wrong keys, keys for a store that is not encrypted, or none for one that is."""
+    """Wrong keys, keys for a plain store, or no keys for an encrypted one."""
 
 
 class ImportFormatError(CallError):
@@ -448,7 +448,7 @@ class _OtherProgramError(DataError):
 
 
 class UnknownEventError(_OtherProgramError):
-    """An event kind that this program does not know, in a schema version that it knows."""
+    """An event of an unknown kind, in a known schema version."""
 
     _remedy = "use the program that wrote it, or a later one"
 

@@ -283,7 +283,7 @@ class ToolCompleted(Base, frozen=True, array_like=True, tag="tc"):
 
 
 class ToolFailed(Base, frozen=True, array_like=True, tag="tf"):
-    """The tool failed, or was interrupted; `output` keeps what it had printed before."""
+    """The tool failed, or was interrupted; `output` keeps the text printed before."""
 
     part: str
     error: Content
@@ -432,7 +432,7 @@ class CompactionUndone(Base, frozen=True, array_like=True, tag="cu"):
 
 
 class RolledBack(Base, frozen=True, array_like=True, tag="rb"):
-    """The effective history is what it was right after version `to`."""
+    """The effective history is again the one right after version `to`."""
 
     to: int
 

@@ -88,6 +88,8 @@ def open_store(
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
 
+    With `read_only` commands raise `ReadOnlyError`.
+
     `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
     (`encryption/keys.py`).
 
@@ -173,6 +175,9 @@ class Store:
         """Begin a session.  `AlreadyExistsError` if the id is taken.
 
         `parent` makes it a sub-session of that session; `NotFoundError` if that does not exist.
+        `id` is made by default. `title` and `scope` are for lists, `directory`, `agent` and `model`
+        for the program. `origin` says where an imported session comes from; `time` is UTC
+        milliseconds, now by default.
         """
         if parent is not None:
             self.host.require_open()
@@ -200,7 +205,8 @@ class Store:
 
         Of all tasks and processes that ask at once, one begins it, as `create_session` does, and
         all get the same session. Without `create` none begins it: `NotFoundError`. A fork does not
-        inherit the name; an erasure frees it.
+        inherit the name; an erasure frees it. `id`, `title`, `scope`, `directory`, `agent`,
+        `model`, `parent`, `origin` and `time` are those of `create_session`.
         """
         self.host.require_open()
         require_or_none(str, id, "an id is a str")
@@ -238,7 +244,8 @@ class Store:
         """Begin a session that continues `parent` from version `at`; see `Session.fork`.
 
         `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by
-        default. The events `then`, with their `bodies`, are in the fork's first append.
+        default. The events `then`, with their `bodies`, are in the fork's first append. `id`,
+        `title` and `name` are those of `Session.fork`.
         """
         require(Session, parent, "a parent is a session's handle")
         require_version(at)
@@ -277,7 +284,10 @@ class Store:
         return shelf_names(self.log)
 
     def drop_shelf(self, name: str, *, reason: str = "") -> None:
-        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none."""
+        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none.
+
+        `reason` is recorded.
+        """
         from eventlog.maintenance.erase import drop_shelf
 
         self.host.require_open(writing=True)
@@ -353,7 +363,8 @@ class Store:
 
         Each page is as of its own request: a session with new activity moves to the front, and is
         not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another
-        store or list, or from before the store was rewritten or restored.
+        store or list, or from before the store was rewritten or restored. A page has at most
+        `limit` sessions.
         """
         self.host.require_open()
         for text in (scope, cursor):
@@ -377,7 +388,7 @@ class Store:
             )
 
     def unfinished(self) -> list[SessionInfo]:
-        """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
+        """Sessions with open work and without a running task; see `Session.turn`.
 
         A question has no answer, or a reply or compaction is open. Turns that failed or that a user
         stopped are finished. A fork counts once something was added to it, an imported session once
@@ -469,7 +480,8 @@ class Store:
         The index is brought up to date first, for at most `wait` seconds (None: as long as it
         takes); `SearchPage.behind` says how much is missing. Nothing that is redacted, erased or
         forgotten is found once that is committed. `LimitError` for a large store without an index
-        file: an encrypted one, or one in a directory that may not be written to.
+        file: an encrypted one, or one in a directory that may not be written to. `scope` searches
+        the sessions of one scope. A page has at most `limit` texts.
         """
         self.host.require_open()
         searcher = self._searcher
@@ -542,6 +554,7 @@ class Store:
         """Copy all committed events into the directory `to`, while others read and write.
 
         With `keys` (see `open`) the copy of a plain store is a new store that is encrypted.
+        `on_progress` is called with the events copied and all events.
         """
         from eventlog.maintenance.backup import backup
 
@@ -559,9 +572,10 @@ class Store:
     ) -> tuple[str, ...]:
         """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
 
-        They are kept ("keep"; a fork has what it inherited), erased, too ("cascade"), or make it
-        `RefusedError`, which names them. `LeaseHeldError` if a task still runs one of them after
-        `wait` seconds.
+        `forks` and `subsessions` say what happens to each: "refuse" (default) raises `RefusedError`
+        with their ids; "keep" leaves them, a fork with the history it inherited; "cascade" erases
+        them. `reason` is recorded. `LeaseHeldError` if a task still runs one of them after `wait`
+        seconds.
         """
         from eventlog.maintenance.erase import erase
 
@@ -580,7 +594,8 @@ class Store:
         """Erase the least recently used sessions until the store is within the given limits.
 
         With `dry_run` nothing is erased, and the result says what would be; allowed in a read-only
-        store.
+        store. `age` is milliseconds since the last activity, `count` a number of sessions, `size`
+        bytes of events; None is no limit. `scope` considers the sessions of one scope.
         """
         from eventlog.maintenance.retention import expire, to_expire
 
@@ -704,7 +719,8 @@ def repair(
 
     Both are directories, or `source` is the address of a server and `into` that of another or a
     directory. Catalog entries are made anew from the events; of an encrypted session the entry is
-    that of its newest append, and `verify` with the keys says whether it is right.
+    that of its newest append, and `verify` with the keys says whether it is right. `on_progress` is
+    called with the events copied and all events.
     """
     from eventlog.maintenance.repair import repair
 
@@ -718,7 +734,10 @@ def restore(
     cursor: str | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> BackupResult:
-    """Make a store at `into` from a backup, up to the event of a `cursor` (by default all)."""
+    """Make a store at `into` from a backup, up to the event of a `cursor` (by default all).
+
+    `on_progress` is called with the events copied and all events.
+    """
     from eventlog.maintenance.backup import restore
 
     return restore(source, into, cursor=cursor, on_progress=on_progress)

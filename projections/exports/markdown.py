@@ -26,7 +26,10 @@ _FENCES = re.compile("`{3,}")
 
 
 def markdown_of(session: Session, *, tree: bool = False) -> str:
-    """Return the whole transcript as one text."""
+    """Return the whole transcript as one text.
+
+    With `tree` the sub-sessions follow.
+    """
     return "".join(markdown_blocks(session, tree=tree))
 
 

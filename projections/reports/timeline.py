@@ -70,7 +70,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> list[TimelineEntry]:
-        """The calls of models, those included that a rollback hides."""
+        """The calls of models, with those hidden by a rollback."""
         return [entry for entry in self.entries if entry.tokens is not None and entry.kind not in _OTHER_TOKENS]
 
     def usage(self) -> UsageTotals:

@@ -102,7 +102,10 @@ def anthropic_request(
 
 
 def encode_anthropic(messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
-    """Return the request as JSON."""
+    """Return the request as JSON.
+
+    `prefill` is that of `anthropic_request`.
+    """
     return msgspec.json.encode(anthropic_request(messages, system, prefill=prefill))
 
 
@@ -115,7 +118,10 @@ class AnthropicEncoder:
         self._cache = RenderCache(_encoded)
 
     def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
-        """Return the JSON of a request, equal to that of `encode_anthropic`."""
+        """Return the JSON of a request, equal to that of `encode_anthropic`.
+
+        `prefill` is that of `anthropic_request`.
+        """
         rendered = [pair for pairs in self._cache.of(messages, _ids()) for pair in pairs]
         encodings = {id(turn.blocks): encoded for turn, encoded in rendered}
         pieces = [b'{"system":', msgspec.json.encode(_system(system)), b',"messages":[']

@@ -173,7 +173,10 @@ class ModelView:
 
 
 class LiveView:
-    """Follows a session: each new event costs O(1), each view a small tail.  For one thread."""
+    """Follows a session: each new event costs O(1), each view a small tail.  For one thread.
+
+    Without `options` the `preset` of this name holds. `hook` changes the system prompt.
+    """
 
     def __init__(
         self,

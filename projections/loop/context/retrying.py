@@ -41,7 +41,8 @@ def fill_retrying(
     connection, a timeout, an answer that is no JSON or has no end, an error whose `status_code` is
     429, 5xx and the like, and those in `transient`. The wait doubles from `first_wait` seconds,
     half of it random, or is what `Retry-After` asks for, and is never longer than `longest_wait`.
-    Other errors, and the last one, are raised. An interrupt ends it early.
+    Other errors, and the last one, are raised. An interrupt ends it early. `sleep` waits so many
+    seconds.
     """
     require_function(sleep, "sleep is a function that is given seconds")
     again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))

@@ -107,7 +107,8 @@ class ContextWindow:
         session has recorded. `recall` offers the model a tool that reads truncated output: `with`
         adds it to the session's tools, and `run` answers its calls. `environment` has the switches
         (`EVENTLOG_PRUNE` …), `os.environ` by default. Checkpoints are stored after every
-        compaction, and after `checkpoint_every` events.
+        compaction, and after `checkpoint_every` events. `summarizer` writes the summaries of
+        compactions, `hooks` change requests and prompts.
         """
         require(int, checkpoint_every, "checkpoint_every is a number of events")
         require_call(summarizer, "a summariser is a function that is given a request")
@@ -212,7 +213,8 @@ class ContextWindow:
         """Open the reply that a step fills, and record its request; needs the lease (`with`).
 
         The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where
-        tools run in between.
+        tools run in between. `agent` is the question's by default; `snapshot` is the state of the
+        user's files.
         """
         require(CallModel, step, "the step that a reply fills is a CallModel")
         require(str, agent, "an agent is a str")
@@ -265,7 +267,7 @@ class ContextWindow:
             self.succeed(running.call, output)
 
     def start(self, call: PendingCall) -> RunningCall | None:
-        """Record, durably, that a call of the open reply runs; None if it has its result already.
+        """Record, durably, that a call of the open reply runs; None for a call with a result.
 
         A call has it at once if its arguments are no JSON object, or the question switches its tool
         off (failures), or if the window answers it (`recall`).
@@ -300,7 +302,10 @@ class ContextWindow:
         attachments: Sequence[Attachment] = (),
         metadata: str | None = None,
     ) -> None:
-        """Record the whole output of a tool; the view shows a preview of one that is too long."""
+        """Record the whole output of a tool; the view shows a preview of one that is too long.
+
+        `title`, `attachments` and `metadata` are those of `ToolCall.succeed`.
+        """
         require(ToolCall, call, _A_CALL)
         require(str, output, "an output is a str")
         truncation = self.state.truncation(output, call.id)
@@ -419,13 +424,13 @@ class ContextWindow:
 
     @property
     def tokens(self) -> int:
-        """Tokens of a request with the view as it is, calibrated by what the provider reported."""
+        """Tokens of a request with the present view, calibrated by the provider's reports."""
         return self.state.tokens
 
     # -- by hand -------------------------------------------------------------------------------
 
     def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
-        """Prune now, as after a loop, if it frees enough; return what was done.
+        """Prune now, as after a loop, if enough is freed; return the step.
 
         However full the window is. `inside` prunes as inside a loop, `policy` names a planner; by
         default it is that of the policy, or "recency".
@@ -450,7 +455,7 @@ class ContextWindow:
             return self._compact(Compact(part, message, auto=False, overflow=False))
 
     def undo(self) -> str:
-        """Undo the newest prune, compaction or rollback in force; return which it was."""
+        """Undo the newest prune, compaction or rollback in force; return its kind."""
         with self.session.lease():
             self.state.catch_up()
             newest = newest_change(self.session.reader, self.state.loop)

@@ -55,7 +55,9 @@ class HttpSummarizer:
     seconds, half of it random, or is what `Retry-After` asks for, and is never longer than
     `longest_wait`. `timeout` and `connect_timeout` are seconds without any byte; without data
     `LONGEST_SILENCE` holds. `body` holds further fields of the request (`temperature`, `max_tokens`
-    …). `report_usage` off spares servers that refuse `stream_options`.
+    …), `headers` further headers; the key is `api_key`, or the environment's `api_key_variable`.
+    `client` is an own client, `sleep` waits seconds, `now` tells the time. `report_usage` off
+    spares servers that refuse `stream_options`.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ KEPT_CHARACTERS = 4_000
 
 
 class SummaryFacts(msgspec.Struct, frozen=True):
-    """Facts that a request's messages do not show, for summarisers that are no models."""
+    """Facts missing from a request's messages, for summarisers without a model."""
 
     synthetic: frozenset[str] = frozenset()
     """User messages that the program wrote."""

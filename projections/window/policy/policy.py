@@ -68,7 +68,7 @@ def prices_of(rates: Rates) -> Prices:
 
 
 class PrunePolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Which old tool results are cleared, and when it is worth it."""
+    """The old tool results to clear, and the least gain of a prune."""
 
     enabled: bool = True
     policy: str | None = None
@@ -132,7 +132,7 @@ class OverflowPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unk
 
 
 class CompactionPolicy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The parts that a compaction keeps, what it asks for, and what it accepts."""
+    """The parts kept by a compaction, the sections asked for, and the summaries accepted."""
 
     tail_turns: int | None = 2
     """Most turns kept verbatim; 0: no tail; None: as many as the budget holds."""

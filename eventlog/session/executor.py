@@ -271,7 +271,7 @@ class Executor:
             return self._written(work, lazily=False, wait=wait)
 
     def alone(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
-        """Work under a lease seen by all other owners from the beginning; see `Executor.writing`."""
+        """Work under a lease seen by other owners from the beginning; see `Executor.writing`."""
         require_wait(wait)
         lease = self.leases.held
         if lease is not None:

@@ -6,6 +6,7 @@ A test that proves a promise, or a file of such tests, has the mark `pytest.mark
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,18 +52,15 @@ def _numbers(expression: ast.expr) -> Iterator[int]:
 
 
 def table() -> str:
-    """Return the list: each promise, and below it the files and tests that prove it."""
-    found: dict[int, dict[str, list[str]]] = {number: {} for number in range(1, len(PROMISES) + 1)}
+    """Return the list: each promise, how many tests prove it, and the files that have them."""
+    found: dict[int, Counter[str]] = {number: Counter() for number in range(1, len(PROMISES) + 1)}
     for path in sorted(TESTS.rglob("test_*.py")):
-        name = path.relative_to(TESTS.parent).as_posix()
-        for number, test in marks(path):
-            found[number].setdefault(name, []).append(test)
+        for number, _ in marks(path):
+            found[number][path.relative_to(TESTS.parent).as_posix()] += 1
     lines: list[str] = []
     for number, promise in enumerate(PROMISES, 1):
-        lines.append(f"{number}. {promise}\n")
-        for name, tests in found[number].items():
-            which = "" if "" in tests else ": " + ", ".join(f"`{test}`" for test in sorted(tests))
-            lines.append(f"   - `{name}`{which}\n")
+        lines.append(f"{number}. {promise} {found[number].total()} tests:\n")
+        lines += [f"   `{name}`\n" for name in found[number]]
     return "".join(lines)
 
 

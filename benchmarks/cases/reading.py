@@ -129,7 +129,7 @@ def _reading(setting: Setting) -> dict[str, Measurement]:
                 if step == "first":
                     first.setdefault(name, {})[length] = times.median * 1e3
                     cells["CPU of the first"] = cpu.median * 1e3
-            if length != setting.sizes.lengths[0]:
+            if length == setting.sizes.lengths[-1]:
                 setting.notes.row(f"a read in a fresh process at {length:,} messages, ms", name, cells)
     last = setting.sizes.lengths[-1]
     view, whole, transcript, again, page = ([*first[name].values()] for name in (

@@ -31,14 +31,7 @@ from eventlog.importers.common.importer import ImportBatch, Report, bounded_id, 
 from eventlog.importers.common.json_lines import dump, is_array, is_object, text_or_empty
 from eventlog.importers.common.usage import added, count
 from eventlog.importers.openai import items
-from eventlog.values import (
-    MessageError,
-    Origin,
-    Reasoning,
-    Text,
-    Tokens,
-    Usage,
-)
+from eventlog.values import MessageError, Origin, Reasoning, Text, Tokens, Usage
 
 __all__ = ["Codex"]
 

@@ -15,7 +15,7 @@ the end of the file closes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from eventlog import events as ev
 from eventlog.importers.common.conversation_parts import ABORTED, CallInput, CallResult, OpenAnswer, OpenCall, UserPart
@@ -23,17 +23,7 @@ from eventlog.importers.common.early_results import EarlyResults
 from eventlog.importers.common.importer import ImportBatch, Report, own_id
 from eventlog.importers.common.record_index import RecordIndex
 from eventlog.importers.common.remainder import Remainder
-from eventlog.values import (
-    INTERRUPTED,
-    Body,
-    File,
-    Json,
-    MessageError,
-    Reasoning,
-    Text,
-    Tool,
-    Usage,
-)
+from eventlog.values import INTERRUPTED, File, Json, MessageError, Reasoning, Text, Tool, Usage
 
 __all__ = ["COVERS_NOTHING", "MAX_DONE", "MAX_OPEN", "UNREADABLE", "Conversation"]
 
@@ -48,13 +38,6 @@ MAX_DONE = 8192
 """Calls with a result that may be cleared: more than a window of the model holds."""
 MAX_LATE = 1024
 """Interrupted calls that may still get a late result."""
-
-
-class _EarlyResult(NamedTuple):
-    """Result that came before its call, with the bodies of its attachments."""
-
-    result: CallResult
-    bodies: dict[bytes, bytes]
 
 
 class Conversation:
@@ -78,7 +61,7 @@ class Conversation:
         """Newest calls that were closed as interrupted: a late result may come."""
         self.done: dict[str, str] = {}
         """Parts of the newest calls that have a result, "" once it is cleared."""
-        self.early: EarlyResults[_EarlyResult] = EarlyResults(report)
+        self.early = EarlyResults(report)
         self._call_ids = RecordIndex()
         """Ids of all calls."""
         self.last_user: str | None = None
@@ -335,10 +318,7 @@ class Conversation:
         """
         if not name or self.has_called(name):
             return False
-        urls = [file.url for file in result.attachments]
-        bodies = {url.digest: self.batch.bodies[url.digest] for url in urls if isinstance(url, Body)}
-        size = len(result.output) + sum(url.size if isinstance(url, Body) else len(url) for url in urls)
-        return self.early.hold(name, line, _EarlyResult(result, bodies), size)
+        return self.early.hold(name, line, result, self.batch.bodies)
 
     def _complete(self, time: int, name: str, call: OpenCall, result: CallResult) -> None:
         call.result = result

@@ -9,16 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from eventlog.values import (
-    Attachment,
-    File,
-    Json,
-    MessageError,
-    Model,
-    Text,
-    Tokens,
-    Usage,
-)
+from eventlog.values import Attachment, File, Json, MessageError, Model, Text, Tokens, Usage
 
 __all__ = ["ABORTED", "CallInput", "CallResult", "OpenAnswer", "OpenCall", "UserPart"]
 

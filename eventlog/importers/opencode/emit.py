@@ -202,7 +202,7 @@ def _usage(maker: _Maker, event: ev.UsageRecorded) -> None:
 # -- parts -------------------------------------------------------------------------------------
 
 
-def _part(maker: _Maker, event: ev.PartStarted) -> None:
+def _add_part(maker: _Maker, event: ev.PartStarted) -> None:
     kind, part = event.kind, event.part
     match kind:
         case Text():
@@ -336,7 +336,7 @@ _RULES: dict[type, Callable[[_Maker, Any], None]] = {
     ev.AssistantMessageStarted: _assistant,
     ev.MessageFinished: _finished,
     ev.UsageRecorded: _usage,
-    ev.PartStarted: _part,
+    ev.PartStarted: _add_part,
     ev.PartDelta: _delta,
     ev.PartEnded: _ended,
     ev.ToolRunning: _running,

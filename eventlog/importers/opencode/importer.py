@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, cast
 
 from eventlog import events as ev
 from eventlog.errors import ImportFormatError
-from eventlog.importers.common.conversation import COVERS_NOTHING, UNREADABLE
+from eventlog.importers.common.conversation_parts import COVERS_NOTHING, UNREADABLE
 from eventlog.importers.common.importer import BATCH_BYTES, BATCH_EVENTS, ImportBatch, Report, bounded_id
 from eventlog.importers.common.json_document import DamagedDocumentError, Document
 from eventlog.importers.common.json_lines import DamagedLineError, check_depth, dump

@@ -44,7 +44,7 @@ def _start(events: MessageEvents, part: Record, kind: Any, time: int | None = No
     return begun
 
 
-def _text(events: MessageEvents, part: Record) -> None:
+def _add_text(events: MessageEvents, part: Record) -> None:
     text = string(part, "text")
     whole = events.user
     kind = Text(
@@ -138,7 +138,7 @@ def _attachment(events: MessageEvents, file: Any) -> Attachment:
     )
 
 
-def _file(events: MessageEvents, part: Record) -> None:
+def _add_file(events: MessageEvents, part: Record) -> None:
     _start(
         events,
         part,
@@ -213,8 +213,8 @@ Rule = Callable[[MessageEvents, Record], None]
 """Function that adds a part."""
 
 _COMMON: dict[str, Rule] = {
-    "text": _text,
-    "file": _file,
+    "text": _add_text,
+    "file": _add_file,
     "subtask": _subtask,
     "agent": _mention,
     "snapshot": _snapshot,

@@ -1,4 +1,4 @@
-"""Events of one message of an OpenCode export while it is read, and what later ones ask of it."""
+"""Events of one message of an OpenCode export, and facts that later messages ask for."""
 
 from __future__ import annotations
 

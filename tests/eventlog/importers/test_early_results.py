@@ -163,10 +163,14 @@ def test_results_that_wait_for_a_call_are_bounded(
         block = {"type": "tool_result", "tool_use_id": f"x{number}", "content": "output"}
         message = {"role": "user", "content": [block]}
         lines.append(json.dumps({**told, "uuid": f"x{number}", "message": message}))
+    calls = [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in ("x0", "x9")]
+    message = {"role": "assistant", "id": "late", "content": calls}
+    lines.append(json.dumps({**told, "type": "assistant", "uuid": "late", "message": message}))
     path = tmp_path / "orphans.jsonl"
     path.write_text("\n".join(lines) + "\n")
     report = import_file(store, path)
-    assert [found.line for found in report.skipped] == list(range(2, 12))
+    assert [found.line for found in report.skipped] == list(range(2, 11))
+    assert results(store, report.sessions[0]) == {"x0": INTERRUPTED, "x9": "output"}
 
 
 CODEX: list[Any] = [

@@ -163,7 +163,7 @@ def test_results_that_wait_for_a_call_are_bounded(
         block = {"type": "tool_result", "tool_use_id": f"x{number}", "content": "output"}
         message = {"role": "user", "content": [block]}
         lines.append(json.dumps({**told, "uuid": f"x{number}", "message": message}))
-    calls = [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in ("x0", "x9")]
+    calls: list[Any] = [{"type": "tool_use", "id": name, "name": "Bash", "input": {}} for name in ("x0", "x9")]
     message = {"role": "assistant", "id": "late", "content": calls}
     lines.append(json.dumps({**told, "type": "assistant", "uuid": "late", "message": message}))
     path = tmp_path / "orphans.jsonl"

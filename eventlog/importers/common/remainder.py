@@ -27,7 +27,7 @@ from eventlog.importers.common.stream_remainder import PartTexts, unpack
 from eventlog.session.session import Session
 from eventlog.values import Content, File, Reasoning, Text
 
-__all__ = ["FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "restore"]
+__all__ = ["FIELDS", "UNFIT", "Moved", "Remainder", "SourceRecord", "emit", "put_back", "records_of"]
 
 SHORT = 16
 """Shorter texts stay in the rest, because a reference would be longer."""
@@ -132,7 +132,7 @@ def _entries(value: Any) -> Iterable[tuple[Any, Any]]:
     return enumerate(items)
 
 
-def restore(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
+def records_of(events: Iterable[ev.Event], text: Callable[[Content], str]) -> Iterator[SourceRecord]:
     """Yield the records of these events, in order.
 
     `text` resolves a content (`Store.text`).
@@ -181,7 +181,7 @@ def emit(sessions: Iterable[Session], text: Callable[[Content], str]) -> Iterato
 
     `sessions` are the main session and its sub-sessions.
     """
-    found = (restore((recorded.event for recorded in session.events()), text) for session in sessions)
+    found = (records_of((recorded.event for recorded in session.events()), text) for session in sessions)
     return merge(*found, key=lambda source: source.line)
 
 

@@ -1,61 +1,35 @@
 """Reads event JSONL: the appends of a file, in order, checked line by line.
 
 A line that is plainly an append is decoded straight into events.  All others are parsed first, so
-that damage is reported with its reason.  The reader also takes the digest of what it reads, and can
-go on behind lines that are known (`receipt.py`).  `format.py` describes the lines.
+that damage is reported with its reason.  `format.py` describes the lines.
 """
 
 from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterator
-from hashlib import blake2b, sha256
+from hashlib import sha256
 from typing import Any, BinaryIO
 
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.batch import Entry, json_decoder
+from eventlog.codec.batch import json_decoder
 from eventlog.codec.surrogates import map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
 from eventlog.errors import ImportFormatError, TooNewError, brief
 from eventlog.importers.common.importer import Report
-from eventlog.importers.common.json_lines import DamagedLineError, is_array, is_object, parse
+from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.importers.event_jsonl.format import VERSION, JsonlAppend, bodies_of
 from eventlog.values import Body
 
-__all__ = ["EventJsonl", "EventReader", "Extent", "Progress"]
+__all__ = ["EventJsonl"]
 
 MAX_LINE = 512 * 1024 * 1024
 """Longest line that is read, in bytes; only one huge event makes a long line."""
-DIGEST = 32
-"""Bytes of the digest of what was read."""
 MAX_HEAD = 1024
 """Longest first line."""
-
-
-class Extent(msgspec.Struct, array_like=True, frozen=True):
-    """The beginning of a file: its length in bytes, and its BLAKE2b."""
-
-    length: int
-    digest: bytes
-
-
-class Progress(msgspec.Struct, array_like=True):
-    """Where a reader is between two lines: what it needs to go on from there."""
-
-    lines: int = 0
-    session: str | None = None
-    """Session whose stream is read; None before the first, and after damage."""
-    expected: int = 0
-    """Version of the next event."""
-    sessions: int = 0
-    events: int = 0
-    messages: int = 0
-    parts: int = 0
-    known: list[bytes] = []
-    """Digests of the bodies that the session's appends have referred to."""
 
 
 class EventJsonl:
@@ -71,11 +45,7 @@ class EventJsonl:
     def read(self, file: BinaryIO, path: str, report: Report) -> Iterator[JsonlAppend]:
         """Yield the appends in order; `TooNewError` for a file of a newer program."""
         del path
-        return self.begin(file, report).appends(file)
-
-    def begin(self, file: BinaryIO, report: Report) -> EventReader:
-        """Read the first line; return the reader of those that follow."""
-        return EventReader(report, file.readline(MAX_HEAD))
+        return EventReader(report, file.readline(MAX_HEAD)).appends(file)
 
 
 def _schema(line: bytes) -> int:
@@ -110,7 +80,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 class _AppendLine(msgspec.Struct):
-    """The line of an append of the current schema, without lone surrogates."""
+    """The line of an append."""
 
     version: int
     time: int
@@ -121,11 +91,10 @@ class _AppendLine(msgspec.Struct):
 
 
 _APPEND = b'{"version":'
-_END = b'{"end":'
 
 
-def _append_line(raw: bytes) -> _AppendLine | None:
-    """Decode the line of an append; None unless it is plainly one."""
+def _decoded_append(raw: bytes) -> _AppendLine | None:
+    """Decode the line of an append of the current schema; None unless it is plainly one."""
     try:
         line: _AppendLine = json_decoder(_AppendLine).decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError):
@@ -133,53 +102,47 @@ def _append_line(raw: bytes) -> _AppendLine | None:
     return None if line.escaped else line
 
 
-class EventReader:
-    """Reads one file behind its first line.
+def _converted_append(value: dict[str, Any], schema: int) -> _AppendLine:
+    """Return the append of a parsed line; its events may be of an older schema."""
+    try:
+        if schema != ev.SCHEMA:
+            value["events"] = [[after, upcast(fields, schema, ev.SCHEMA)] for after, fields in value["events"]]
+        return msgspec.convert(value, _AppendLine)
+    except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
+        raise DamagedLineError(f"an append that does not fit: {error}") from None
 
-    Between two lines it has the session, the next version, and the body being read.
-    """
+
+class EventReader:
+    """Reads one file behind its first line."""
 
     def __init__(self, report: Report, first_line: bytes) -> None:
         self.report = report
         self.schema = _schema(first_line)
         self.lines = 1
-        self.length = len(first_line)
-        """Bytes of the lines that were read."""
-        self.hash = blake2b(first_line, digest_size=DIGEST)
-        """Of these bytes."""
-        self.before_end: tuple[Extent, Progress] | None = None
-        """Extent and progress in front of the last line, once that has been read."""
         self.session: str | None = None
         """Session whose stream is read; None before the first, and after damage."""
         self.expected = 0
+        """Version of the next event."""
         self.sessions = 0
         self.events = 0
+        self.known: set[bytes] = set()
+        """Digests of the bodies that the session's appends have referred to."""
         self.ended = False
         self.digest: str | None = None
+        """Digest of the body that is being read, which has `text` so far."""
         self.text: list[str | bytes] = []
         self.waiting: dict[bytes, bytes] = {}
         """Packed bodies that no append has referred to yet."""
-        self.known: set[bytes] = set()
-
-    def go_on(self, length: int, read: blake2b, progress: Progress) -> None:
-        """Begin behind lines that were read before."""
-        self.length, self.hash = length, read
-        self.lines, self.session, self.expected = progress.lines, progress.session, progress.expected
-        self.sessions, self.events, self.known = progress.sessions, progress.events, set(progress.known)
-        self.report.messages, self.report.parts = progress.messages, progress.parts
 
     def appends(self, file: BinaryIO) -> Iterator[JsonlAppend]:
         """Yield the appends of the lines that follow."""
         while raw := file.readline(MAX_LINE):
             self.lines += 1
-            self.before_end = self._noted() if raw.startswith(_END) else None
-            self.length += len(raw)
-            self.hash.update(raw)
             if not raw.endswith(b"\n") and len(raw) == MAX_LINE:
                 self.report.skip(self.lines, f"a line of more than {MAX_LINE} bytes")
                 while raw and not raw.endswith(b"\n"):
                     raw = file.readline(MAX_LINE)
-                self.end_session()
+                self.session = None
                 continue
             batch = self.read_line(self.lines, raw)
             if batch is not None:
@@ -187,39 +150,15 @@ class EventReader:
         if not self.ended:
             self.report.skip(self.lines, "the file ends without its last line: it was cut off")
 
-    def extent(self) -> Extent:
-        """Return what was read so far."""
-        return Extent(self.length, self.hash.digest())
-
-    def _noted(self) -> tuple[Extent, Progress] | None:
-        """Return what was read, and where that ends; None inside a body, or before its append."""
-        if self.text or self.waiting:
-            return None
-        report, known = self.report, sorted(self.known)
-        return self.extent(), Progress(
-            self.lines - 1,
-            self.session,
-            self.expected,
-            self.sessions,
-            self.events,
-            report.messages,
-            report.parts,
-            known,
-        )
-
-    def end_session(self) -> None:
-        """End the session: the lines that follow have no place in it."""
-        self.session = None
-
     def read_line(self, number: int, raw: bytes) -> JsonlAppend | None:
         """Read a line; return the append that it is, if it is one."""
         try:
-            batch = self._typed(number, raw) if raw.startswith(_APPEND) else None
-            if batch is not None:
-                return batch
+            if raw.startswith(_APPEND) and self.schema == ev.SCHEMA and (line := _decoded_append(raw)) is not None:
+                # An append without this tag refers to no body.
+                return self._append(number, line, refers=b'"b"' in raw or b"\\u0062" in raw)
             value = _object(raw)
             if "events" in value:
-                return self._append(number, value)
+                return self._append(number, _converted_append(value, self.schema), refers=True)
             if "body" in value:
                 self._body(value)
             elif "session" in value:
@@ -227,21 +166,19 @@ class EventReader:
             else:
                 self._end(number, value)
         except DamagedLineError as error:
-            where = (
-                f"{error}; the rest of session {brief(self.session)} is not imported" if self.session else str(error)
-            )
-            self.report.skip(number, where)
-            self.end_session()
+            session = self.session
+            lost = f"; the rest of session {brief(session)} is not imported" if session else ""
+            self.report.skip(number, f"{error}{lost}")
+            self.session = None
         return None
 
     def _begin(self, value: dict[str, Any]) -> None:
         session, first = value["session"], value.get("first")
         if not isinstance(session, str) or not isinstance(first, int) or first < 1:
             raise DamagedLineError("a session without id or first version")
-        self.session, self.expected = session, first
+        self.session, self.expected, self.known = session, first, set()
         self.sessions += 1
-        self.digest, self.text = None, []
-        self.waiting, self.known = {}, set()
+        self.digest, self.text, self.waiting = None, [], {}
 
     def _end(self, number: int, value: dict[str, Any]) -> None:
         written = value.get("end")
@@ -271,60 +208,25 @@ class EventReader:
             raise DamagedLineError("a body that is not what was written")
         self.waiting[bytes.fromhex(digest)] = pack(data)
 
-    def _typed(self, number: int, raw: bytes) -> JsonlAppend | None:
-        """Read the line of an append straight into events; None if it is not plainly one."""
-        line = _append_line(raw) if self.schema == ev.SCHEMA and self.session is not None else None
-        if self.session is None or line is None or line.version != self.expected or not line.events:
+    def _append(self, number: int, line: _AppendLine, *, refers: bool) -> JsonlAppend | None:
+        if self.session is None:
             return None
-        time, count = line.time, len(line.events)
+        if line.version != self.expected:
+            raise DamagedLineError(f"version {self.expected} is missing")
+        if not line.events:
+            raise DamagedLineError("an append without events")
         batch = JsonlAppend(self.session, line.version, number, None if line.more else line.request)
-        batch.items = [(time + after, event) for after, event in line.events]
+        batch.items = [(line.time + after, event) for after, event in line.events]
         kinds = [type(event) for _, event in line.events]
-        if b'"b"' in raw or b"\\u0062" in raw:  # no body without its tag
+        if refers:
             for _, event in line.events:
                 for body in bodies_of(event) if type(event) is not ev.PartDelta else ():
                     self._refer(batch, body)
         self.report.messages += kinds.count(ev.UserMessageAdded) + kinds.count(ev.AssistantMessageStarted)
         self.report.parts += kinds.count(ev.PartStarted)
-        self.expected += count
-        self.events += count
+        self.expected += len(kinds)
+        self.events += len(kinds)
         return batch
-
-    def _append(self, number: int, value: dict[str, Any]) -> JsonlAppend | None:
-        entries, time, request = value["events"], value.get("time"), value.get("request")
-        if self.session is None:
-            return None
-        if value.get("version") != self.expected:
-            raise DamagedLineError(f"version {self.expected} is missing")
-        if (
-            not is_array(entries)
-            or not entries
-            or not isinstance(time, int)
-            or not isinstance(request, (str, type(None)))
-        ):
-            raise DamagedLineError("an append without events or time")
-        batch = JsonlAppend(self.session, self.expected, number, request if value.get("more") is not True else None)
-        for entry in entries:
-            after, event = self._event(entry)
-            batch.add(time + after, event)
-            self._count(event)
-            for body in bodies_of(event):
-                self._refer(batch, body)
-        self.expected += len(entries)
-        self.events += len(entries)
-        return batch
-
-    def _event(self, entry: object) -> tuple[int, ev.Event]:
-        if not is_array(entry) or len(entry) != 2 or not isinstance(entry[0], int) or not is_array(entry[1]):
-            raise DamagedLineError("an event that is not a time and an array")
-        try:
-            fields = entry[1] if self.schema == ev.SCHEMA else upcast(entry[1], self.schema, ev.SCHEMA)
-            # Inside a struct, whose type is looked at once: a bare union is looked at in every
-            # call, for 40 µs.
-            found = msgspec.convert([0, entry[0], fields], Entry)
-        except (msgspec.ValidationError, LookupError, TypeError, ValueError) as error:
-            raise DamagedLineError(f"an event that does not fit: {error}") from None
-        return found.after, found.event
 
     def _refer(self, batch: JsonlAppend, body: Body) -> None:
         packed = self.waiting.pop(body.digest, None)
@@ -334,7 +236,3 @@ class EventReader:
             self.known.add(body.digest)
         elif body.digest not in self.known:
             raise DamagedLineError(f"the body {body.digest.hex()} is missing")
-
-    def _count(self, event: ev.Event) -> None:
-        self.report.messages += isinstance(event, (ev.UserMessageAdded, ev.AssistantMessageStarted))
-        self.report.parts += isinstance(event, ev.PartStarted)

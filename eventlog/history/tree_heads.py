@@ -13,7 +13,7 @@ from eventlog.log.contract import Head, Log
 from eventlog.log.merkle import grow, leaf_of
 from eventlog.log.merkle_check import TreeState
 
-__all__ = ["EVERY", "save_tree_head", "tree_at", "tree_head_before"]
+__all__ = ["EVERY", "save_tree_head", "tree_after", "tree_at", "tree_head_before"]
 
 EVERY = 16_384
 """Events after which a head is stored: they are hashed in about 2 ms."""
@@ -47,10 +47,10 @@ def tree_at(log: Log, session: str, version: int) -> TreeState:
     head = log.head(session)
     if head is not None and head.version == version:
         return TreeState(version, head.appends, head.peaks)
-    return _tree_after(log, session, tree_head_before(log, session, version), version)
+    return tree_after(log, session, tree_head_before(log, session, version), version)
 
 
-def _tree_after(log: Log, session: str, known: TreeState, upto: int) -> TreeState:
+def tree_after(log: Log, session: str, known: TreeState, upto: int) -> TreeState:
     """Grow an earlier tree up to the append that holds version `upto`."""
     version, appends, peaks = known
     for commit in log.read(session, version, upto):

@@ -28,6 +28,7 @@ from eventlog.importers.common.message_shapes import ANTHROPIC, OPENAI, family_o
 from eventlog.importers.common.sse import kind_of_stream
 from eventlog.importers.event_jsonl.load import load
 from eventlog.importers.event_jsonl.reader import EventJsonl
+from eventlog.importers.event_jsonl.receipt import go_on
 from eventlog.importers.openai.chat_sse import OpenAIChatStream
 from eventlog.importers.openai.messages import OpenAIChatMapping
 from eventlog.importers.openai.responses_sse import OpenAIResponsesStream
@@ -137,12 +138,19 @@ def _import(store: Store, file: BinaryIO, path: str, name: str | None, on_progre
 
 def _store(store: Store, file: BinaryIO, report: Report, size: int, on_progress: Progress | None) -> None:
     """Append what is new of a file that is at its beginning."""
-    begin, importer = file.tell(), FORMATS[report.format]
-    batches = _with_content(importer.read(file, report.path, report), report, size)
-    if on_progress is not None:
-        batches = _reporting(batches, file, begin, size, on_progress)
-    store_new = load if isinstance(importer, EventJsonl) else reconcile
-    store_new(store, batches, report)
+    begin = file.tell()
+
+    def told(batches: Iterator[ImportBatch]) -> Iterator[ImportBatch]:
+        return batches if on_progress is None else _reporting(batches, file, begin, size, on_progress)
+
+    importer = FORMATS[report.format]
+    if isinstance(importer, EventJsonl):
+        reader = importer.begin(file, report)
+        known = go_on(store.log, file, reader)
+        appends = reader.appends(file)
+        load(store, told(appends if known else _with_content(appends, report, size)), report, reader, known)
+    else:
+        reconcile(store, told(_with_content(importer.read(file, report.path, report), report, size)), report)
     if on_progress is not None:
         on_progress(size, size)
 

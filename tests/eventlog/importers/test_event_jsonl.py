@@ -270,39 +270,6 @@ def test_writing_and_reading_take_bounded_memory(tmp_path: Path) -> None:
         assert other.session(session.id).version == session.version
 
 
-def test_an_import_that_broke_off_is_completed(store: Store, other: Store, tmp_path: Path) -> None:
-    """An import that was broken off anywhere is completed by the next one."""
-    session = talk(store, "ses_a")
-    for number in range(40):
-        session.append([(number, ev.Custom("n", "x" * 1000))])
-    path = tmp_path / "a.jsonl"
-    path.write_bytes(jsonl(session))
-    for most in (1, 7, 30):
-
-        def broken(done: int, _: int | None, most: int = most) -> None:
-            if done > most * 1000:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            import_file(other, path, on_progress=broken)
-    assert import_file(other, path).sessions == ["ses_a"]
-    assert canonical(other.session("ses_a")) == canonical(session)
-    assert [info.id for info in other.sessions()] == ["ses_a"]
-
-
-def test_erased_and_scrubbed_content_stays_out(store: Store, tmp_path: Path) -> None:
-    """What was scrubbed differs from the file, which becomes a fork; an erasure is reported."""
-    data = jsonl(talk(store, "ses_a"))
-    with eventlog.open(tmp_path / "into") as into:
-        read(into, data)
-        session = into.session("ses_a")
-        session.redact(next(iter(session.reader.state().parts)), search=False)
-        into.scrub()
-        assert read(into, data).sessions == ["ses_a~2"]
-        into.erase("ses_a", forks="cascade")
-        assert "erased" in read(into, data).skipped[0].reason
-
-
 # -- event JSONL: damage -------------------------------------------------------------------------
 
 

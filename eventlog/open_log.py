@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from eventlog.log.embedded.engine import EmbeddedLog
     from eventlog.log.postgres.engine import PostgresLog
 
-__all__ = ["LOST_NOTE", "driver", "is_server", "open_log", "place_of", "server_log"]
+__all__ = ["LOST_NOTE", "directory_of", "driver", "is_server", "open_log", "server_log"]
 
 LOST_NOTE = "1"
 """The note of a store whose own key is not known any more."""
@@ -55,7 +55,7 @@ def open_log(
     """
     if is_server(path):
         return _on_server(str(path), keys, {"lists_of": lists_of, "read_only": read_only, **options})
-    place = place_of(path)
+    place = directory_of(path)
     if str(place) == "memory:":
         from eventlog.log.memory import MemoryLog
 
@@ -149,7 +149,7 @@ def note_of(own: Family) -> str:
     return f"1 {own.id.hex()} {own.check()}"
 
 
-def place_of(path: str | os.PathLike[str]) -> Path:
+def directory_of(path: str | os.PathLike[str]) -> Path:
     """The directory of a path; `CallError` for an address of a server or a wrong type."""
     from pathlib import Path
 

@@ -28,7 +28,7 @@ LAYERS: dict[str, str] = {
         replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "contract digests ticket worker | lists merkle validation | rules merkle_check | memory embedded postgres | __init__",
+    "eventlog.log": "contract digests ticket worker | lists merkle validation | acceptance merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
         filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine
@@ -45,7 +45,7 @@ LAYERS: dict[str, str] = {
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader
         | committed
     """,
-    "eventlog.append": "metrics delta_buffer contention lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
+    "eventlog.append": "metrics delta_buffer backoff lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
     "eventlog.importers": """
         common | anthropic openai opencode event_jsonl recognized | candidate claude_code codex | reconcile | __init__
     """,

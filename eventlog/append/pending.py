@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
-from eventlog.codec.batch import Batch, Entry, Item, encode_batch, pack
+from eventlog.codec.batch import Batch, Entry, Item, encode_batch, encode_value
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
@@ -217,7 +217,7 @@ class PendingAppend(msgspec.Struct, eq=False):
             time=last_time,
             quiet=quiet,
             messages=messages,
-            entry=pack(entry) if new_entry or terms.creates_at is not None else None,
+            entry=encode_value(entry) if new_entry or terms.creates_at is not None else None,
             bodies=tuple(bodies.items()),
             creates_at=terms.creates_at,
             expected=None if terms.creates_at is not None else last - count,
@@ -241,7 +241,7 @@ def limit_bodies(bodies: Mapping[bytes, bytes]) -> int:
 def content_digest(items: Sequence[tuple[int, ev.Event]]) -> bytes:
     """Return the digest of what a request asks for: its events without their times."""
     try:
-        return sha256(b"".join(pack(event) for _, event in items)).digest()
+        return sha256(b"".join(encode_value(event) for _, event in items)).digest()
     except (TypeError, ValueError, OverflowError, RecursionError):
         require_items(items)
         raise

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from eventlog.codec.bodies import unpack_checked
+from eventlog.codec.bodies import checked_body_text
 from eventlog.codec.decoded import DecodedCommit, Span, decode_commit, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_foreign
@@ -178,4 +178,4 @@ def texts(log: Log, session: str, bodies: Iterable[Body]) -> Iterator[str]:
         for body, packed in zip(wanted, own.bodies_of([body.digest for body in wanted]), strict=True):
             if packed is None:
                 raise DamagedError(f"body {body.digest.hex()} is missing", session=session)
-            yield unpack_checked(body, packed)
+            yield checked_body_text(body, packed)

@@ -19,7 +19,7 @@ from typing import TypeAlias
 import msgspec
 
 from eventlog import events as ev
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import body_text
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import NotFoundError
 from eventlog.history.streams import ancestry, spans
@@ -169,7 +169,7 @@ class Candidate:
         packed = None if isinstance(content, str) else bodies.get(content.digest)
         if isinstance(content, str) or packed is None:
             return self.store.text(content, self.name)
-        return unpack(content, packed)
+        return body_text(content, packed)
 
     def at_end(self) -> bool:
         """Whether nothing is stored beyond what was compared."""

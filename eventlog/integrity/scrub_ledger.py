@@ -25,10 +25,10 @@ import msgspec
 
 from eventlog.codec.payload import LEDGER, REMAINS
 from eventlog.errors import DamagedError
+from eventlog.log.acceptance import commit_of
 from eventlog.log.contract import Append, Log
 from eventlog.log.merkle import SALT_BYTES, grow, leaf_data, leaf_hash
 from eventlog.log.merkle_check import Mismatch, TreeState, compare_tree
-from eventlog.log.rules import commit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -98,7 +98,7 @@ def partition_of(session: str, partitions: int) -> int:
     return crc32(session.encode(errors="surrogatepass")) % partitions if partitions > 1 else 0
 
 
-def place_of(head: Head, partitions: int) -> Place:
+def place_of(head: Head, partitions: int = 1) -> Place:
     """Return the place of a session in the lists of a log of so many partitions."""
     return head.updated, head.position * partitions + partition_of(head.session, partitions)
 

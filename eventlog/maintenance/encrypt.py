@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from eventlog.codec.batch import Item
     from eventlog.encryption.family import Family
     from eventlog.encryption.key_ring import KeyRing
+    from eventlog.log.acceptance import RequestResult
     from eventlog.log.embedded.bulk_writer import BulkWriter
     from eventlog.log.embedded.engine import EmbeddedLog
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["copy_encrypted"]
 

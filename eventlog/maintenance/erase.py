@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.errors import (
     CallError,
     ConflictError,
@@ -203,7 +203,7 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
                 payload=encode([(now, event)], now),
                 count=1,
                 time=now,
-                entry=pack(evolve_entry(entry, event)),
+                entry=encode_value(evolve_entry(entry, event)),
                 expected=head.version,
                 epoch=head.lease.epoch,
             )

@@ -25,7 +25,7 @@ from eventlog.integrity.scrub_ledger import ScrubLedger, write_record
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.maintenance.copy_commits import copy_commits, head_at, storage_errors
 from eventlog.maintenance.salvaged_store import RepairLoss, SalvagedStore
-from eventlog.open_log import LOST_NOTE, is_server, place_of
+from eventlog.open_log import LOST_NOTE, directory_of, is_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ def repair(
     from eventlog.log.embedded.locks import Presence
     from eventlog.log.embedded.options import Options
 
-    old, new = place_of(source), place_of(into)
+    old, new = directory_of(source), directory_of(into)
     if not (old / "lmdb").is_dir() and not (old / "journal").is_dir():
         raise NotFoundError("store", str(old))
     require_store_files(old)
@@ -155,9 +155,9 @@ def _copied_from_server(
         if is_server(into):
             copied = restore_to_server(source, str(into), on_progress=on_progress)
         else:
-            if not swap.holds_nothing(place_of(into)):
+            if not swap.holds_nothing(directory_of(into)):
                 raise CallError(f"there is something at {into} already")
-            copied = backup_to_directory(log, place_of(into), on_progress=on_progress)
+            copied = backup_to_directory(log, directory_of(into), on_progress=on_progress)
         sessions = sum(1 for _ in log.heads())
         return RepairReport(sessions, copied.events, sum(1 for _ in log.bodies()), position, ())
 

@@ -16,7 +16,7 @@ from threading import RLock
 from typing import Any, TypeVar
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.codec.redaction import part_of
 from eventlog.errors import CallError, ConflictError
 from eventlog.history.catalog import entry_of
@@ -106,7 +106,7 @@ class Feed:
         is_alone = self._executor.leases.held is None
 
         def tell(lease: Lease) -> list[int]:
-            contention = Contention()
+            backoff = Backoff()
             while True:
                 now = self._version_now()
                 if version is not None and version != now:
@@ -130,7 +130,7 @@ class Feed:
                         returns_lease=is_alone,
                     )
                 except ConflictError:  # another writer, who needs no lease
-                    if not contention.goes_on():
+                    if not backoff.goes_on():
                         raise
                     continue
                 if committed.repeated:
@@ -150,7 +150,7 @@ class Feed:
         told = self._told(values)
         require_version(after)
         self._require_record(after)
-        contention = Contention()
+        backoff = Backoff()
         while True:
             now = self._version_now()
             to = None if after == now else after
@@ -158,7 +158,7 @@ class Feed:
                 base = after + (1 if name is None else 2)  # behind what begins the fork and gives its name
                 items, bodies = self._decided(told, {}, now, to, settles=True, base=base, seen=self.seen(after))
             except ConflictError:  # another writer's event
-                if not contention.goes_on():
+                if not backoff.goes_on():
                     raise
                 continue
             then = [event for _, event in items[0 if to is None else 1 :]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from eventlog import events as ev
-from eventlog.codec.bodies import unpack_checked
+from eventlog.codec.bodies import checked_body_text
 from eventlog.codec.decoded import Span, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.codec.payload import is_encrypted, is_foreign
@@ -45,7 +45,7 @@ def reader_of(log: Log, session: str) -> Callable[[Content], str]:
         packed = own.body(content.digest)
         if packed is None:
             raise DamagedError(f"body {content.digest.hex()} is missing", session=session)
-        return unpack_checked(content, packed)
+        return checked_body_text(content, packed)
 
     return text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eventlog import events as ev
-from eventlog.append.contention import Contention
+from eventlog.append.backoff import Backoff
 from eventlog.codec.bodies import to_content
 from eventlog.errors import ConflictError, NotFoundError, RefusedError, brief
 from eventlog.session.executor import Executor
@@ -46,7 +46,7 @@ def late_result(
     truncation = stored_truncation(truncation, bodies)
     files = tuple(stored_attachment(one, bodies) for one in each(attachments, "attachments are a list of attachments"))
     writer = executor.writer
-    contention = Contention()
+    backoff = Backoff()
     while True:
         try:
             if writer.is_ahead:
@@ -67,7 +67,7 @@ def late_result(
             items: list[tuple[int, ev.Event]] = [(executor.host.clock(), event)]
             return writer.commit(items, bodies, expected=version).last
         except ConflictError:
-            if not contention.goes_on():
+            if not backoff.goes_on():
                 raise
 
 

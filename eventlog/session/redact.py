@@ -169,7 +169,7 @@ def _needles(store: Neighbours, family: set[str], part: str) -> _Needles:
             for content in contents(item):
                 if isinstance(content, Body):
                     digests.add(content.digest)
-                text = _text(store, session, content)
+                text = _readable(store, session, content)
                 if text != part and len(text.strip()) >= SHORTEST:
                     texts[text.strip()] = None
         texts.update(dict.fromkeys(text.strip() for text in grown.values() if len(text.strip()) >= SHORTEST))
@@ -192,7 +192,7 @@ def _has_needle(
     if content.digest in needles.digests:
         return True
     if content.digest not in searched:
-        text = _text(store, session, content)
+        text = _readable(store, session, content)
         searched[content.digest] = any(needle in text for needle in needles.texts)
     return searched[content.digest]
 
@@ -204,7 +204,7 @@ def _inline_data(event: ev.Event) -> list[str]:
     return []
 
 
-def _text(store: Neighbours, session: str, content: str | Body) -> str:
+def _readable(store: Neighbours, session: str, content: str | Body) -> str:
     try:
         if isinstance(content, Body) and content.characters == BYTES:
             return store.host.data(content, session).decode(errors="replace")

@@ -164,7 +164,7 @@ def _promoted(state: State, event: ev.MessagePromoted) -> None:
         )
 
 
-def _part(state: State, event: ev.PartStarted) -> None:
+def _part_started(state: State, event: ev.PartStarted) -> None:
     _new_part(state, event.part)
     facts = state.message(event.message)
     if facts.user:
@@ -372,7 +372,7 @@ RULES: dict[type, Callable[[State, Any], object]] = {
     ev.MessageFinished: _finished,
     ev.MessageRemoved: _message_removed,
     ev.MessagePromoted: _promoted,
-    ev.PartStarted: _part,
+    ev.PartStarted: _part_started,
     ev.PartDelta: _delta,
     ev.PartEnded: lambda state, event: _in_state(state, event.part, ("text", "reasoning"), ("open",)),
     ev.PartEdited: _edited,

@@ -21,7 +21,7 @@ import msgspec
 import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
-from eventlog.codec.batch import encode, pack
+from eventlog.codec.batch import encode, encode_value
 from eventlog.codec.payload import NAMES
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.cursor import StreamMark, tag_of
@@ -144,7 +144,7 @@ def _small(number: int) -> Iterator[Append]:
         count=len(started),
         time=time,
         messages=1,
-        entry=pack(entry),
+        entry=encode_value(entry),
         creates_at=0,
     )
 

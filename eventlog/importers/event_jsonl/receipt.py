@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from eventlog.codec.batch import pack, unpack
+from eventlog.codec.batch import decode_value, encode_value
 from eventlog.errors import DataError
 from eventlog.history import checkpoint_store
 from eventlog.history.catalog import entry_of
@@ -106,7 +106,7 @@ def save(log: Log, reader: EventReader, streams: Sequence[StoredStream]) -> None
     receipt = Receipt(reader.extent(), *reader.before_end, found)
     first = found[0]
     surplus = checkpoint_store.newest(MOST)
-    checkpoint_store.save(log, KIND, first.session, first.last, pack(receipt), surplus=surplus)
+    checkpoint_store.save(log, KIND, first.session, first.last, encode_value(receipt), surplus=surplus)
 
 
 def _receipts(log: Log, line: bytes) -> Iterator[Receipt]:
@@ -121,7 +121,7 @@ def _receipts(log: Log, line: bytes) -> Iterator[Receipt]:
         return
     for _, data in checkpoint_store.valid(log, KIND, head.session, head.version):
         try:
-            yield unpack(data, Receipt)
+            yield decode_value(data, Receipt)
         except DataError:
             continue
 

@@ -29,6 +29,7 @@ from eventlog.errors import (
     NotFoundError,
     ReadOnlyError,
 )
+from eventlog.log.acceptance import LeaseChange
 from eventlog.log.contract import (
     Append,
     Commit,
@@ -58,7 +59,6 @@ from eventlog.log.postgres.reader import Reader
 from eventlog.log.postgres.seen import Seen
 from eventlog.log.postgres.session_lists import SessionLists
 from eventlog.log.postgres.tables import SIZE, Tables
-from eventlog.log.rules import LeaseChange
 from eventlog.log.ticket import QueuedTicket
 from eventlog.log.validation import size_of, size_of_lease, validate_derived_keys
 from eventlog.logger import logger
@@ -66,8 +66,8 @@ from eventlog.logger import logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from eventlog.log.acceptance import RequestResult
     from eventlog.log.postgres.connections import LogConnection
-    from eventlog.log.rules import RequestResult
 
 __all__ = ["PostgresLog", "create", "exists", "filling", "open_log", "upgrade"]
 
@@ -101,8 +101,6 @@ class PostgresLog(Log):
             self._connections,
             options.lists_of,
             partitions=count,
-            partition_of=self.partition_of,
-            place_of=self.place_of,
             read_only=options.read_only,
         )
         self._follower = Follower(self._reader.positions, count, options.poll)

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from eventlog import Feed, RecordBuilder
 from eventlog import events as ev
-from eventlog.codec.batch import Item, encode, pack
+from eventlog.codec.batch import Item, encode, encode_value
 from eventlog.errors import RefusedError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.history.cursor import cursor_at
@@ -335,7 +335,7 @@ def by_an_earlier_program(store: Store) -> Session:
     for number, items in enumerate((begun, hidden)):
         append = Append(
             session="old", payload=encode(items, 1), count=len(items), time=1, messages=0 if number else 2,
-            entry=None if number else pack(CatalogEntry("old")), creates_at=None if number else 0,
+            entry=None if number else encode_value(CatalogEntry("old")), creates_at=None if number else 0,
         )  # fmt: skip
         store.log.submit(append).wait()
     return store.session("old")

@@ -22,7 +22,7 @@ from typing import Any
 import lmdb
 import pytest
 
-from eventlog.codec.bodies import unpack
+from eventlog.codec.bodies import body_text
 from eventlog.errors import (
     BusyError,
     CallError,
@@ -1176,7 +1176,7 @@ def test_golden_stores_are_read(tmp_path: Path, name: str) -> None:
     text = sha256(TEXT).digest()
     assert sorted(log.bodies()) == sorted((HASH, text))
     assert log.body(HASH) == b"packed body"
-    assert unpack(Body(text, len(TEXT), len(TEXT)), log.body(text) or b"") == TEXT.decode()
+    assert body_text(Body(text, len(TEXT), len(TEXT)), log.body(text) or b"") == TEXT.decode()
     derived = {b"derived": b"a value that is kept compressed" * 20, b"small": b"value"}
     assert dict(log.scan_derived(b"")) == (derived if name.endswith("-folded") else {})
     assert log.request(fork, "r1") == Committed(fork, 42, 42, 3, repeated=True)

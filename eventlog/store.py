@@ -1,6 +1,6 @@
 """A store of many sessions: open it, begin and find sessions, maintain its files.
 
-A store owns its log, one handle per session (`session/registry.py`), and one thread that commits
+A store owns its log, one handle per session (`session/handles.py`), and one thread that commits
 accepted deltas and renews leases. The same path opened twice in a process shares one log.
 
 Each maintenance method runs a module of `maintenance/`, imported at the first use: a program that
@@ -39,6 +39,7 @@ from eventlog.log.contract import Log
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.open_log import open_log
 from eventlog.session import liveness
+from eventlog.session.handles import Handles
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
 from eventlog.session.naming import Names, begin_named, open_named
@@ -137,13 +138,15 @@ class Store:
             models=models,
         )
         """Services for the sessions: clock, ids, lease owner, flusher."""
-        self.registry = SessionRegistry(self.host)
+        self.registry = SessionRegistry(self, self.host)
+        """The executors of the sessions."""
+        self.handles = Handles()
         """The handles of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)
         self._searcher: Searcher | None = None
         self._origins: tuple[tuple[int, ...], dict[tuple[str, str], list[str]]] = ((), {})
-        self._at_exit = liveness.begin(self)
+        self._at_exit = liveness.begin(self.host, self.close)
         weakref.finalize(self, self.host.flusher.stop)
 
     def __enter__(self) -> Self:
@@ -258,10 +261,10 @@ class Store:
     def session(self, id: str) -> Session:
         """The handle of a session; `NotFoundError` if there is none of this id."""
         self.host.require_open()
-        session = self.registry.get(self, id)
+        executor = self.registry.get(id)
         if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
             raise NotFoundError("session", id)
-        return session
+        return self.handles.of(self, executor)
 
     def shelf(self, name: str) -> Shelf:
         """The shelf of a name, made if there is none: values without a conversation.
@@ -667,7 +670,7 @@ class Store:
             host.flusher.stop()
             host.kept.clear()
             self._close_index()
-            liveness.end(self, self._at_exit)
+            liveness.end(self.host, self._at_exit)
             try:
                 self.log.close()
             finally:
@@ -687,11 +690,11 @@ def begin_session(
 ) -> Session:
     """Begin a session with its first event, as an importer made it, and those that follow."""
     store.host.require_open(writing=True)
-    session = store.registry.begin(store, first, id, time, then, bodies=bodies)
+    executor = store.registry.begin(first, id, time, then, bodies=bodies)
     if isinstance(first, ev.SessionForked) and store.log.may_lose_key(first.parent):
-        store.erase(session.id, reason="its parent was erased while it began")
+        store.erase(executor.id, reason="its parent was erased while it began")
         raise ErasedError(first.parent)
-    return session
+    return store.handles.of(store, executor)
 
 
 def repair(

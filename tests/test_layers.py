@@ -38,8 +38,8 @@ LAYERS: dict[str, str] = {
         | reader | attempt | group_commit check | engine
     """,
     "eventlog.session": """
-        owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome empty_answers | text_stream context late_result redact rollback values | tool_call turn | reply | session
-        | unfinished | subsessions | registry shelf naming
+        owner inputs open_work kept | host lease_record | liveness lease reader | executor outcome empty_answers | registry text_stream context late_result rollback values
+        | redact status tool_call turn | reply subsessions | session | handles unfinished shelf naming
     """,
     "eventlog.state": """
         facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader

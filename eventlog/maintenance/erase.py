@@ -35,7 +35,8 @@ from eventlog.session.shelf import check_name, find_shelf
 from eventlog.validation import require
 
 if TYPE_CHECKING:
-    from eventlog.session.session import Session, Sessions
+    from eventlog.session.executor import Executor
+    from eventlog.session.session import Sessions
 
 __all__ = ["Choice", "ErasurePlan", "drop_shelf", "erase", "plan_erasure"]
 
@@ -189,10 +190,10 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
     Then free the session's name. Of a session whose key is gone it is not known: the next caller
     that asks for it frees it.
     """
-    handle = store.registry.get(store, session)
+    executor = store.registry.get(session)
     event = ev.SessionErased(reason)
     name = None
-    with _running(store, handle, wait):
+    with _running(store, executor, wait):
         for attempt in range(_ATTEMPTS):
             head = head_of(store.log, session)
             now = store.host.clock()
@@ -219,21 +220,21 @@ def erase_one(store: Sessions, session: str, reason: str, *, wait: float = 0.0) 
 
 
 @contextmanager
-def _running(store: Sessions, handle: Session, wait: float) -> Generator[None]:
+def _running(store: Sessions, executor: Executor, wait: float) -> Generator[None]:
     """Hold the session's lease, also when its key is gone and it cannot be read."""
     try:
-        lease = handle.executor.acquire(wait=wait)
+        lease = executor.acquire(wait=wait)
     except KeyMissingError:
-        if not store.host.info(handle.id).locked:
+        if not store.host.info(executor.id).locked:
             raise
-        taken = take_lease(store.log, handle.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
+        taken = take_lease(store.log, executor.id, store.host.owner, ttl=store.host.lease_ttl, clock=store.host.clock)
         try:
             yield
         finally:
-            release_lease(store.log, handle.id, taken)
+            release_lease(store.log, executor.id, taken)
     else:
         try:
             yield
         finally:
-            handle.executor.leases.abandon()
+            executor.leases.abandon()
             lease.unshare()

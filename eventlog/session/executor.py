@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
@@ -36,20 +36,13 @@ _OWN_WORDS = (ev.UserMessageAdded, ev.MessagePromoted, ev.MessageFinished)
 """Events behind which the task that writes them takes a new view."""
 
 
-class HostingStore(Protocol):
-    """A store, as far as an executor holds it."""
-
-    host: Host
-
-
 class Executor:
     """Runs the commands of one session; the session's handle, replies and streams share it.
 
-    While one of them is in use, neither the executor nor its store is collected.
+    While one of them is in use, neither the executor nor its `store` is collected.
     """
 
-    def __init__(self, store: HostingStore, session: str, writer: SessionWriter) -> None:
-        host = store.host
+    def __init__(self, host: Host, session: str, writer: SessionWriter, store: object) -> None:
         self.id = session
         self.host = host
         self._store = store

@@ -29,8 +29,10 @@ from eventlog.session.host import Host
 from eventlog.session.inputs import model_of, stored_kind
 from eventlog.session.lease import unless_held
 from eventlog.session.outcome import pending_question
+from eventlog.session.registry import SessionRegistry
 from eventlog.session.reply import Reply
 from eventlog.session.rollback import RollbackResult, redo, rollback
+from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.turn import Turn
 from eventlog.session.values import Values
 from eventlog.validation import a_kind, each, require, require_json, require_limits
@@ -49,40 +51,16 @@ if TYPE_CHECKING:
 __all__ = ["RollbackResult", "Sent", "Session", "Sessions"]
 
 
-class Handles(Protocol):
-    """The handles of a store (`registry.py`)."""
-
-    def get(self, store: Sessions, id: str) -> Session:
-        """Return the handle of a session, or of the stream of a shelf."""
-        ...
-
-    def begin(self, store: Sessions, first: ev.ShelfStarted, id: str | None, time: int | None) -> Session:
-        """Begin a shelf with its first event."""
-        ...
-
-    def stop_subsessions(self, session: Session, reason: str) -> None:
-        """Stop and settle the sub-sessions that the newest reply's calls left unfinished."""
-        ...
-
-    def evict(self, session: str) -> None:
-        """Drop the handle of an erased session."""
-        ...
-
-    def runs(self, session: str) -> bool:
-        """Whether a task has the session's lease, also if the log does not know of it yet."""
-        ...
-
-
 class Sessions(Protocol):
-    """A store as its sessions, and work on several of them, see it."""
+    """A store as its sessions, and work on several of them, see it.
+
+    A session begins others, and a store makes the handle of each: one of the two has to know the
+    other by what it does.
+    """
 
     host: Host
     log: Log
-
-    @property
-    def registry(self) -> Handles:
-        """See `Store`."""
-        ...
+    registry: SessionRegistry
 
     def session(self, id: str) -> Session:
         """See `Store`."""
@@ -442,7 +420,7 @@ class Session:
 
         require(str, part, "a part is named by its id, a str")
 
-        return redact(self.executor, self.store, part, reason, search=search)
+        return redact(self.executor, self.store.registry, part, reason, search=search)
 
     # -- the session ---------------------------------------------------------------------------
 
@@ -476,7 +454,7 @@ class Session:
         The sub-sessions of its newest tasks that a crash left without an owner are stopped as well.
         """
         self.executor.command([ev.InterruptRequested(reason)])
-        self.store.registry.stop_subsessions(self, reason)
+        stop_subsessions(self.store.registry, self.executor, reason)
 
     def record_custom(self, namespace: str, data: Json) -> None:
         """Record an embedder's own fact.  Needs no lease."""

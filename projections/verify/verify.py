@@ -177,7 +177,7 @@ def _session(
     if head.gone:
         report.problems.append(Problem("the events are gone, and the session was not erased", 1))
         return report
-    session = _try(report, partial(store.registry.get, store, name))
+    session = _try(report, lambda: Session(store, store.registry.get(name)))
     if session is None:
         return report
     _add(report, _try(report, partial(_inherited, streams, head)))

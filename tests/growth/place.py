@@ -115,7 +115,7 @@ def _fill(path: Path, shape: Shape) -> None:
             parent.user("on another branch")
         for executor in (
             store.create_session(id="valued").executor,
-            store.registry.get(store, store.shelf("shelf").id).executor,
+            store.registry.get(store.shelf("shelf").id),
         ):
             for first in range(0, shape.messages, _TOGETHER):
                 keys = [f"key {number:06}" for number in range(first, min(first + _TOGETHER, shape.messages))]

@@ -1,6 +1,6 @@
 """Runs the commands of one session: takes the lease if needed, decides, appends, waits.
 
-Deciding and appending are `append/writer.py`; who holds the lease is `lease.py`.
+Deciding and appending are `append/writer.py`; who holds the lease is `lease_keeper.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from eventlog.append.pipeline import OpenPipelines, Pipeline
 from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
 from eventlog.log.contract import Committed
 from eventlog.session.inputs import require_sound_json
-from eventlog.session.lease import A_LEASE, Block, Lease, LeaseKeeper
+from eventlog.session.lease import A_LEASE, Block, Lease
+from eventlog.session.lease_keeper import LeaseKeeper
 from eventlog.session.owner import is_live, owner_of
 from eventlog.session.reader import SessionReader
 from eventlog.state.committed import CommittedState

@@ -64,7 +64,7 @@ from eventlog.errors import (
 from eventlog.history.catalog import SessionInfo
 from eventlog.history.session_page import SessionPage
 from eventlog.integrity.heads import SessionHead, StoreHead
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.models.catalogue import KnownModel, ModelCatalogue, Rates
 from eventlog.models.catalogue import shipped as shipped_models
 from eventlog.session.naming import Names

@@ -23,7 +23,8 @@ from eventlog.following.follower import Follower, Watch
 from eventlog.following.thread_bell import ThreadBell
 from eventlog.history.catalog import entry_of
 from eventlog.history.cursor import StreamMark, reached_by, tag_of
-from eventlog.log.contract import Commit, Head, Log
+from eventlog.log.commit import Commit, Head
+from eventlog.log.contract import Log
 from eventlog.validation import require_or_none, require_wait
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from eventlog import events as ev
 from eventlog.aio.awaiting import acquired, awaited, released, unless_held
 from eventlog.aio.reply import AsyncReply
 from eventlog.aio.turn import AsyncTurn
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.session.lease import Lease
 from eventlog.session.session import Sent, Session
 from eventlog.validation import require, require_function

@@ -40,7 +40,7 @@ from eventlog.errors import (
 )
 from eventlog.history.value_index import ValueIndex
 from eventlog.history.value_tree import changes_in
-from eventlog.log.contract import Append, Committed, LeaseState
+from eventlog.log.commit import Append, Committed, LeaseState
 from eventlog.logger import logger
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import allowed_deltas, decide, needs_no_lease

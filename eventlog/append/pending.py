@@ -15,7 +15,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import LimitError
 from eventlog.events import SCHEMA
 from eventlog.history.catalog import CATALOG_EVENTS, QUIET_EVENTS, CatalogEntry, evolve_entry
-from eventlog.log.contract import Append, Committed, LeaseState, Ticket
+from eventlog.log.commit import Append, Committed, LeaseState, Ticket
 from eventlog.state.committed import CommittedState
 from eventlog.state.decide import require_items
 from eventlog.state.state import State
@@ -38,7 +38,7 @@ _NO_EVENTS = Batch(SCHEMA, 0, False, [])
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The terms under which a command has an append of its own, as in `contract.Append`.
+    """The terms under which a command has an append of its own, as in `commit.Append`.
 
     `expected` is the caller's: the command is not decided anew where the session is elsewhere.
     """

@@ -32,7 +32,8 @@ from eventlog.errors import (
 )
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import head_of
-from eventlog.log.contract import Append, Committed, Log
+from eventlog.log.commit import Append, Committed
+from eventlog.log.contract import Log
 from eventlog.state.committed import CommittedState
 from eventlog.state.state import State
 

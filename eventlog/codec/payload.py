@@ -40,7 +40,7 @@ from typing import TypeVar
 import msgspec
 
 from eventlog.errors import DamagedError, TooNewError
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 
 __all__ = [
     "DESTROYED",

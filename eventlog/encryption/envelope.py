@@ -30,7 +30,7 @@ from eventlog.codec.redaction import contents
 from eventlog.compression import compressed_body
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry
-from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.commit import Append, Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.values import Body
 

@@ -50,20 +50,8 @@ from eventlog.encryption.envelope import (
     reencrypt,
 )
 from eventlog.errors import AlreadyExistsError, DataError, EventlogError, KeyMissingError, NotFoundError
-from eventlog.log.contract import (
-    GROWING,
-    STAMP_BYTES,
-    Append,
-    BodyStore,
-    Commit,
-    Committed,
-    Head,
-    HeadReader,
-    LeaseState,
-    Log,
-    Place,
-    Ticket,
-)
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.contract import GROWING, STAMP_BYTES, BodyStore, HeadReader, Log, Place
 from eventlog.log.merkle import HASH_BYTES
 from eventlog.log.ticket import refused
 from eventlog.log.validation import size_of, validate_derived_keys

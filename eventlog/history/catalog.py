@@ -13,7 +13,7 @@ from eventlog.codec.batch import decode_value
 from eventlog.codec.payload import decode_encrypted_value, is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.history.ranges import Range, merged
-from eventlog.log.contract import Head
+from eventlog.log.commit import Head
 from eventlog.values import Origin, Tokens
 
 __all__ = [

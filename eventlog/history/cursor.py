@@ -29,7 +29,8 @@ from eventlog.errors import CallError, CursorError, brief
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eventlog.log.contract import Commit, Log, Place
+    from eventlog.log.commit import Commit
+    from eventlog.log.contract import Log, Place
 
 __all__ = [
     "Reached",

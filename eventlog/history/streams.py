@@ -16,7 +16,8 @@ from eventlog.errors import DamagedError, ErasedError, NotFoundError
 from eventlog.events import LASTING
 from eventlog.history.catalog import entry_of
 from eventlog.history.lineage import END, StreamRange
-from eventlog.log.contract import Head, HeadReader, Log
+from eventlog.log.commit import Head
+from eventlog.log.contract import HeadReader, Log
 from eventlog.values import Body
 
 __all__ = [

@@ -15,7 +15,8 @@ from eventlog.errors import CallError
 from eventlog.log.contract import place_of
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, Place
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Place
 
 __all__ = ["ListsOf", "newest_of", "require_lists"]
 

@@ -19,7 +19,8 @@ import msgspec
 from eventlog import os_fork
 from eventlog.errors import CallError, ClosedError, DamagedError
 from eventlog.log.acceptance import RequestResult, accept, commit_of, may_replace_lease, was_committed
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket, is_outgrown
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.contract import Log, Place, is_outgrown
 from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.merkle_check import first_mismatch

@@ -37,7 +37,7 @@ from eventlog.history.cursor import cursor_at, reached_by
 from eventlog.history.streams import ancestry
 from eventlog.integrity.scrub_ledger import ScrubLedger, read_ledger, write_record
 from eventlog.log.acceptance import commit_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded import swap
 from eventlog.log.embedded.bulk_writer import BulkWriter
 from eventlog.log.embedded.directory import encryption_of, identity_of
@@ -53,7 +53,8 @@ if TYPE_CHECKING:
 
     from eventlog.codec.decoded import Span
     from eventlog.encryption.keys import KeySource
-    from eventlog.log.contract import Commit, Head, Log
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Log
     from eventlog.log.embedded.engine import EmbeddedLog
 
 __all__ = ["backup", "record_later_redactions", "restore"]

@@ -26,7 +26,7 @@ from eventlog.errors import (
 from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
 from eventlog.history.relatives import forks_of, subsessions_of
 from eventlog.history.streams import head_of
-from eventlog.log.contract import Append, Head
+from eventlog.log.commit import Append, Head
 from eventlog.session.lease import unless_held
 from eventlog.session.lease_record import release_lease, take_lease
 from eventlog.session.naming import free_erased

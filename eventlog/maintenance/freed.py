@@ -23,11 +23,12 @@ from eventlog.history.catalog import entry_of, evolve_entry
 from eventlog.history.lineage import END, StreamRange
 from eventlog.history.streams import ancestry, stream_spans
 from eventlog.log.acceptance import commit_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.merkle import SALT_BYTES
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Commit, Head, Log
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Log
     from eventlog.log.embedded.bulk_writer import BulkWriter
 
 __all__ = ["drop_freed", "freed_versions"]

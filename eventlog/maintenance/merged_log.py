@@ -13,7 +13,7 @@ from eventlog.history.streams import continued
 
 if TYPE_CHECKING:
     from eventlog.log.acceptance import RequestResult
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.postgres.engine import PostgresLog
 
 __all__ = ["MergedLog"]

@@ -22,7 +22,7 @@ from eventlog.codec.payload import FOREIGN, REMAINS, decode_encrypted_payload, i
 from eventlog.errors import DamagedError, DataError
 from eventlog.history.catalog import CatalogEntry, entry_of
 from eventlog.log.acceptance import RequestResult
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.digests import digests_in
 from eventlog.log.merkle import TAG_BYTES, leaf_of
 from eventlog.maintenance.copy_commits import head_at

@@ -29,7 +29,7 @@ from eventsourcing.persistence import Notification, StoredEvent, Tracking
 
 from eventlog.codec.payload import FOREIGN, is_encrypted, is_foreign
 from eventlog.errors import CallError, DamagedError, KeyMissingError, TooNewError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 
 __all__ = ["KEY_BYTES", "Batch", "batch_of", "key_of", "pack"]
 

@@ -29,7 +29,8 @@ from zlib import crc32
 
 import msgspec
 
-from eventlog.log.contract import Commit, Log
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
 from eventlog.recorder.batch import batch_of
 from eventlog.recorder.index_table import NO_RUNS, IndexTable, Run, between, encode, has, insert
 

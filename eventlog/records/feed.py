@@ -24,7 +24,7 @@ from eventlog.history.name_streams import Name
 from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
 from eventlog.importers.common.builder import RecordMapping
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.records.earlier import Earlier
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex

@@ -17,7 +17,8 @@ from eventlog.codec.payload import is_encrypted, is_foreign
 from eventlog.errors import DamagedError
 from eventlog.history.catalog import entry_of, is_shelf_id
 from eventlog.history.streams import forked_from, stream_spans
-from eventlog.log.contract import Commit, Log
+from eventlog.log.commit import Commit
+from eventlog.log.contract import Log
 from eventlog.search.rows import Named, Rows, name_of
 from eventlog.search.said import said_by
 from eventlog.values import Content, Reasoning, Tool

@@ -16,7 +16,7 @@ from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
 from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
-from eventlog.log.contract import Committed
+from eventlog.log.commit import Committed
 from eventlog.session.inputs import require_sound_json
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.lease_keeper import LeaseKeeper

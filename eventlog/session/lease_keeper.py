@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from eventlog import events as ev
 from eventlog.append.lease_claim import LeaseClaim, LeaseStatus
 from eventlog.errors import LeaseHeldError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.logger import logger
 from eventlog.session.lease import HELD, POLL, TAKEN_OVER, Block, Lease
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from eventlog.history.catalog import SessionInfo
     from eventlog.history.name_streams import Name
     from eventlog.integrity.heads import SessionHead, StoreHead
-    from eventlog.log.contract import Committed, Log
+    from eventlog.log.commit import Committed
+    from eventlog.log.contract import Log
     from eventlog.session.lease import Lease
     from eventlog.session.redact import RedactionResult
 

@@ -11,7 +11,7 @@ from eventlog.session.outcome import has_open_work
 from eventlog.session.owner import is_live
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head
+    from eventlog.log.commit import Head
     from eventlog.session.registry import SessionRegistry
 
 __all__ = ["is_run", "is_unfinished"]

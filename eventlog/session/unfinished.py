@@ -25,7 +25,8 @@ from eventlog.history.catalog import SessionInfo, SessionState, info_of
 from eventlog.session.status import is_run, is_unfinished
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, Log
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Log
     from eventlog.session.session import Sessions
 
 __all__ = ["KEY", "state_of", "unfinished"]

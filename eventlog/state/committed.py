@@ -14,7 +14,8 @@ from eventlog.history.forgotten import forgotten_in
 from eventlog.history.lineage import StreamRange
 from eventlog.history.streams import ancestry, head_of
 from eventlog.history.tree_heads import EVERY, save_tree_head
-from eventlog.log.contract import Head, LeaseState, Log
+from eventlog.log.commit import Head, LeaseState
+from eventlog.log.contract import Log
 from eventlog.state.loader import apply_spans, load_state, newest_state, save_state
 from eventlog.state.state import State
 

@@ -28,7 +28,7 @@ from eventlog.history.ranges import Range, merged, without
 from eventlog.history.streams import ancestry
 from eventlog.integrity.heads import SessionHead, StoreHead, session_head
 from eventlog.integrity.scrub_ledger import read_ledger, scrub_fault
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.merkle_check import Mismatch, first_mismatch
 from eventlog.session.session import Session
 from eventlog.store import Store

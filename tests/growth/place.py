@@ -26,7 +26,7 @@ from eventlog.codec.payload import NAMES
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.cursor import StreamMark, tag_of
 from eventlog.history.name_streams import NameState, state_append
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
     from eventlog.log.acceptance import PriorCommits
-    from eventlog.log.contract import Append, Committed, Head
+    from eventlog.log.commit import Append, Committed, Head
 
 __all__ = ["MARKED", "at_decision"]
 

@@ -15,7 +15,7 @@ from eventlog.codec.deltas import DeltaRun
 from eventlog.events import LASTING, Event, PartDelta, RolledBack
 from eventlog.history.lineage import History, StreamRange
 from eventlog.importers.common.importer import ImportBatch
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.values import Body, Content
 
 __all__ = ["Recording", "Timed", "bundled"]

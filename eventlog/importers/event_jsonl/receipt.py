@@ -25,7 +25,8 @@ from eventlog.history.catalog import entry_of
 from eventlog.history.tree_heads import tree_after, tree_at
 from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.importers.event_jsonl.reader import EventReader, Extent, Progress
-from eventlog.log.contract import Head, Log
+from eventlog.log.commit import Head
+from eventlog.log.contract import Log
 from eventlog.log.merkle_check import TreeState
 
 __all__ = ["StoredStream", "go_on", "save"]

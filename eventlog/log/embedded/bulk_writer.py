@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eventlog.log.acceptance import RequestResult
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
 
 __all__ = ["BulkWriter"]
 

@@ -30,7 +30,8 @@ from eventlog.errors import (
     ReadOnlyError,
 )
 from eventlog.log.acceptance import LeaseChange
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState, Log, Place, Ticket
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.contract import Log, Place
 from eventlog.log.embedded.options import Options
 from eventlog.log.embedded.registry import REGISTRY
 from eventlog.log.embedded.salvage.probe import probe

@@ -55,7 +55,7 @@ from eventlog.errors import (
     UnknownOutcomeError,
 )
 from eventlog.log.acceptance import LeaseChange
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.batch import AnyTicket, Batch
 from eventlog.log.ticket import wake
 from eventlog.log.worker import Worker

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from eventlog.log.acceptance import RequestResult
-    from eventlog.log.contract import Commit, Head, Place
+    from eventlog.log.commit import Commit, Head
+    from eventlog.log.contract import Place
     from eventlog.log.embedded.memtable import Memtable
     from eventlog.log.embedded.part_lists import Row
     from eventlog.log.embedded.segments.segments import Segments

@@ -17,7 +17,7 @@ import msgspec
 
 from eventlog.errors import DamagedError
 from eventlog.log.acceptance import RequestResult, head_after
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.journal.frames import CommitRecord, Record
 from eventlog.log.embedded.part_lists import PartLists
 from eventlog.log.merkle import leaf_data, leaf_hash

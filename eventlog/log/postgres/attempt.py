@@ -23,7 +23,7 @@ from psycopg.errors import UniqueViolation
 
 from eventlog.errors import BusyError, EventlogError, UnknownOutcomeError
 from eventlog.log.acceptance import RequestResult
-from eventlog.log.contract import Append, Committed
+from eventlog.log.commit import Append, Committed
 from eventlog.log.merkle import SALT_BYTES
 from eventlog.log.postgres.batch import AnyTicket, Batch
 from eventlog.log.postgres.clock import ServerClock

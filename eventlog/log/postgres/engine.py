@@ -30,18 +30,8 @@ from eventlog.errors import (
     ReadOnlyError,
 )
 from eventlog.log.acceptance import LeaseChange
-from eventlog.log.contract import (
-    Append,
-    Commit,
-    Committed,
-    Head,
-    HeadReader,
-    LeaseState,
-    Log,
-    Place,
-    Ticket,
-    partition_of,
-)
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState, Ticket
+from eventlog.log.contract import HeadReader, Log, Place, partition_of
 from eventlog.log.postgres import schema
 from eventlog.log.postgres.acknowledged import Acknowledged, acknowledged
 from eventlog.log.postgres.attempt import Target

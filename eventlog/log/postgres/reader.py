@@ -21,7 +21,7 @@ from eventlog.log.postgres.seen import LOST, RESTORED
 
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.postgres.connections import Connections
     from eventlog.log.postgres.schema import Settings
     from eventlog.log.postgres.seen import Seen

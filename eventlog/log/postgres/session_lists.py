@@ -16,7 +16,8 @@ from eventlog.log.lists import newest_of, require_lists
 from eventlog.log.postgres.rows import HEAD, head_from
 
 if TYPE_CHECKING:
-    from eventlog.log.contract import Head, Place
+    from eventlog.log.commit import Head
+    from eventlog.log.contract import Place
     from eventlog.log.lists import ListsOf
     from eventlog.log.postgres.connections import Connections
     from eventlog.log.postgres.rows import Known

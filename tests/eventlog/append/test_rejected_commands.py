@@ -12,7 +12,7 @@ from eventlog.aio import AsyncSession
 from eventlog.append.pipeline import Pipeline
 from eventlog.codec.bodies import INLINE
 from eventlog.errors import BusyError, ConflictError, FencedError, LimitError, UnknownOutcomeError
-from eventlog.log.contract import LeaseState
+from eventlog.log.commit import LeaseState
 from eventlog.session.session import Session
 from eventlog.store import Store
 from tests.support.faulty_log import FaultyLog, together

@@ -14,7 +14,7 @@ from eventlog.codec.batch import Item, decode, decode_value, encode, encode_valu
 from eventlog.codec.decoded import events_of, spans_of
 from eventlog.codec.deltas import DeltaRun
 from eventlog.errors import CallError, DamagedError, DataError, TooNewError, UnknownEventError
-from eventlog.log.contract import Commit
+from eventlog.log.commit import Commit
 from eventlog.values import Origin, Tokens, Usage
 from tests.growth.measuring import least
 from tests.support.event_strategies import KINDS, events, items, texts

@@ -26,7 +26,7 @@ from eventlog.encryption.key_ring import KeyRing, keys_from
 from eventlog.encryption.log import EncryptedLog
 from eventlog.errors import DamagedError, DataError, KeyMissingError, TooNewError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.log.contract import Append, Commit, Head
+from eventlog.log.commit import Append, Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
 from projections.verify.verify import verify

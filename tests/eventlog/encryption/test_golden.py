@@ -17,7 +17,7 @@ from eventlog.encryption.family import Family
 from eventlog.encryption.key_ring import KeyRing
 from eventlog.errors import DamagedError, KeyMissingError, TooNewError
 from eventlog.history.catalog import CatalogEntry, entry_of
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.values import Body
 
 GOLDEN: dict[str, Any] = {

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from eventlog import Store, StoreHead
 from eventlog import events as ev
 from eventlog.errors import CallError, DamagedError, NotFoundError, PoisonedError, RefusedError
-from eventlog.log.contract import Append, Commit
+from eventlog.log.commit import Append, Commit
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments import layout

@@ -18,7 +18,7 @@ from eventlog.codec.batch import encode, encode_value
 from eventlog.errors import EventlogError
 from eventlog.history.catalog import entry_of
 from eventlog.history.session_lists import lists_of
-from eventlog.log.contract import Commit, Head
+from eventlog.log.commit import Commit, Head
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.journal import frames
 from eventlog.log.memory import MemoryLog

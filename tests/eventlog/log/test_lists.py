@@ -10,7 +10,8 @@ from typing import TypeAlias
 import pytest
 
 from eventlog.errors import CallError
-from eventlog.log.contract import Append, Head, Log
+from eventlog.log.commit import Append, Head
+from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.log.postgres import session_lists

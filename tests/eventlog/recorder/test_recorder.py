@@ -36,7 +36,8 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog.codec.payload import FOREIGN
 from eventlog.errors import CallError, ClosedError, DamagedError, LimitError, ReadOnlyError, TooNewError
-from eventlog.log.contract import Append, Commit, Log, Ticket
+from eventlog.log.commit import Append, Commit, Ticket
+from eventlog.log.contract import Log
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.memory import MemoryLog
 from eventlog.recorder import (

@@ -27,7 +27,7 @@ from eventlog.errors import (
 )
 from eventlog.history.cursor import cursor_at
 from eventlog.history.name_streams import NameState, last_owner, newest_state, state_append, stream_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.store import Store, open_store, repair, restore
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine

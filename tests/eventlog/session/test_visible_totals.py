@@ -22,7 +22,7 @@ from eventlog.history.cursor import cursor_at
 from eventlog.history.forgotten import forgotten_in
 from eventlog.history.ranges import Range, covers, merged, without
 from eventlog.history.streams import head_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session, Sessions
 from eventlog.store import Store, open_store, repair, restore

@@ -10,7 +10,7 @@ import pytest
 
 from eventlog import events as ev
 from eventlog.errors import ClosedError, EventlogError
-from eventlog.log.contract import Append, Ticket
+from eventlog.log.commit import Append, Ticket
 from eventlog.session.session import Session
 from eventlog.session.text_stream import LONG_DELTA, TextStream
 from eventlog.store import Store

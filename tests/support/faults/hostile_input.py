@@ -30,7 +30,7 @@ from eventlog.importers import FORMATS, detect, import_file
 from eventlog.integrity.fork_anchor import read_prefix
 from eventlog.integrity.heads import StoreHead
 from eventlog.integrity.scrub_ledger import read_ledger
-from eventlog.log.contract import Append, Commit
+from eventlog.log.commit import Append, Commit
 from eventlog.log.embedded.journal import frames
 from eventlog.log.embedded.segments.chunk import decode_chunk, encode_chunk
 from eventlog.log.embedded.segments.environment import is_whole

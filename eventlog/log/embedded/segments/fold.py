@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from eventlog.log.acceptance import RequestResult
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.embedded.filesystem import JournalIO
     from eventlog.log.embedded.memtable import MemtablePart
     from eventlog.log.embedded.segments.blocks import Block, BlockSlot

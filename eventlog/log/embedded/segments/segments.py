@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import lmdb
 
     from eventlog.log.acceptance import RequestResult
-    from eventlog.log.contract import Commit, Head
+    from eventlog.log.commit import Commit, Head
     from eventlog.log.lists import ListsOf
 
 __all__ = ["Segments"]

@@ -35,7 +35,7 @@ from eventlog.errors import (
     TooOldError,
     UnsupportedStorageError,
 )
-from eventlog.log.contract import Append, Commit, Committed, Head, LeaseState
+from eventlog.log.commit import Append, Commit, Committed, Head, LeaseState
 from eventlog.log.embedded.engine import EmbeddedLog, open_log
 from eventlog.log.embedded.filesystem import JournalIO, filesystem_type, refuse_network_filesystem
 from eventlog.log.embedded.segments.environment import LIB_VERSION, MAX_READERS, Environment, put_last
@@ -202,7 +202,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 FORK = """
 import os, sys
 from eventlog.errors import ForkedProcessError
-from eventlog.log.contract import Append, LeaseState
+from eventlog.log.commit import Append, LeaseState
 from eventlog.log.embedded.engine import open_log
 log = open_log(sys.argv[1])
 log.submit(Append(session="s", payload=b"parent", count=1, time=1, creates_at=0)).wait(30)
@@ -241,7 +241,7 @@ def test_a_fork(tmp_path: Path) -> None:
 
 ORPHAN = """
 import os, signal, sys, time
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 log = open_log(sys.argv[1])
 log._partition.lock.acquire()

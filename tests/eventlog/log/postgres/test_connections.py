@@ -10,7 +10,7 @@ import pytest
 
 from eventlog.errors import BusyError, ClosedError, StorageError
 from eventlog.history.session_lists import lists_of
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import connections
 from eventlog.log.postgres.engine import open_log
 from eventlog.store import Store

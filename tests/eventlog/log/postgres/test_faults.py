@@ -13,7 +13,7 @@ import pytest
 from psycopg import RawCursor
 
 from eventlog.errors import BusyError, ConflictError, UnknownOutcomeError
-from eventlog.log.contract import Append, Committed, LeaseState
+from eventlog.log.commit import Append, Committed, LeaseState
 from eventlog.log.postgres.engine import PostgresLog, open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.cutting_proxy import CuttingProxy

@@ -8,7 +8,7 @@ import pytest
 
 import eventlog
 from eventlog.errors import ErasedError, NotFoundError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import attempt
 from eventlog.log.postgres.connections import Connections
 from eventlog.log.postgres.engine import open_log

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.postgres import session_lists
 from eventlog.log.postgres.engine import open_log
 

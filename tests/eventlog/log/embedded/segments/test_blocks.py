@@ -15,7 +15,7 @@ import zstandard
 from eventlog.codec.bodies import body_text
 from eventlog.compression import pack, plain_body
 from eventlog.errors import DamagedError
-from eventlog.log.contract import Append
+from eventlog.log.commit import Append
 from eventlog.log.embedded.engine import open_log
 from eventlog.log.embedded.memtable import MemtablePart
 from eventlog.log.embedded.segments.blocks import BLOCK_BYTES, BlockBuilder, Blocks

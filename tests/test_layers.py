@@ -42,7 +42,7 @@ LAYERS: dict[str, str] = {
         | redact status tool_call turn | reply subsessions | session | handles unfinished shelf naming
     """,
     "eventlog.state": """
-        facts run | chunk | stored_facts | archive version_log | fact_store | state | stored rules evolve | decide loader
+        facts run | chunk | stored_facts | archive version_log | fact_store | state | closing stored rules evolve | decide loader
         | committed
     """,
     "eventlog.append": "metrics delta_buffer backoff lease_claim | pending | gate backlog | decider | writer bulk | pipeline flusher own_appends",
@@ -59,7 +59,7 @@ LAYERS: dict[str, str] = {
         items messages records stored | message_list sturdy | thread | reading threads unused | rejoined | removal | item_store saver | __init__
     """,
     "eventlog.aio": "awaiting subscription | reply turn | session | __init__",
-    "eventlog.records": "json_value light earlier | index read unseen | told | forget | feed",
+    "eventlog.records": "json_value light earlier | index read unseen open_things state_questions | told | forget | feed",
     "projections.view": """
         neutral options | constraints messages opening_words selection | part_rendering token_count | carryover_text system_prompt offer
         | message_rendering | assembly explain | followed_view | kept_view | model_view

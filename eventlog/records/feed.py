@@ -50,9 +50,8 @@ class Feed:
 
     def __init__(self, session: Session, mapping: RecordMapping) -> None:
         require(Session, session, "a feed is of a session")
-        require_function(
-            getattr(mapping, "read", None), "a mapping has a `read`, which is given a record and a builder"
-        )
+        read = getattr(mapping, "read", None)
+        require_function(read, "a mapping has a `read`, which is given a record and a builder")
         require(str, getattr(mapping, "format", None), "a mapping's format is a str")
         self.session = session
         self.mapping = mapping
@@ -287,11 +286,11 @@ class Feed:
         """
         numbers = each(numbers, "numbers are a list of int")
         for number in numbers:
-            if type(number) is not int:
-                require_version(number)
+            require_version(number)
         self._reader.resolve(None)
         streams = self._reader.ancestry()
-        forgotten, redacted = self._reader.forgotten(), self._redacted()
+        forgotten = self._reader.forgotten()
+        redacted = {part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted}
         hidden: dict[int, Any] = {}
         if redacted:
             found = stored_records(self._log, streams, numbers)
@@ -322,12 +321,6 @@ class Feed:
             require_version(number)
         self._reader.resolve(None)
         forget(self.session, numbers)
-
-    def _redacted(self) -> frozenset[str]:
-        """Return the redacted parts of the session, inherited ones included."""
-        return frozenset(
-            part for head, _ in forked_from(self._log, self.session.id) for part in entry_of(head).redacted
-        )
 
     def at(self, number: int) -> int:
         """Return the version right after a record; `NotFoundError` if the number is of none."""
@@ -400,7 +393,7 @@ class Feed:
     def _digest(self, told: list[tuple[Any, str]], after: int | None, keep: Mapping[str, str | bytes]) -> bytes:
         """Return the digest of what a request asks for."""
         parts = [self.mapping.format, repr(after), *(text for _, text in told), *map(repr, sorted(keep.items()))]
-        return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+        return _digest_of("\0".join(parts))
 
 
 def _digest_of(text: str) -> bytes:

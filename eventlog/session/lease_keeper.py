@@ -14,6 +14,7 @@ from eventlog.logger import logger
 from eventlog.session.lease import HELD, POLL, TAKEN_OVER, Block, Lease
 from eventlog.session.lease_record import release_lease, renew_lease, take_lease
 from eventlog.session.owner import LIVE, RESTING, is_live, may_be_replaced, owner_of
+from eventlog.state.closing import closing
 from eventlog.validation import require, require_wait
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class LeaseKeeper:
                 self._end(self.current)
             self._writer.catch_up()
             committed = self._writer.committed
-            if is_live(self.id, committed.lease, self._host.clock()) or committed.state.closing(""):
+            if is_live(self.id, committed.lease, self._host.clock()) or closing(committed.state, ""):
                 return None
             try:
                 self.current = self._take(block, lazily=True, settles=True)
@@ -267,7 +268,7 @@ class LeaseKeeper:
             return self._held(Lease(self.id, claim, block))
         held, now = writer.committed.lease, host.clock()
         was_live = is_live(self.id, held, now)
-        lazily = lazily and not (settles and writer.committed.state.closing(""))
+        lazily = lazily and not (settles and closing(writer.committed.state, ""))
         rests = (self.id, held.owner, held.epoch) in RESTING  # a claim that is never written would leave it to no owner
         lazily = lazily and not rests and may_be_replaced(self.id, held, now)
         if lazily:
@@ -309,7 +310,7 @@ class LeaseKeeper:
             or claim.state.until <= self._host.clock()
         ):
             return None
-        return None if settles and committed.state.closing("") else claim
+        return None if settles and closing(committed.state, "") else claim
 
     def _give_back(self) -> None:
         """Give back the lease that rests; harmless if another owner has it by now."""
@@ -335,12 +336,12 @@ class LeaseKeeper:
         """Close what a dead or former owner left open, as the new owner's first append."""
         writer, host = self._writer, self._host
         writer.catch_up()
-        closing = writer.committed.state.closing(reason)
-        if closing:
-            logger().info("session %s: settling what its owner left open: %d events, %s", self.id, len(closing), reason)
+        events = closing(writer.committed.state, reason)
+        if events:
+            logger().info("session %s: settling what its owner left open: %d events, %s", self.id, len(events), reason)
             host.counted.settled += 1
             now = host.clock()
-            writer.commit([(now, event) for event in (*closing, ev.Settled(epoch, reason))], epoch=epoch)
+            writer.commit([(now, event) for event in (*events, ev.Settled(epoch, reason))], epoch=epoch)
 
     def _close(self, lease: Lease, *, rests: bool = False) -> None:
         """End the lease, and give it back unless an append does, or the log never knew of it.

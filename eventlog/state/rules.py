@@ -17,41 +17,10 @@ from eventlog.state.state import State
 from eventlog.validation import require
 from eventlog.values import Reasoning, Tool
 
-__all__ = ["LEASE_FREE", "MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
+__all__ = ["MAX_NOTE_BYTES", "RULES", "check", "check_deltas", "new_ids"]
 
 MAX_NOTE_BYTES = 1024
 """Longest note of a session, in bytes of UTF-8."""
-
-LEASE_FREE: frozenset[type[ev.Base]] = frozenset(
-    (
-        ev.SessionStarted,
-        ev.SessionForked,
-        ev.SessionRenamed,
-        ev.SessionArchived,
-        ev.SessionUnarchived,
-        ev.MetadataSet,
-        ev.UserMessageAdded,
-        ev.Pinned,
-        ev.Unpinned,
-        ev.UsageRecorded,
-        ev.InterruptRequested,
-        ev.PartRedacted,
-        ev.ForeignKept,
-        ev.Custom,
-        ev.ShelfStarted,
-        ev.ValuePut,
-        ev.ValueDropped,
-        ev.NameGiven,
-        ev.NameFreed,
-        ev.NoteSet,
-        ev.RecordForgotten,
-    )
-)
-"""Events that a writer without the lease may append.
-
-They do not depend on the lease holder's events, and the holder's do not depend on them.
-`PartStarted` belongs to them if its message is the user's.
-"""
 
 _OVER = ("completed", "failed", "interrupted")
 """States of a call that has ended; after "interrupted" a late result may follow."""

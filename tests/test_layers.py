@@ -28,7 +28,7 @@ LAYERS: dict[str, str] = {
         replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
-    "eventlog.log": "commit digests worker | contract ticket | lists merkle validation | acceptance merkle_check | memory embedded postgres | __init__",
+    "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | acceptance merkle_check | memory embedded postgres | __init__",
     "eventlog.log.embedded": """
         filesystem locks part_lists mark_watch | options watermark swap journal | memtable | segments | derived lookup directory
         salvage | check bulk_writer tail | batch | group_commit | partition | registry | engine

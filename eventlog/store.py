@@ -28,7 +28,8 @@ from eventlog.codec.batch import validate
 from eventlog.codec.bodies import to_file
 from eventlog.codec.decoded import Recorded
 from eventlog.codec.payload import is_foreign
-from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError, giving_way_to
+from eventlog.errors import CallError, ErasedError, EventlogError, NotFoundError
+from eventlog.errors.base import giving_way_to
 from eventlog.history.catalog import SessionInfo, entry_of, info_of, is_shelf, is_shelf_id
 from eventlog.history.cursor import cursor_at
 from eventlog.history.name_streams import Name, named_heads

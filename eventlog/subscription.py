@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, cast
 from eventlog.append.own_appends import uncommitted
 from eventlog.codec.decoded import Recorded, events_of
 from eventlog.codec.payload import is_encrypted, is_foreign
-from eventlog.errors import ArgumentTypeError, CallError, CursorError, brief
+from eventlog.errors import ArgumentTypeError, CallError, CursorError
+from eventlog.errors.base import brief
 from eventlog.events import Base, SessionErased
 from eventlog.following.follower import Follower, Watch
 from eventlog.following.thread_bell import ThreadBell

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import msgspec
 
-from eventlog.errors import CallError, CursorError, brief
+from eventlog.errors import CallError, CursorError
+from eventlog.errors.base import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from eventlog.codec.payload import NAMED, NAMES, is_encrypted, is_foreign
-from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError, brief
+from eventlog.errors import AlreadyExistsError, CallError, DamagedError, LimitError, TooNewError
+from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of
 from eventlog.ids import MAX_ID_BYTES
 from eventlog.log.commit import Append

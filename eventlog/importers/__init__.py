@@ -15,7 +15,8 @@ from typing import BinaryIO
 
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
-from eventlog.errors import ConflictError, ImportFormatError, brief
+from eventlog.errors import ConflictError, ImportFormatError
+from eventlog.errors.base import brief
 from eventlog.importers.anthropic.blocks import PROVIDER as ANTHROPIC_PROVIDER
 from eventlog.importers.anthropic.messages import AnthropicMapping
 from eventlog.importers.anthropic.sse import AnthropicStream

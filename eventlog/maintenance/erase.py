@@ -14,15 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from eventlog import events as ev
 from eventlog.codec.batch import encode, encode_value
-from eventlog.errors import (
-    CallError,
-    ConflictError,
-    KeyMissingError,
-    LeaseHeldError,
-    NotFoundError,
-    RefusedError,
-    brief,
-)
+from eventlog.errors import CallError, ConflictError, KeyMissingError, LeaseHeldError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.history.catalog import entry_of, evolve_entry, is_shelf
 from eventlog.history.relatives import forks_of, subsessions_of
 from eventlog.history.streams import head_of

@@ -24,7 +24,8 @@ from eventsourcing.persistence import IntegrityError, Notification, StoredEvent,
 
 from eventlog.append.backoff import Backoff
 from eventlog.codec.payload import FOREIGN
-from eventlog.errors import AlreadyExistsError, CallError, ConflictError, EventlogError, brief
+from eventlog.errors import AlreadyExistsError, CallError, ConflictError, EventlogError
+from eventlog.errors.base import brief
 from eventlog.log.commit import Append, Commit, Committed, Ticket
 from eventlog.log.contract import Log
 from eventlog.recorder.batch import Batch, batch_of, key_of, pack

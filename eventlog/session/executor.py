@@ -15,7 +15,8 @@ from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
-from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError, cut, giving_way_to
+from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
+from eventlog.errors.base import cut, giving_way_to
 from eventlog.log.commit import Committed
 from eventlog.session.inputs import require_sound_json
 from eventlog.session.lease import A_LEASE, Block, Lease

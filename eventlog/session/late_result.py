@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.codec.bodies import to_content
-from eventlog.errors import ConflictError, NotFoundError, RefusedError, brief
+from eventlog.errors import ConflictError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.session.executor import Executor
 from eventlog.session.inputs import require_sound_json, stored_attachment, stored_truncation
 from eventlog.state.facts import CODE_BITS, CODE_MASK, NAMES, PartFacts

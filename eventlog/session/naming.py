@@ -24,8 +24,8 @@ from eventlog.errors import (
     EventlogError,
     NotFoundError,
     RefusedError,
-    cut,
 )
+from eventlog.errors.base import cut
 from eventlog.history.catalog import entry_of
 from eventlog.history.name_streams import (
     FREE,

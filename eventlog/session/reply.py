@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
-from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError, giving_way_to
+from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
+from eventlog.errors.base import giving_way_to
 from eventlog.session.empty_answers import second_idle_answer
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease

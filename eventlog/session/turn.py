@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.append.lease_claim import LeaseStatus
-from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError, giving_way_to
+from eventlog.errors import ConflictError, FencedError, LeaseHeldError, RefusedError
+from eventlog.errors.base import giving_way_to
 from eventlog.session.lease import POLL, Block, Lease, unless_held
 from eventlog.session.outcome import CRASHED, Outcome, broken_before, has_earlier_question, outcome_of
 from eventlog.validation import require, require_or_none, require_wait

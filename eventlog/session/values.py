@@ -19,7 +19,8 @@ import msgspec
 from eventlog import events as ev
 from eventlog.append.backoff import Backoff
 from eventlog.codec.bodies import to_content, to_data
-from eventlog.errors import ConflictError, DamagedError, brief
+from eventlog.errors import ConflictError, DamagedError
+from eventlog.errors.base import brief
 from eventlog.history.lineage import END
 from eventlog.history.streams import stream_spans
 from eventlog.history.value_index import ValueIndex

@@ -13,7 +13,8 @@ from eventlog import events as ev
 from eventlog.codec.batch import KINDS, Item, validate
 from eventlog.codec.deltas import DeltaRun, Key
 from eventlog.codec.field_types import SOUND
-from eventlog.errors import CallError, EventlogError, RefusedError, brief
+from eventlog.errors import CallError, EventlogError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.state.evolve import EVOLVE
 from eventlog.state.rules import RULES, check, check_deltas
 from eventlog.state.state import State

@@ -10,7 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 from eventlog import events as ev
-from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError, brief
+from eventlog.errors import AlreadyExistsError, CallError, LimitError, NotFoundError, RefusedError
+from eventlog.errors.base import brief
 from eventlog.ids import MAX_ID_BYTES, check_id, check_key
 from eventlog.state.facts import CODE_MASK, CODES, MessageFacts, PartFacts
 from eventlog.state.state import State

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
-from eventlog.errors import CallError, NotFoundError, RefusedError, giving_way_to
+from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.errors.base import giving_way_to
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
 from eventlog.session.subsessions import stop_subsessions

@@ -34,7 +34,8 @@ from eventlog.adapters.langgraph.thread import Thread
 from eventlog.adapters.langgraph.threads import FORMAT, Threads
 from eventlog.adapters.settled import patience, patient, settled
 from eventlog.adapters.unshared import fork
-from eventlog.errors import ArgumentValueError, CallError, ErasedError, NotFoundError, brief
+from eventlog.errors import ArgumentValueError, CallError, ErasedError, NotFoundError
+from eventlog.errors.base import brief
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.validation import each

@@ -92,12 +92,12 @@ def server_log(log: Log) -> PostgresLog | None:
 def _on_server(address: str, keys: KeySource | None, options: dict[str, Any]) -> Log:
     """Open the log on a server, made if it is not there; encrypted if there are keys."""
     with driver():
-        from eventlog.log.postgres import engine
+        from eventlog.log.postgres import opening
     if keys is None:
-        return _without_keys(engine.open_log(address, **options))
+        return _without_keys(opening.open_log(address, **options))
     ring = _ring(keys)
-    made = None if engine.exists(address) or options["read_only"] else ring.make()
-    log = engine.open_log(address, encryption="" if made is None else note_of(made), **options)
+    made = None if opening.exists(address) or options["read_only"] else ring.make()
+    log = opening.open_log(address, encryption="" if made is None else note_of(made), **options)
     if made is not None and log.settings.encryption != note_of(made):
         ring.destroy(made.id)  # another process made the log
     return _with_ring(log, ring)

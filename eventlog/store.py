@@ -40,7 +40,7 @@ from eventlog.log.contract import Log
 from eventlog.models.catalogue import ModelCatalogue
 from eventlog.open_log import open_log
 from eventlog.session import liveness
-from eventlog.session.handles import Handles
+from eventlog.session.handles import handle_of
 from eventlog.session.host import Host
 from eventlog.session.inputs import model_of
 from eventlog.session.naming import Names, begin_named, open_named
@@ -141,8 +141,6 @@ class Store:
         """Services for the sessions: clock, ids, lease owner, flusher."""
         self.registry = SessionRegistry(self, self.host)
         """The executors of the sessions."""
-        self.handles = Handles()
-        """The handles of the sessions."""
         liveness.expire_stopped()
         os_fork.register(self.registry)
         self._searcher: Searcher | None = None
@@ -265,7 +263,7 @@ class Store:
         executor = self.registry.get(id)
         if is_shelf_id(id) and is_shelf(head_of(self.log, id)):
             raise NotFoundError("session", id)
-        return self.handles.of(self, executor)
+        return handle_of(self, executor)
 
     def shelf(self, name: str) -> Shelf:
         """The shelf of a name, made if there is none: values without a conversation.
@@ -695,7 +693,7 @@ def begin_session(
     if isinstance(first, ev.SessionForked) and store.log.may_lose_key(first.parent):
         store.erase(executor.id, reason="its parent was erased while it began")
         raise ErasedError(first.parent)
-    return store.handles.of(store, executor)
+    return handle_of(store, executor)
 
 
 def repair(

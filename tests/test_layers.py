@@ -35,7 +35,7 @@ LAYERS: dict[str, str] = {
     """,
     "eventlog.log.postgres": """
         clock faults once_read options rows seen statements schema | connections batch | acknowledged derived bodies session_lists follower tables
-        | reader | attempt | group_commit check | engine
+        | reader | attempt | group_commit check | engine | opening
     """,
     "eventlog.session": """
         owner inputs open_work kept | host lease_record | liveness lease reader | lease_keeper | executor outcome empty_answers | registry text_stream context late_result rollback values

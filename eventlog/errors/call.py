@@ -6,6 +6,29 @@ from collections.abc import Sequence
 
 from eventlog.errors.base import EventlogError, brief, cut
 
+__all__ = [
+    "AlreadyExistsError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "BlockedError",
+    "CallError",
+    "CursorError",
+    "ErasedError",
+    "ImportFormatError",
+    "KeysError",
+    "LimitError",
+    "MessageTooLargeError",
+    "NotFoundError",
+    "ReadOnlyError",
+    "RefusedError",
+    "RequestReusedError",
+    "RequestTooLargeError",
+    "SummarizerRefusedError",
+    "UnknownModelError",
+    "UnknownStreamError",
+    "WindowTooSmallError",
+]
+
 
 class CallError(EventlogError):
     """The call is wrong: fix it."""

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from eventlog.errors.base import EventlogError, cut
 
+__all__ = [
+    "DamagedError",
+    "DataError",
+    "KeyMissingError",
+    "TooNewError",
+    "TooOldError",
+    "UnfinishedError",
+    "UnknownEventError",
+]
+
 
 class DataError(EventlogError):
     """Stored data is wrong.

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from eventlog.errors.base import EventlogError, brief, cut
 
+__all__ = [
+    "BusyError",
+    "ConflictError",
+    "KeyProviderError",
+    "LeaseHeldError",
+    "RetryError",
+    "StreamError",
+    "SummarizerError",
+    "UnknownOutcomeError",
+]
+
 
 class RetryError(EventlogError):
     """Nothing is broken: read again, or wait, and retry."""

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from eventlog.errors.base import EventlogError, cut
 
+__all__ = [
+    "ClosedError",
+    "FencedError",
+    "ForkedProcessError",
+    "PoisonedError",
+    "StopError",
+    "StorageError",
+    "UnsupportedStorageError",
+]
+
 
 class StopError(EventlogError):
     """This handle cannot go on: close it and open again."""

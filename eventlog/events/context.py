@@ -5,6 +5,19 @@ from __future__ import annotations
 from eventlog.events.base import Base
 from eventlog.values import Model
 
+__all__ = [
+    "CompactionCompleted",
+    "CompactionFailed",
+    "CompactionRequested",
+    "CompactionStarted",
+    "CompactionUndone",
+    "MediaReplaced",
+    "MediaRestored",
+    "Pruned",
+    "Restored",
+    "RolledBack",
+]
+
 
 class Pruned(Base, frozen=True, array_like=True, tag="cp"):
     """The results of these tool parts are cleared from the view; `freed` in tokens."""

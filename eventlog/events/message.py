@@ -7,6 +7,26 @@ from typing import Literal
 from eventlog.events.base import Base
 from eventlog.values import Attachment, Content, Json, MessageError, Model, PartKind, Truncation, Usage
 
+__all__ = [
+    "AssistantMessageStarted",
+    "MessageFinished",
+    "MessagePromoted",
+    "MessageRemoved",
+    "PartDelta",
+    "PartEdited",
+    "PartEnded",
+    "PartRemoved",
+    "PartStarted",
+    "StepFinished",
+    "StepStarted",
+    "ToolCompleted",
+    "ToolFailed",
+    "ToolProgress",
+    "ToolRunning",
+    "UsageRecorded",
+    "UserMessageAdded",
+]
+
 # -- message -------------------------------------------------------------------------------------
 
 

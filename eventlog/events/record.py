@@ -5,6 +5,8 @@ from __future__ import annotations
 from eventlog.events.base import Base
 from eventlog.values import Content, Json
 
+__all__ = ["Custom", "ForeignKept", "RecordForgotten", "RecordKept"]
+
 # -- records: not undone -------------------------------------------------------------------------
 
 

@@ -5,6 +5,31 @@ from __future__ import annotations
 from eventlog.events.base import Base
 from eventlog.values import Body, Content, Json, Limits, Model, Origin, Todo
 
+__all__ = [
+    "InterruptRequested",
+    "MetadataSet",
+    "NameFreed",
+    "NameGiven",
+    "NoteSet",
+    "PartRedacted",
+    "Pinned",
+    "SessionArchived",
+    "SessionErased",
+    "SessionForked",
+    "SessionRenamed",
+    "SessionStarted",
+    "SessionUnarchived",
+    "SettingsSet",
+    "Settled",
+    "ShelfStarted",
+    "SystemPromptSet",
+    "TodosSet",
+    "ToolsSet",
+    "Unpinned",
+    "ValueDropped",
+    "ValuePut",
+]
+
 # -- session: not undone by rollback -------------------------------------------------------------
 
 

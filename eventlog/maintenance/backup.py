@@ -176,7 +176,7 @@ def _with_server(
     target = directory_of(into)
     if (target / "format").exists() and swap.unfinished(target) is None:
         raise AlreadyExistsError("store", str(target))
-    from eventlog.log.postgres.engine import open_log
+    from eventlog.log.postgres.opening import open_log
 
     with closing(open_log(str(source), read_only=True)) as log:
         return backup_to_directory(log, target, on_progress=on_progress)

@@ -147,7 +147,7 @@ def _copied_from_server(
 ) -> RepairReport:
     """Copy the log on a server; every catalog entry of the copy is what its events say."""
     from eventlog.log.embedded import swap
-    from eventlog.log.postgres.engine import open_log
+    from eventlog.log.postgres.opening import open_log
     from eventlog.maintenance.server_copies import backup_to_directory, restore_to_server
 
     with closing(open_log(source, read_only=True)) as log:

@@ -76,7 +76,7 @@ def backup_to_directory(log: PostgresLog, to: Path, *, on_progress: Progress | N
 def restore_to_server(source: str | os.PathLike[str], address: str, *, on_progress: Progress | None) -> BackupResult:
     """Fill the empty log at an address from a backup, a store or another server."""
     from eventlog.log.embedded.engine import open_log as open_directory
-    from eventlog.log.postgres.engine import filling, open_log
+    from eventlog.log.postgres.opening import filling, open_log
 
     if is_server(source):
         on_server = open_log(str(source), read_only=True)

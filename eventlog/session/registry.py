@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from threading import RLock
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -50,6 +51,8 @@ class SessionRegistry:
         self.lock = RLock()
         self.host = host
         self.log = host.log
+        self.handles: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+        """The handles that `handles.py` has made of the executors."""
         self._store = weakref.ref(store)
         self._executors: weakref.WeakValueDictionary[str, Executor] = weakref.WeakValueDictionary()
 

@@ -170,7 +170,7 @@ def test_what_was_accepted_through_a_handle_that_is_gone_is_durable(log: FaultyL
         with pytest.raises(KeyError):
             leave(store, name, fail)
         gc.collect()
-        assert not store.handles._sessions
+        assert not store.registry.handles
         end(store)
         assert any(isinstance(r.event, ev.UserMessageAdded) for r in Store(log).session(name).events())
 

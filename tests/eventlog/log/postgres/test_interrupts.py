@@ -10,7 +10,8 @@ import pytest
 
 from eventlog.errors import UnknownOutcomeError
 from eventlog.log.commit import Append, Committed, LeaseState
-from eventlog.log.postgres.engine import PostgresLog, open_log
+from eventlog.log.postgres.engine import PostgresLog
+from eventlog.log.postgres.opening import open_log
 from tests.faults.tally import SLOW, tally
 from tests.support.interrupter import breaks_off
 

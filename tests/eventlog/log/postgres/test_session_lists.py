@@ -9,7 +9,7 @@ import pytest
 
 from eventlog.log.commit import Append
 from eventlog.log.postgres import session_lists
-from eventlog.log.postgres.engine import open_log
+from eventlog.log.postgres.opening import open_log
 
 SESSIONS = 100
 

@@ -21,7 +21,7 @@ TOPS = ("eventlog", "projections")
 LAYERS: dict[str, str] = {
     "eventlog": """
         errors values os_fork logger compression | events ids validation | log models | codec | history | integrity state
-        | append encryption following | session subscription open_log | maintenance recorder search | store | aio importers | records | adapters | __init__
+        | append encryption following | session subscription open_log | maintenance recorder search | session_store | store | aio importers | records | adapters | __init__
         | __main__
     """,
     "projections": """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from eventlog import events as ev
 from eventlog.errors import AlreadyExistsError, ConflictError
 from eventlog.session.session import Session
-from eventlog.store import Store, begin_session
+from eventlog.session_store import begin_session
+from eventlog.store import Store
 
 __all__ = ["begin_free"]
 

@@ -23,7 +23,9 @@ from eventlog.errors import CallError, CursorError
 from eventlog.history import session_page
 from eventlog.history.catalog import CatalogEntry
 from eventlog.history.session_lists import forks_list, lists_named, lists_of, subsessions_list
-from eventlog.store import Store, open_store, repair, restore
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
+from eventlog.store import Store, open_store
 from eventlog.values import Text
 from projections.verify.verify import verify
 from tests.support.engines import ENCRYPTED, ENGINES, Engine

@@ -23,9 +23,11 @@ from eventlog.history.forgotten import forgotten_in
 from eventlog.history.ranges import Range, covers, merged, without
 from eventlog.history.streams import head_of
 from eventlog.log.commit import Append
+from eventlog.maintenance.backup import restore
+from eventlog.maintenance.repair import repair
 from eventlog.session.reply import Reply
 from eventlog.session.session import Session, Sessions
-from eventlog.store import Store, open_store, repair, restore
+from eventlog.store import Store, open_store
 from projections.verify.streams import Problem
 from projections.verify.verify import verify
 from tests.faults.tally import SLOW

@@ -12,7 +12,7 @@ import eventlog
 from benchmarks.workloads import Turn
 from eventlog.events import Custom
 from projections import ModelView
-from projections.formats.openai import chat_messages
+from projections.requests.openai import chat_messages
 from projections.transcript.transcript import Transcript
 
 __all__ = [

@@ -19,20 +19,11 @@ import eventlog
 from benchmarks.figures import Figure, Measurement, Target
 from eventlog.models.catalogue import KnownModel, Rates, shipped
 from eventlog.values import Limits, Model
+from projections.loop import CallModel, Compact, ContextWindow, ModelRequest, Prune, RunTools
 from projections.tokens import CharsCounter
 from projections.view.neutral import NeutralMessage
 from projections.view.token_count import ViewCounter
-from projections.window import (
-    CallModel,
-    Compact,
-    ContextPolicy,
-    ContextWindow,
-    ModelRequest,
-    Prune,
-    PrunePolicy,
-    RunTools,
-    TruncationPolicy,
-)
+from projections.window import ContextPolicy, PrunePolicy, TruncationPolicy
 
 __all__ = ["BOUND", "FIGURES", "FIXED", "RATES", "Shape", "Worked", "compared", "drawn", "ratio", "ratios", "worked"]
 

@@ -59,6 +59,9 @@ class SessionStore:
         """Begin a session.  `AlreadyExistsError` if the id is taken.
 
         `parent` makes it a sub-session of that session; `NotFoundError` if that does not exist.
+        `id` is made by default. `title` and `scope` are for lists, `directory`, `agent` and `model`
+        for the program. `origin` says where an imported session comes from; `time` is UTC
+        milliseconds, now by default.
         """
         if parent is not None:
             self.host.require_open()
@@ -86,7 +89,8 @@ class SessionStore:
 
         Of all tasks and processes that ask at once, one begins it, as `create_session` does, and
         all get the same session. Without `create` none begins it: `NotFoundError`. A fork does not
-        inherit the name; an erasure frees it.
+        inherit the name; an erasure frees it. `id`, `title`, `scope`, `directory`, `agent`,
+        `model`, `parent`, `origin` and `time` are those of `create_session`.
         """
         self.host.require_open()
         require_or_none(str, id, "an id is a str")
@@ -124,7 +128,8 @@ class SessionStore:
         """Begin a session that continues `parent` from version `at`; see `Session.fork`.
 
         `origin` says where an imported continuation comes from; `time` is UTC milliseconds, now by
-        default. The events `then`, with their `bodies`, are in the fork's first append.
+        default. The events `then`, with their `bodies`, are in the fork's first append. `id`,
+        `title` and `name` are those of `Session.fork`.
         """
         require(Session, parent, "a parent is a session's handle")
         require_version(at)
@@ -232,7 +237,8 @@ class SessionStore:
 
         Each page is as of its own request: a session with new activity moves to the front, and is
         not on later pages. Erased sessions are in no list. `CursorError` for a cursor of another
-        store or list, or from before the store was rewritten or restored.
+        store or list, or from before the store was rewritten or restored. A page has at most
+        `limit` sessions.
         """
         self.host.require_open()
         for text in (scope, cursor):
@@ -256,7 +262,7 @@ class SessionStore:
             )
 
     def unfinished(self) -> list[SessionInfo]:
-        """Sessions that a loop has to go on with, and that no task runs now; see `Session.turn`.
+        """Sessions with open work and without a running task; see `Session.turn`.
 
         A question has no answer, or a reply or compaction is open. Turns that failed or that a user
         stopped are finished. A fork counts once something was added to it, an imported session once

@@ -72,6 +72,8 @@ def open_store(
 ) -> Store:
     """Open the store at `path`, made if it is not there; `memory:` is one in memory.
 
+    With `read_only` commands raise `ReadOnlyError`.
+
     `keys` makes it encrypted: True for a key file beside the store, the path of one, or a provider
     (`encryption/keys.py`).
 
@@ -168,7 +170,8 @@ class Store(SessionStore):
         The index is brought up to date first, for at most `wait` seconds (None: as long as it
         takes); `SearchPage.behind` says how much is missing. Nothing that is redacted, erased or
         forgotten is found once that is committed. `LimitError` for a large store without an index
-        file: an encrypted one, or one in a directory that may not be written to.
+        file: an encrypted one, or one in a directory that may not be written to. `scope` searches
+        the sessions of one scope. A page has at most `limit` texts.
         """
         self.host.require_open()
         searcher = self._searcher
@@ -241,6 +244,7 @@ class Store(SessionStore):
         """Copy all committed events into the directory `to`, while others read and write.
 
         With `keys` (see `open`) the copy of a plain store is a new store that is encrypted.
+        `on_progress` is called with the events copied and all events.
         """
         from eventlog.maintenance.backup import backup
 
@@ -258,9 +262,10 @@ class Store(SessionStore):
     ) -> tuple[str, ...]:
         """Erase a session, and its forks and sub-sessions as chosen; returns the erased ids.
 
-        They are kept ("keep"; a fork has what it inherited), erased, too ("cascade"), or make it
-        `RefusedError`, which names them. `LeaseHeldError` if a task still runs one of them after
-        `wait` seconds.
+        `forks` and `subsessions` say what happens to each: "refuse" (default) raises `RefusedError`
+        with their ids; "keep" leaves them, a fork with the history it inherited; "cascade" erases
+        them. `reason` is recorded. `LeaseHeldError` if a task still runs one of them after `wait`
+        seconds.
         """
         from eventlog.maintenance.erase import erase
 
@@ -268,7 +273,10 @@ class Store(SessionStore):
         return erase(self, session, forks=forks, subsessions=subsessions, reason=reason, wait=wait)
 
     def drop_shelf(self, name: str, *, reason: str = "") -> None:
-        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none."""
+        """Erase the shelf of a name, which may be used again; `NotFoundError` if there is none.
+
+        `reason` is recorded.
+        """
         from eventlog.maintenance.erase import drop_shelf
 
         self.host.require_open(writing=True)
@@ -286,7 +294,8 @@ class Store(SessionStore):
         """Erase the least recently used sessions until the store is within the given limits.
 
         With `dry_run` nothing is erased, and the result says what would be; allowed in a read-only
-        store.
+        store. `age` is milliseconds since the last activity, `count` a number of sessions, `size`
+        bytes of events; None is no limit. `scope` considers the sessions of one scope.
         """
         from eventlog.maintenance.retention import expire, to_expire
 

@@ -99,7 +99,7 @@ class Usage(Value, frozen=True, array_like=True):
 
 
 class Price(NamedTuple):
-    """The price of a model call in US dollars, and the date of the catalogue that gives it."""
+    """The price of a model call in US dollars, and the date of its catalogue."""
 
     cost: Decimal
     catalogue: str
@@ -254,7 +254,7 @@ class Agent(Value, frozen=True, array_like=True, tag="agent"):
 
 
 class Snapshot(Value, frozen=True, array_like=True, tag="snapshot"):
-    """A state of the user's files, named by the program that stores it."""
+    """A state of the user's files, by the name under which the program stores the files."""
 
     snapshot: str
 

@@ -25,7 +25,7 @@ LAYERS: dict[str, str] = {
         | __main__
     """,
     "projections": """
-        replay tokens | conversation | view | formats transcript | window verify live | reports | exports | server | inspector | __init__ demo
+        replay tokens | conversation | view | requests transcript | window verify live | loop | reports | exports | server | inspector | __init__ demo
         | cli | __main__
     """,
     "eventlog.log": "commit digests worker | contract ticket | front | lists merkle validation | acceptance merkle_check | memory embedded postgres | __init__",
@@ -65,11 +65,8 @@ LAYERS: dict[str, str] = {
         | message_rendering | assembly explain | followed_view | kept_view | model_view
     """,
     "projections.live": "form | patches | growing | open_messages | live_session | aio",
-    "projections.window": """
-        policy hooks sizing chat_text stream_api backoff tool_schemas | limits truncation repeated_calls compaction task_calls
-        | loop_state prune retrieval | situation steps | full_window compact refused_media | next_step window_state titles | refused_request | running_task fill_loop | window retrying | aio report
-        | __init__
-    """,
+    "projections.loop": "streaming tasks | decision | context | __init__",
+    "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
         exits screen guard import_sources | table bar_chart pager grammar | output times amounts | short_ids
         | confirm part_file holders summarizers window_options saved_head import_report view_text part_table
@@ -109,7 +106,7 @@ OUTSIDE = {
     "nh3": ("projections.exports",),
     "pygments": ("projections.inspector",),
     "uvicorn": ("projections.cli.commands.serve",),
-    "httpx2": ("projections.window.compaction",),
+    "httpx2": ("projections.loop.streaming",),
 }
 """The rooms that may import each outside library; msgspec is allowed everywhere."""
 

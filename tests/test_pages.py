@@ -25,7 +25,7 @@ from projections.cli.app import PROGRAM
 from projections.cli.exits import Exit
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
 from projections.cli.registry import Command
-from projections.window import ContextWindow
+from projections.loop import ContextWindow
 from tests.support.cli_runner import COMMANDS, SCHEMAS
 from tests.support.frameworks import needs_one
 from tests.support.pages import (

@@ -74,7 +74,7 @@ def test_no_module_is_called_like_a_function_of_its_package(module: str) -> None
         assert f"{module}.{name}" not in MODULES or isinstance(getattr(sys.modules[module], name), ModuleType)
 
 
-@pytest.mark.parametrize("package", ["eventlog", "projections", "projections.window"])
+@pytest.mark.parametrize("package", ["eventlog", "projections", "projections.loop", "projections.window"])
 def test_public_names_are_listed(package: str) -> None:
     """`dir` shows every public name, those included that are loaded when they are first used."""
     script = f"import {package} as package\nprint(*set(package.__all__) - set(dir(package)))"

@@ -11,8 +11,7 @@ import pytest
 
 import eventlog
 from eventlog import AsyncReply, AsyncSession, AsyncSubscription, AsyncTurn, Reply, Session, Store, TextStream, ToolCall
-from projections import AsyncContextWindow, AsyncLive, ContextWindow, LiveSession
-from projections import window as windows
+from projections import AsyncContextWindow, AsyncLive, ContextWindow, LiveSession, loop
 from tests.growth.names import MODULES
 
 BY_DO = "`do` runs it"
@@ -65,8 +64,8 @@ FURTHER: dict[str, dict[str, Callable[..., Any]]] = {
 }
 """Methods of a twin that await those of another class: the class's object comes first."""
 FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
-    windows.afill: windows.fill,
-    windows.afill_retrying: windows.fill_retrying,
+    loop.afill: loop.fill,
+    loop.afill_retrying: loop.fill_retrying,
     AsyncSubscription: Store.subscribe,
     AsyncLive: LiveSession,
 }

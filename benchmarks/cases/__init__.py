@@ -10,12 +10,12 @@ from benchmarks.cases import (
     encryption,
     imports,
     loop,
+    prune,
     reading,
     searching,
     starting,
     streaming,
     turn,
-    window,
 )
 from benchmarks.figures import Case, Sizes
 
@@ -32,7 +32,7 @@ CASES: tuple[Case, ...] = (
     searching.CASE,
     starting.CASE,
     encryption.CASE,
-    window.CASE,
+    prune.CASE,
 )
 
 SHORT = Sizes(

@@ -89,13 +89,11 @@ def _conversations(setting: Setting) -> dict[str, Measurement]:
     setting.notes.remark(ENGINE.title, ENGINE.note)
     setting.notes.remark(LOOP.title, LOOP.note)
     found = {length: _at(setting, everyone, length) for length in setting.sizes.lengths}
-    for kind in found[setting.sizes.lengths[0]]:
-        for durable in (True, False):
-            title = f"{kind}, at so many messages; {'on the disk at each turn' if durable else 'lost with the power'}"
-            for peer in everyone:
-                if peer.durable == durable:
-                    cells = {f"{length:,}": numbers[kind].get(peer.id) for length, numbers in found.items()}
-                    setting.notes.row(title, peer.title, cells)
+    shown = setting.sizes.lengths[min(1, len(setting.sizes.lengths) - 1)]
+    for peer in everyone:
+        kept = "on the disk at each turn" if peer.durable else "lost with the power"
+        title = f"a conversation of {shown:,} messages, {kept}"
+        setting.notes.row(title, peer.title, {kind: numbers.get(peer.id) for kind, numbers in found[shown].items()})
     last = found[setting.sizes.lengths[-1]]
     rivals = [peer.id for peer in everyone if peer not in OURS and peer.durable]
 

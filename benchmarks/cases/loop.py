@@ -96,7 +96,8 @@ def _looping(setting: Setting) -> dict[str, Measurement]:
                     "turn": whole[side][length],
                 }
                 opened[side] = times[0].views
-                setting.notes.row(f"the loop at {length:,} messages, ms", side, cells)
+                if length != lengths[0]:
+                    setting.notes.row(f"the loop at {length:,} messages, ms", side, cells)
     setting.notes.remark(
         "first views, first turn", "of a store that was just opened; a turn has two views, or reads of all rows"
     )

@@ -129,7 +129,8 @@ def _reading(setting: Setting) -> dict[str, Measurement]:
                 if step == "first":
                     first.setdefault(name, {})[length] = times.median * 1e3
                     cells["CPU of the first"] = cpu.median * 1e3
-            setting.notes.row(f"a read in a fresh process at {length:,} messages, ms", name, cells)
+            if length != setting.sizes.lengths[0]:
+                setting.notes.row(f"a read in a fresh process at {length:,} messages, ms", name, cells)
     last = setting.sizes.lengths[-1]
     view, whole, transcript, again, page = ([*first[name].values()] for name in (
         "everdelta, view of a compacted session", "everdelta, view", "everdelta, transcript",

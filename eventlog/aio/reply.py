@@ -61,7 +61,7 @@ class AsyncReply:
 
     @property
     def api(self) -> str:
-        """The API that the answer came from, as its reader recognised it."""
+        """The API of the answer, as recognised by the reader."""
         return self.sync.api
 
     @property
@@ -98,7 +98,7 @@ class AsyncReply:
         await awaited(self._session, stream.end, metadata)
 
     async def add_text(self, text: str) -> str:
-        """Add a text part that is known as a whole; durable when it returns its id."""
+        """Add a whole text part; returns its id, durable on return."""
         return await awaited(self._session, self.sync.add_text, text)
 
     def part(self, kind: PartKind, *, id: str | None = None) -> str:
@@ -136,7 +136,7 @@ class AsyncReply:
     async def start(
         self, call: ToolCall, input: Json | dict[str, object], *, title: str = "", metadata: Json | None = None
     ) -> None:
-        """Record that the arguments are complete and the tool runs; durable when it returns."""
+        """Record that the arguments are complete and the tool runs; see `ToolCall.start`."""
         require(ToolCall, call, _A_CALL)
         await awaited(self._session, call.start, input, title=title, metadata=metadata)
 
@@ -169,7 +169,7 @@ class AsyncReply:
         output: str | None = None,
         metadata: Json | None = None,
     ) -> None:
-        """Record that the tool failed or was interrupted; durable when it returns."""
+        """Record that the tool failed or was interrupted; see `ToolCall.fail`."""
         require(ToolCall, call, _A_CALL)
         await awaited(self._session, call.fail, error, interrupted=interrupted, output=output, metadata=metadata)
 

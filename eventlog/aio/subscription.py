@@ -30,7 +30,7 @@ PIECE = 256
 
 
 class AsyncSubscription:
-    """`Store.subscribe` for asyncio, with the same arguments.
+    """A subscription for asyncio, with the same arguments; see `Store.subscribe`.
 
     `async for recorded in AsyncSubscription(store): …`, for one task at a time. A cancelled wait
     (`asyncio.timeout`) loses no event: the next one goes on where it was. Ends when nothing new

@@ -180,7 +180,7 @@ class ReadOnlyError(CallError):
 
 
 class KeysError(CallError):
-    """Wrong keys, keys for a store that is not encrypted, or none for one that is."""
+    """Wrong keys, keys for a plain store, or no keys for an encrypted one."""
 
 
 class ImportFormatError(CallError):

@@ -76,7 +76,7 @@ class _OtherProgramError(DataError):
 
 
 class UnknownEventError(_OtherProgramError):
-    """An event kind that this program does not know, in a schema version that it knows."""
+    """An event of an unknown kind, in a known schema version."""
 
     _remedy = "use the program that wrote it, or a later one"
 

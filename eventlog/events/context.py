@@ -103,6 +103,6 @@ class CompactionUndone(Base, frozen=True, array_like=True, tag="cu"):
 
 
 class RolledBack(Base, frozen=True, array_like=True, tag="rb"):
-    """The effective history is what it was right after version `to`."""
+    """The effective history is again the one right after version `to`."""
 
     to: int

@@ -171,7 +171,7 @@ class ToolCompleted(Base, frozen=True, array_like=True, tag="tc"):
 
 
 class ToolFailed(Base, frozen=True, array_like=True, tag="tf"):
-    """The tool failed, or was interrupted; `output` keeps what it had printed before."""
+    """The tool failed, or was interrupted; `output` keeps the text printed before."""
 
     part: str
     error: Content
@@ -204,7 +204,7 @@ class StepStarted(Base, frozen=True, array_like=True, tag="bs"):
     patch: Content | None = None
     """Changes that hooks made to the view before it was sent, as JSON.
 
-    See `projections/window/hooks.py`.
+    See `projections/window/policy/hooks.py`.
     """
 
 

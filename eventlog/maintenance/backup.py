@@ -145,6 +145,8 @@ def restore(
     at `into`; a restore that broke off is continued. Parts that were scrubbed after the cursor stay
     redacted, by one more event in each session that had them, and values that were freed after it
     are dropped; not in an encrypted store.
+    `options` are those of the log at `into`. `on_progress` is called with the events copied and all
+    events.
     """
     from eventlog.log.embedded.engine import open_log
 

@@ -104,7 +104,7 @@ class ModelCatalogue:
         return isinstance(model, (Model, str)) and self.get(model) is not None
 
     def get(self, model: Model | str) -> KnownModel | None:
-        """Return what is known of a model; None if it is not in the catalogue."""
+        """Return the limits and prices of a model; None for one not in the catalogue."""
         require((Model, str), model, 'a model is a Model, or a str such as "provider/name"')
         return self._models.get(self._key(model))
 

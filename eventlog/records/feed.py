@@ -142,9 +142,10 @@ class Feed:
         return self._executor.writing(tell, wait=wait)
 
     def fork(self, values: Sequence[Any], *, after: int, name: Name | None = None) -> Session:
-        """Begin a session that continues this one behind a record, and tell it these records.
+        """Begin a session that continues this one behind a record, with further records.
 
         They are in its first append, and so is its name: `AlreadyExistsError` if a session has it.
+        `after` is the number of the last record that the fork keeps, `name` a name for the fork.
         """
         told = self._told(values)
         require_version(after)
@@ -227,7 +228,9 @@ class Feed:
         """Make the records these, a framework's whole list; returns the numbers of all.
 
         Records at the beginning that are equal stay. The others are told again behind a rollback,
-        whose parts are new ones: pins and prunes of their old parts are lost.
+        whose parts are new ones: pins and prunes of their old parts are lost. `expected` is the
+        count of records that the caller read: `ConflictError` for another. `wait` is the seconds to
+        wait for the lease.
         """
         values = each(values, "records are a list of JSON values")
         if expected is not None:

@@ -20,7 +20,7 @@ __all__ = ["ContextCommands"]
 
 
 class ContextCommands:
-    """Commands that change what the model sees of a session; reached as `session.context`.
+    """Commands that change the model's view of a session; reached as `session.context`.
 
     Each takes the lease if the caller does not hold it, within `wait` seconds. Not so
     `start_compaction`, `complete_compaction` and `fail_compaction` of a started one: those need one
@@ -33,7 +33,8 @@ class ContextCommands:
     def promote(self, message: str, *, wait: float = 0.0) -> None:
         """Let a queued user message take its place in the conversation, now.
 
-        Or one that stands before others and that no reply has seen.
+        Or one that stands before others and that no reply has seen. `wait` is the seconds to wait
+        for the lease.
         """
         require(str, message, "a message is named by its id, a str")
         with self._executor.lease(wait=wait):
@@ -47,17 +48,24 @@ class ContextCommands:
             self._executor.run([ev.MessagePromoted(message)])
 
     def prune(self, parts: Sequence[str], *, policy: str = "", freed: int = 0, wait: float = 0.0) -> None:
-        """Clear the results of these tool parts from the view; `freed` counts tokens."""
+        """Clear the results of these tool parts from the view; `freed` counts tokens.
+
+        `policy` names the planner. `wait` is the seconds to wait for the lease.
+        """
         self._executor.run([ev.Pruned(each(parts, "parts are a list of ids"), policy, freed)], wait=wait)
 
     def unprune(self, parts: Sequence[str], *, wait: float = 0.0) -> None:
-        """Bring pruned results back into the view."""
+        """Bring pruned results back into the view.
+
+        `wait` is the seconds to wait for the lease.
+        """
         self._executor.run([ev.Restored(each(parts, "parts are a list of ids"))], wait=wait)
 
     def replace_media(self, media: Sequence[Media], *, reason: str = "", target: str = "", wait: float = 0.0) -> None:
         """Name these images and documents in the view instead of sending them.
 
         `target` is the "provider/model" that refused them, for which alone it is done; "" is all.
+        `reason` is recorded. `wait` is the seconds to wait for the lease.
         """
         found = each(media, "media are a list of Media")
         for one in found:
@@ -66,7 +74,10 @@ class ContextCommands:
         self._executor.run(events, wait=wait)
 
     def restore_media(self, parts: Sequence[str], *, target: str = "", wait: float = 0.0) -> None:
-        """Send the images and documents of these parts again, to `target` or to all."""
+        """Send the images and documents of these parts again, to `target` or to all.
+
+        `wait` is the seconds to wait for the lease.
+        """
         found = each(parts, "parts are a list of ids")
         self._executor.run([ev.MediaRestored(part, target) for part in found], wait=wait)
 
@@ -84,7 +95,8 @@ class ContextCommands:
         """Ask for a compaction, in a user message of its own; returns the compaction's part.
 
         `overflow`: a request was refused for its size. `agent` and `model` are those of the
-        conversation.
+        conversation. `auto` says that the loop asks, not a user. `wait` is the seconds to wait for
+        the lease.
         """
         message, part = self._executor.host.new_id("msg_"), self._executor.host.new_id("prt_")
         self._executor.run(
@@ -113,7 +125,9 @@ class ContextCommands:
 
         Refused without `with session.lease():` around everything from here to `complete_compaction`
         or `fail_compaction`: the next owner of the lease, even this handle's next command, settles
-        a running compaction as failed.
+        a running compaction as failed. `through` is the last message that is covered, `tail` the
+        first one that stays. `tokens_before` counts the view, `model` writes the summary,
+        `prompt_digest` is that of its prompt.
         """
         if kept is None:
             kept = unanswered_questions(self._executor.reader, through)
@@ -132,7 +146,7 @@ class ContextCommands:
         """Let a finished summary message stand for the messages that the compaction covers.
 
         `then` is appended with it, in one append. Needs the lease that the compaction was started
-        under.
+        under. `tokens_after` counts the new view; `bodies` are those of `then`.
         """
         completed = ev.CompactionCompleted(part, summary, tokens_after)
         self._executor.command([completed, *then], bodies)
@@ -142,7 +156,8 @@ class ContextCommands:
         """Record that the compaction failed: it hides nothing.
 
         A compaction that is only requested takes the lease for this call; a started one needs the
-        lease it was started under.
+        lease it was started under. `summary` is the message of a summary that was refused. `wait`
+        is the seconds to wait for the lease.
         """
         failed = [ev.CompactionFailed(part, reason, summary)]
         with self._executor.reader.deciding() as state:
@@ -155,7 +170,8 @@ class ContextCommands:
     def undo_compaction(self, *, wait: float = 0.0) -> str:
         """Undo the latest compaction in force; returns its part, `NotFoundError` if there is none.
 
-        Messages that it added are removed too, unless they were answered.
+        Messages that it added are removed too, unless they were answered. `wait` is the seconds to
+        wait for the lease.
         """
         with self._executor.lease(wait=wait):
             with self._executor.reader.deciding() as state:

@@ -152,7 +152,8 @@ class Executor:
         """Append events under a lease, or without one if they need none.
 
         `lease` is the running task's by default; with `last` this append gives it back. Without
-        `wait`, and inside a pipeline, the command returns when its events are accepted.
+        `wait`, and inside a pipeline, the command returns when its events are accepted. The same
+        `request_id` appends once.
         """
         host, writer = self.host, self.writer
         if not host.writable:
@@ -216,7 +217,8 @@ class Executor:
         """Commit events in an append of their own; durable when it returns.
 
         `then` gets the state after them, and returns more events for the same append.
-        `ConflictError` unless the session is at version `expected`.
+        `ConflictError` unless the session is at version `expected`. `bodies` are long contents by
+        their digest.
         """
         self.host.require_open(writing=True)
         now = self.host.clock()
@@ -245,10 +247,11 @@ class Executor:
             self._run_alone(events, bodies, lazily=False, wait=wait)
 
     def writing(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
-        """Append under the running task's lease, or one taken for it, which it may give back.
+        """Append under the running task's lease, or under one taken for this append.
 
         A lease that is taken settles nothing: the append goes on with what is open. If the append
-        finds that another owner was quicker, the lease is waited for, and `work` done again.
+        finds that another owner was quicker, the lease is waited for, and `work` done again. `wait`
+        is the seconds to wait for the lease.
         """
         require_wait(wait)
         lease = self.leases.held
@@ -263,7 +266,7 @@ class Executor:
             return self._written(work, lazily=False, wait=wait)
 
     def alone(self, work: Callable[[Lease], T], *, wait: float = 0.0) -> T:
-        """Work under a lease that every other owner sees from the beginning; see `writing`."""
+        """Work under a lease seen by other owners from the beginning; see `Executor.writing`."""
         require_wait(wait)
         lease = self.leases.held
         if lease is not None:
@@ -323,7 +326,11 @@ class Executor:
     def acquire(
         self, *, wait: float = 0.0, lazily: bool = False, block: Block | None = None, take_over: bool = False
     ) -> Lease:
-        """Take the lease, or nest into it; every `acquire` needs its `release`."""
+        """Take the lease, or nest into it; every `acquire` needs its `release`.
+
+        `wait`, `take_over` and errors are those of `Session.lease`. `lazily` takes the lease with
+        the next append; `block` gives it back when collected.
+        """
         if self.host.log.read_only:
             raise ReadOnlyError(f"session {cut(self.id)}: the store was opened for reading only")
         self.host.require_open(writing=True)

@@ -93,7 +93,7 @@ class Names:
         self._store = store
 
     def give(self, session: str, name: Name) -> None:
-        """Give an existing session a name, so that `Store.open_session` finds it.
+        """Give an existing session a name, for `Store.open_session`.
 
         `AlreadyExistsError` if another session has it, or is to have it: an `open_session` that
         broke off is finished by the next one. `RefusedError` if this one has another name. Needs
@@ -121,7 +121,7 @@ class Names:
             raise AlreadyExistsError("name", named.shown)
 
     def free(self, name: Name) -> str:
-        """Take a name from its session, so that another can have it; return the session's id.
+        """Take a name from its session, for another one; return the session's id.
 
         The session stays. `NotFoundError` if no session has the name. Needs no lease.
         """

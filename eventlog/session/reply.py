@@ -56,7 +56,7 @@ class Reply:
         self._purpose = "turn"
         """Purpose of the newest step."""
         self.api = ""
-        """The API that the answer came from, as its reader recognised it."""
+        """The API of the answer, as recognised by the reader."""
         self._failed = 0
         """Attempts that failed and are repeated, those of replies before this one included."""
         self.lease: Lease | None = None
@@ -189,11 +189,18 @@ class Reply:
     # -- parts and steps -----------------------------------------------------------------------
 
     def stream_text(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
-        """Begin a text part."""
+        """Begin a text part.
+
+        `id` is the part's id, made by default; `metadata` is JSON of the provider, sent back with
+        the text.
+        """
         return self._stream(Text(metadata=metadata), id)
 
     def stream_reasoning(self, *, id: str | None = None, metadata: Json | None = None) -> TextStream:
-        """Begin a reasoning part."""
+        """Begin a reasoning part.
+
+        `id` and `metadata` are as in `stream_text`: signatures and the like.
+        """
         return self._stream(Reasoning(metadata=metadata), id)
 
     def add_text(self, text: str) -> str:
@@ -204,7 +211,10 @@ class Reply:
         return stream.id
 
     def part(self, kind: PartKind, *, id: str | None = None) -> str:
-        """Add a complete part: a file, patch, snapshot, subtask, agent or retry; returns its id."""
+        """Add a complete part: a file, patch, snapshot, subtask, agent or retry; returns its id.
+
+        `id` is the part's id, made by default.
+        """
         self._require_open()
         if isinstance(kind, (Text, Reasoning, Tool)):
             raise RefusedError(
@@ -228,7 +238,9 @@ class Reply:
     ) -> ToolCall:
         """Begin a tool call.
 
-        With `input` it runs at once, durably; without, its arguments stream first.
+        With `input` it runs at once, durably; without, its arguments stream first. `call_id` is the
+        provider's id of the call, `id` the part's, made by default. `provider_executed` says that
+        the provider runs the tool. `title` is shown to users; `metadata` is JSON.
         """
         self._require_open()
         part = id or self._executor.host.new_id("prt_")
@@ -274,10 +286,12 @@ class Reply:
         counted: int | None = None,
         patch: str | None = None,
     ) -> str:
-        """Record that a model call begins, and what it was sent; returns the step-start part's id.
+        """Record the beginning and the request of a model call; returns the step-start part's id.
 
         `counted` are the request's tokens before calibration, `patch` what hooks changed of the
-        view.
+        view. `purpose` says what the answer is for. `view_version` and `view_digest` are those of
+        the `ModelView` that was sent, `render` its options as JSON. `snapshot` is the state of the
+        user's files.
         """
         self._require_open()
         if patch is not None:
@@ -293,9 +307,10 @@ class Reply:
     def end_step(
         self, reason: str = "", *, usage: Usage | None = None, catalogue: str = "", snapshot: str | None = None
     ) -> str:
-        """Record that the model call ended, and what it cost; returns the step-finish part's id.
+        """Record the end and the cost of the model call; returns the step-finish part's id.
 
-        `catalogue` is that of `Session.record_usage`.
+        `catalogue` is that of `Session.record_usage`. `usage` has tokens and cost of the call;
+        `snapshot` is the state of the user's files.
         """
         self._require_open()
         part = self._executor.host.new_id("prt_")
@@ -344,7 +359,8 @@ class Reply:
         Ends open texts and the open step. Tool calls without a result are refused: complete or fail
         them first. `catalogue` is that of `Session.record_usage`. A second answer in a row without
         a call, with a reason behind which a loop asks again, ends the turn: with the error "empty"
-        if neither says anything, else with the reason "stop".
+        if neither says anything, else with the reason "stop". `usage` and `snapshot` are as in
+        `end_step`.
         """
         self._require_open()
         closing: list[ev.Event] = []
@@ -365,7 +381,7 @@ class Reply:
         self._close()
 
     def looks_back(self, reason: str) -> bool:
-        """Return whether `finish` reads what this reply and the one before it said."""
+        """Return whether `finish` reads this reply and the one before."""
         return not self._started.summary and not self._calls and reason in GOES_ON
 
     def _ending(self, reason: str) -> ev.MessageFinished:

@@ -19,7 +19,7 @@ __all__ = ["RollbackResult", "redo", "rollback"]
 
 
 class RollbackResult(NamedTuple):
-    """The version of a rollback, the version it went to, and the file states made after that."""
+    """The version of a rollback, its target, and the file states made after the target."""
 
     version: int
     to: int

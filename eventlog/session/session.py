@@ -105,10 +105,6 @@ class Sessions(Protocol):
         """See `Store`."""
         ...
 
-    def flush(self) -> None:
-        """See `Store`."""
-        ...
-
     def info(self, session: str) -> SessionInfo:
         """See `Store`."""
         ...
@@ -191,7 +187,8 @@ class Session:
 
         The session's state must allow every event. Without the lease in this handle's hands, no
         other owner may hold it either: `LeaseHeldError` if one still does after `wait` seconds.
-        `ConflictError` unless the session is at `expected_version`.
+        `ConflictError` unless the session is at `expected_version`. `bodies` are long contents by
+        their digest. The same `request_id` appends once.
         """
         return unless_held(
             lambda: self.executor.append(
@@ -247,12 +244,15 @@ class Session:
         cause: str | None = None,
         request_id: str | None = None,
     ) -> str:
-        """Add a user message of a text or parts, and files; returns its id.  Needs no lease.
+        """Add a user message of a text or parts, and `files`; returns its id.  Needs no lease.
 
         `tools` switches tools off for this question, as `{"bash": false}`; `format` is the output
         format that it asks for. Both are JSON, and part of the view while the message is the newest
         of the user's. With `delivery="queue"` it waits, unseen by the model, until
-        `context.promote`. `cause` is the compaction that adds it.
+        `context.promote`. `cause` is the compaction that adds it. `id` is the message's id, made by
+        default; the same `request_id` gives the message of the first call. `agent`, `model` and
+        `variant` are those that are asked, `system` is a system prompt for this question.
+        `synthetic` marks a message that the program writes.
         """
         if request_id is not None:
             require(str, request_id, "a request id is a str")
@@ -303,7 +303,8 @@ class Session:
         that goes on with what another one left. Inside, `turn.state` says whether the caller is to
         answer; it holds the lease if so. While another task runs the session, up to `wait` seconds
         are waited for the answer, or for the lease; with `take_over` the lease is then taken from
-        that task, as by `lease`. `tools` and `format` are those of `user`.
+        that task, as by `lease`. `tools` and `format` are those of `user`. `files`, `agent`,
+        `model` and `delivery` are those of `user`, too.
         """
         given = {"files": files, "agent": agent, "model": model, "tools": tools, "format": format, "delivery": delivery}
         return Turn(
@@ -347,7 +348,9 @@ class Session:
         there when the turn began, when the caller's last reply of the turn ended, or when the
         caller itself added or promoted a message, whichever came last; outside a turn, what is
         there when it begins. Several replies to one view each need it. `reply_to` is the newest
-        user message of the view by default.
+        user message of the view by default. `id` is the message's id, made by default. `agent`,
+        `mode` and `variant` are those that answer, `cwd` and `root` the directories of the work.
+        `summary` marks the summary of a compaction. `wait` is the seconds to wait for the lease.
         """
         return Reply(
             self.executor,
@@ -382,7 +385,8 @@ class Session:
 
         Needs no lease: for a worker that another owner took for dead. The view is that of a
         punctual result. The same result again is the first one, and another is `RefusedError`, as
-        is a result of a call that goes on.
+        is a result of a call that goes on. `failed` says that `output` is an error. `title`,
+        `metadata`, `attachments` and `truncation` are those of `ToolCall.succeed`.
         """
         from eventlog.session.late_result import late_result
 
@@ -399,16 +403,25 @@ class Session:
         )
 
     def remove_message(self, message: str, *, wait: float = 0.0) -> None:
-        """Take a finished message out of the conversation; its events stay."""
+        """Take a finished message out of the conversation; its events stay.
+
+        `wait` is the seconds to wait for the lease.
+        """
         self.executor.run([ev.MessageRemoved(message)], wait=wait)
 
     def edit_part(self, part: str, text: str, *, wait: float = 0.0) -> None:
-        """Replace the text of an ended part (text, reasoning, or a completed tool's output)."""
+        """Replace the text of an ended part (text, reasoning, or a completed tool's output).
+
+        `wait` is the seconds to wait for the lease.
+        """
         bodies: dict[bytes, bytes] = {}
         self.executor.run([ev.PartEdited(part, to_content(text, bodies))], bodies, wait=wait)
 
     def remove_part(self, part: str, *, wait: float = 0.0) -> None:
-        """Take an ended part out of its message; its events stay."""
+        """Take an ended part out of its message; its events stay.
+
+        `wait` is the seconds to wait for the lease.
+        """
         self.executor.run([ev.PartRemoved(part)], wait=wait)
 
     def redact(self, part: str, reason: str = "", *, search: bool = True) -> RedactionResult:
@@ -475,7 +488,9 @@ class Session:
         """Record the cost of a model call, failed ones included.  Needs no lease.
 
         `catalogue` is the date of the prices from which the caller computed the cost. Without a
-        cost, the store's `prices` are asked.
+        cost, the store's `prices` are asked. `message` and `step` are the ids of the reply and the
+        step-start part, `model` is the one that was called. `purpose` is "turn", "summary", "title"
+        or the program's word; `failed` says that no answer came.
         """
         named = model_of(model)
         usage, catalogue = self.executor.host.priced(usage, named, catalogue)
@@ -491,7 +506,11 @@ class Session:
         policy: Json | None = None,
         wait: float = 0.0,
     ) -> None:
-        """Set the model's limits and the context policy from here on."""
+        """Set the model's limits and the context policy from here on.
+
+        `model` is the model that `limits` are of, `policy` is a `ContextPolicy` as JSON; None
+        leaves each as it is. `wait` is the seconds to wait for the lease.
+        """
         if limits is not None:
             require_limits(limits)
         if policy is not None:
@@ -499,23 +518,35 @@ class Session:
         self.executor.run([ev.SettingsSet(model_of(model), limits, policy)], wait=wait)
 
     def set_system_prompt(self, header: str, rest: str = "", *, wait: float = 0.0) -> None:
-        """Set the system prompt from here on, in its two segments."""
+        """Set the system prompt from here on, in its two segments.
+
+        `wait` is the seconds to wait for the lease.
+        """
         bodies: dict[bytes, bytes] = {}
         prompt = ev.SystemPromptSet(to_content(header, bodies), to_content(rest, bodies))
         self.executor.run([prompt], bodies, wait=wait)
 
     def set_tools(self, schemas: Json, *, wait: float = 0.0) -> None:
-        """Set the tool schemas (a JSON array) offered from here on."""
+        """Set the tool schemas (a JSON array) offered from here on.
+
+        `wait` is the seconds to wait for the lease.
+        """
         require_json(list, schemas, "tool schemas are a JSON array, as a str")
         bodies: dict[bytes, bytes] = {}
         self.executor.run([ev.ToolsSet(to_content(schemas, bodies))], bodies, wait=wait)
 
     def set_todos(self, todos: Sequence[Todo], *, wait: float = 0.0) -> None:
-        """Replace the list of things to do."""
+        """Replace the list of things to do.
+
+        `wait` is the seconds to wait for the lease.
+        """
         self.executor.run([ev.TodosSet(each(todos, "todos are a list of todos"))], wait=wait)
 
     def pin(self, text: str | None = None, *, part: str | None = None) -> str:
-        """Carry a fact or a part over every compaction; returns the pin's id.  Needs no lease."""
+        """Carry a fact or a part over every compaction; returns the pin's id.  Needs no lease.
+
+        Give `text` for a fact, or `part` for a part.
+        """
         bodies: dict[bytes, bytes] = {}
         pin = self.executor.host.new_id("pin_")
         self.executor.command([ev.Pinned(pin, None if text is None else to_content(text, bodies), part)], bodies)
@@ -531,11 +562,11 @@ class Session:
         """Restore the effective history right after version `to`, or before a message was added.
 
         Events decide: the result names the replies that it hides, also those that the view shows
-        before the message because they had not seen it.
-        `to` may be a version that an earlier rollback hid. What was open at `to` is closed right
-        after. `redo` takes a rollback back; a rollback to the version right before the newest one
-        not redone is a redo itself. `LeaseHeldError` if another owner or task runs the session
-        after `wait` seconds.
+        before the message because they had not seen it. `to` may be a version that an earlier
+        rollback hid. What was open at `to` is closed right after. `redo` takes a rollback back; a
+        rollback to the version right before the newest one not redone is a redo itself.
+        `LeaseHeldError` if another owner or task runs the session after `wait` seconds. `before` is
+        the message.
         """
         return rollback(self.executor, to, before=before, wait=wait)
 
@@ -552,13 +583,18 @@ class Session:
         """Begin a session that continues this one from version `at`, now by default.
 
         Nothing is copied, and later events of this session do not change the fork. It does not
-        inherit a name, and may be given one: `AlreadyExistsError` if another session has that.
+        inherit a name, and may be given a `name`: `AlreadyExistsError` if another session has that.
+        `id` is the fork's id, made by default; `title` is the parent's by default.
         """
         version = self.reader.resolve(at)
         return self.store.fork(self, version, id=id, title=title, name=name)
 
     def subsession(self, *, id: str | None = None, title: str = "", agent: str = "", directory: str = "") -> Session:
-        """Begin a session for a sub-agent of this one, in the same scope."""
+        """Begin a session for a sub-agent of this one, in the same scope.
+
+        `id` is made by default. `title`, `agent` and `directory` are those of
+        `Store.create_session`.
+        """
         scope = self.info.scope
         return self.store.create_session(
             id=id, title=title, agent=agent, directory=directory, scope=scope, parent=self.id

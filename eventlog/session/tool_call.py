@@ -53,9 +53,10 @@ class ToolCall:
         metadata: Json | None = None,
         started: ev.PartStarted | None = None,
     ) -> None:
-        """Record that the arguments are complete and the tool runs; durable when it returns.
+        """Record that the arguments are complete and the tool runs; durable on return.
 
-        `started` is the part's first event, if it goes in with the same append.
+        `started` is the part's first event, if it goes in with the same append. `title` is shown to
+        users; `metadata` is JSON.
         """
         bodies: dict[bytes, bytes] = {}
         running = ev.ToolRunning(self.id, to_content(as_json(input), bodies), title, metadata)
@@ -84,7 +85,8 @@ class ToolCall:
         """Record the tool's full output; durable when it returns.
 
         With `truncation` the view shows its preview. A binary file object of UTF-8 text is read
-        piece by piece.
+        piece by piece. `title` is shown to users, `metadata` is JSON, `attachments` are files of
+        the result.
         """
         if not isinstance(output, str) and not hasattr(output, "read"):
             raise CallError(f"an output is a str, or a binary file of one, not {a_kind(output)}")
@@ -110,7 +112,11 @@ class ToolCall:
         output: str | None = None,
         metadata: Json | None = None,
     ) -> None:
-        """Record that the tool failed or was interrupted; durable when it returns."""
+        """Record that the tool failed or was interrupted; durable on return.
+
+        `interrupted` says that the tool was stopped; `output` is what the tool had printed,
+        `metadata` is JSON.
+        """
         bodies: dict[bytes, bytes] = {}
         partial: Content | None = None if output is None else to_content(output, bodies)
         event = ev.ToolFailed(self.id, to_content(error, bodies), interrupted, partial, metadata)

@@ -169,7 +169,8 @@ class Turn:
     def decide(self, *, is_last: bool = False) -> bool:
         """Take the lease if the message waits for its answer; False while another task runs it.
 
-        The last try takes it over, if that was asked for.
+        The last try takes it over, if that was asked for. `is_last` says that no further try
+        follows.
         """
         require(bool, is_last, "is_last is True or False")
         claimed, self._claimed = self._claimed, None

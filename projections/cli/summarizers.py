@@ -53,7 +53,7 @@ def _over_http(url: str, model: str | None, key_variable: str | None, session_mo
     from importlib.util import find_spec
 
     from eventlog.session.inputs import model_of
-    from projections.window import HttpSummarizer
+    from projections.loop import HttpSummarizer
 
     if find_spec("httpx2") is None:
         raise UsageFault("a summary over HTTP needs the extra `http`: pip install '.[http]'")

@@ -13,7 +13,7 @@ from projections.cli.grammar import Option
 if TYPE_CHECKING:
     from eventlog import Session
     from eventlog.values import Model
-    from projections.window import ContextWindow
+    from projections.loop import ContextWindow
 
 __all__ = ["INSIDE", "POLICY", "UNKNOWN", "WindowOptions", "model_named", "window_of"]
 
@@ -90,7 +90,7 @@ _RECORDED = WindowOptions()
 def window_of(session: Session, options: WindowOptions = _RECORDED, **settings: Any) -> ContextWindow:
     """Return the session's window with these options; `settings` are more of `ContextWindow`."""
     from eventlog.values import Limits
-    from projections.window import ContextWindow
+    from projections.loop import ContextWindow
 
     model = None if options.model is None else model_named(session, options.model)
     limits = None

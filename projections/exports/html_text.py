@@ -15,7 +15,7 @@ from html import escape, unescape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eventlog.errors import CallError
-from projections.formats.text import sendable
+from projections.requests.text import sendable
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from eventlog.history.catalog import SessionInfo
 from eventlog.session.session import Session
 from projections.exports.in_order import backwards, own_messages
-from projections.formats.text import sendable
 from projections.reports.session_tree import descendants
 from projections.reports.wording import moment
+from projections.requests.text import sendable
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
 __all__ = ["markdown_blocks", "markdown_of"]
@@ -26,7 +26,10 @@ _FENCES = re.compile("`{3,}")
 
 
 def markdown_of(session: Session, *, tree: bool = False) -> str:
-    """Return the whole transcript as one text."""
+    """Return the whole transcript as one text.
+
+    With `tree` the sub-sessions follow.
+    """
     return "".join(markdown_blocks(session, tree=tree))
 
 

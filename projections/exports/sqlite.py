@@ -26,10 +26,10 @@ from eventlog.history.ranges import covers
 from eventlog.history.streams import forked_from
 from eventlog.session.session import Session
 from projections.exports.in_order import own_messages
-from projections.formats.text import sendable
 from projections.reports.event_json import event_record
 from projections.reports.usage import UsageTotals, own_total
 from projections.reports.wording import DAY
+from projections.requests.text import sendable
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 
 __all__ = ["write_sqlite"]

@@ -29,8 +29,8 @@ from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.selection import visible_messages
 from projections.view.system_prompt import system_segments
-from projections.window.limits import usable
-from projections.window.policy import decode_policy
+from projections.window.policy.limits import usable
+from projections.window.policy.policy import decode_policy
 
 if TYPE_CHECKING:
     from projections.reports.timeline import TimelineEntry
@@ -250,8 +250,8 @@ def window(room: Room, query: Query) -> dict[str, Any]:
 
 def window_now(room: Room, query: Query) -> dict[str, Any]:
     """Return what fills the window now and would leave it next; takes no lock of the room."""
-    from projections.window.report import window_report
-    from projections.window.window import ContextWindow
+    from projections.loop.context.report import window_report
+    from projections.loop.context.window import ContextWindow
 
     del query
     with room.report_lock:

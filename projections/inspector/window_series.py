@@ -25,8 +25,8 @@ from projections.view.offer import offer_of
 from projections.view.options import DEFAULT
 from projections.view.system_prompt import system_segments
 from projections.view.token_count import ViewCounter
-from projections.window.limits import usable
-from projections.window.policy import decode_policy
+from projections.window.policy.limits import usable
+from projections.window.policy.policy import decode_policy
 from projections.window.sizing.breakdown import RunningKinds
 
 if TYPE_CHECKING:

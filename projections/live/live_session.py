@@ -53,7 +53,8 @@ class LiveSession:
     """Tells a page of a session what changed.  For one thread at a time; it never waits.
 
     `after` is the cursor of the page; without one, or with one that leads nowhere, the first update
-    is a reset. A provisional update has text that this store has accepted and not committed.
+    is a reset, with the newest `limit` messages, texts of at most `longest` characters. With
+    `provisional` updates have text that this store has accepted and not committed.
     """
 
     def __init__(

@@ -28,7 +28,7 @@ from projections.view.offer import offer_of
 from projections.view.options import RenderOptions
 from projections.view.system_prompt import system_segments
 from projections.window.compaction.record import SUMMARY_FORM, SUMMARY_RENDERER, SummaryRecord, request_again
-from projections.window.hooks import apply_patch
+from projections.window.policy.hooks import apply_patch
 
 if TYPE_CHECKING:
     from eventlog.codec.decoded import Span

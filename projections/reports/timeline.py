@@ -20,8 +20,8 @@ from eventlog.values import Limits
 from projections.reports.first_words import FirstWords
 from projections.reports.usage import UsageTotals
 from projections.reports.wording import counted, policy_named
-from projections.window.limits import step_total, usable
-from projections.window.policy import decode_policy
+from projections.window.policy.limits import step_total, usable
+from projections.window.policy.policy import decode_policy
 
 __all__ = ["Timeline", "TimelineBuilder", "TimelineEntry", "timeline"]
 
@@ -70,7 +70,7 @@ class Timeline(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> list[TimelineEntry]:
-        """The calls of models, those included that a rollback hides."""
+        """The calls of models, with those hidden by a rollback."""
         return [entry for entry in self.entries if entry.tokens is not None and entry.kind not in _OTHER_TOKENS]
 
     def usage(self) -> UsageTotals:

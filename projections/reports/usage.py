@@ -60,7 +60,7 @@ class UsageTotals(msgspec.Struct):
 
     @property
     def known(self) -> Decimal:
-        """US dollars that were recorded, and those that are estimated."""
+        """US dollars, recorded and estimated."""
         return _EXACT.add(self.cost, self.estimate)
 
     def add(self, event: UsageRecorded, models: ModelCatalogue | None = None) -> None:

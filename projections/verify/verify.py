@@ -105,7 +105,8 @@ def verify(
 
     `against` is an earlier head of this store. `progress_for(id)` is called for each session and
     returns its `on_progress(version, newest)`. Raises `NotFoundError` for a session that neither
-    exists nor is in the earlier head.
+    exists nor is in the earlier head. `session` is the id of the one session. `deep` reads every
+    event and body, and replays.
     """
     report = StoreReport(store.log.probe())
     if report.problems:

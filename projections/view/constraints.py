@@ -1,6 +1,6 @@
 """Provider constraints: no empty texts, no two user messages in a row, allowed call ids.
 
-They work on neutral messages; `formats/` has the providers' forms.
+They work on neutral messages; `requests/` has the providers' forms.
 """
 
 from __future__ import annotations

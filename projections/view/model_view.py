@@ -2,7 +2,7 @@
 
 The public face of this folder: `conversation/` builds the state, `selection.py` picks the messages,
 `part_rendering.py` and `message_rendering.py` render them, `assembly.py` puts them in sequence,
-`explain.py` says why a part is shown or not.  `formats/` has the providers' forms.
+`explain.py` says why a part is shown or not.  `requests/` has the providers' forms.
 """
 
 from __future__ import annotations
@@ -173,7 +173,10 @@ class ModelView:
 
 
 class LiveView:
-    """Follows a session: each new event costs O(1), each view a small tail.  For one thread."""
+    """Follows a session: each new event costs O(1), each view a small tail.  For one thread.
+
+    Without `options` the `preset` of this name holds. `hook` changes the system prompt.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The neutral form of a request: messages of text, reasoning, files, calls, results.
 
-`formats/` turns it into a provider's form.  A call is answered by exactly one result: in the same
+`requests/` turns it into a provider's form.  A call is answered by exactly one result: in the same
 message if the provider executed the tool, else in the message of role "tool" that follows.  None of
 these structs can be part of a cycle, so the garbage collector need not look at them (`gc=False`).
 """

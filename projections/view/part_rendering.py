@@ -1,6 +1,6 @@
 """Render one part of a conversation as neutral parts.
 
-`message_rendering.py` joins the parts of a message, `assembly.py` the messages, and `formats/`
+`message_rendering.py` joins the parts of a message, `assembly.py` the messages, and `requests/`
 turns them into a provider's form.  Pure: the same part, options and bodies give the same result.
 """
 

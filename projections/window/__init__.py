@@ -1,7 +1,7 @@
-"""The context window: truncate, prune, compact, recover, and say what a loop does next.
+"""The content of the context window: policies, prunes, compactions, recall.
 
-These are the public names; each is loaded when it is first used. `ContextWindow` is the object to
-begin with. `projections/README.md` shows a loop, a summariser and a prune planner.
+These are the public names; each is loaded when it is first used. `projections/README.md` shows a
+summariser and a prune planner, `projections/loop` uses them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from projections.window.aio import AsyncContextWindow, afill, afill_retrying
-    from projections.window.compact import CompactionResult
-    from projections.window.compaction.http_summarizer import HttpSummarizer
     from projections.window.compaction.offline import summarize_offline
     from projections.window.compaction.request import SummaryFacts, SummaryRequest
     from projections.window.compaction.summarizer import Piece, Summarizer, Summary, ToolCalled
-    from projections.window.fill_loop import fill
-    from projections.window.hooks import AutoContinue, Hooks, apply_patch
-    from projections.window.policy import (
+    from projections.window.compaction.titles import give_title
+    from projections.window.policy.hooks import AutoContinue, Hooks, apply_patch
+    from projections.window.policy.policy import (
         CompactionPolicy,
         ContextPolicy,
         LoopPolicy,
@@ -31,65 +28,24 @@ if TYPE_CHECKING:
     from projections.window.prune.case import PruneCase, PrunePlan
     from projections.window.prune.outline import ToolResult
     from projections.window.prune.planner import PrunePlanner, register_planner
-    from projections.window.refused_request import refusal
-    from projections.window.report import WindowReport, window_report
-    from projections.window.retrieval.answer import answer_text
     from projections.window.retrieval.covered import covered_by
     from projections.window.retrieval.recall import RecallResult, recall
     from projections.window.retrieval.recall_calls import recall_tool
-    from projections.window.retrying import fill_retrying
-    from projections.window.steps import (
-        Blocked,
-        CallModel,
-        Compact,
-        PendingCall,
-        Promote,
-        Prune,
-        ReplaceMedia,
-        RequestCompaction,
-        RunSubtask,
-        RunTools,
-        Step,
-        Stop,
-        Wait,
-    )
-    from projections.window.task_calls import task_tool
-    from projections.window.titles import give_title
-    from projections.window.window import ContextWindow, RunningCall
-    from projections.window.window_state import ModelRequest
 
 __all__ = [
-    "AsyncContextWindow",
     "AutoContinue",
-    "Blocked",
-    "CallModel",
-    "Compact",
     "CompactionPolicy",
-    "CompactionResult",
     "ContextPolicy",
-    "ContextWindow",
     "Hooks",
-    "HttpSummarizer",
     "LoopPolicy",
-    "ModelRequest",
     "OverflowPolicy",
-    "PendingCall",
     "Piece",
     "Prices",
-    "Promote",
-    "Prune",
     "PruneCase",
     "PrunePlan",
     "PrunePlanner",
     "PrunePolicy",
     "RecallResult",
-    "ReplaceMedia",
-    "RequestCompaction",
-    "RunSubtask",
-    "RunTools",
-    "RunningCall",
-    "Step",
-    "Stop",
     "Summarizer",
     "Summary",
     "SummaryFacts",
@@ -97,36 +53,23 @@ __all__ = [
     "ToolCalled",
     "ToolResult",
     "TruncationPolicy",
-    "Wait",
-    "WindowReport",
-    "afill",
-    "afill_retrying",
-    "answer_text",
     "apply_patch",
     "covered_by",
-    "fill",
-    "fill_retrying",
     "give_title",
     "policy_named",
     "recall",
     "recall_tool",
-    "refusal",
     "register_planner",
     "summarize_offline",
-    "task_tool",
-    "window_report",
 ]
 
 _HOMES = {
-    "aio": ("AsyncContextWindow", "afill", "afill_retrying"),
-    "compact": ("CompactionResult",),
-    "compaction.http_summarizer": ("HttpSummarizer",),
     "compaction.offline": ("summarize_offline",),
     "compaction.request": ("SummaryFacts", "SummaryRequest"),
     "compaction.summarizer": ("Piece", "Summarizer", "Summary", "ToolCalled"),
-    "fill_loop": ("fill",),
-    "hooks": ("AutoContinue", "Hooks", "apply_patch"),
-    "policy": (
+    "compaction.titles": ("give_title",),
+    "policy.hooks": ("AutoContinue", "Hooks", "apply_patch"),
+    "policy.policy": (
         "CompactionPolicy",
         "ContextPolicy",
         "LoopPolicy",
@@ -139,32 +82,9 @@ _HOMES = {
     "prune.case": ("PruneCase", "PrunePlan"),
     "prune.outline": ("ToolResult",),
     "prune.planner": ("PrunePlanner", "register_planner"),
-    "refused_request": ("refusal",),
-    "report": ("WindowReport", "window_report"),
-    "retrieval.answer": ("answer_text",),
     "retrieval.covered": ("covered_by",),
     "retrieval.recall": ("RecallResult", "recall"),
     "retrieval.recall_calls": ("recall_tool",),
-    "retrying": ("fill_retrying",),
-    "steps": (
-        "Blocked",
-        "CallModel",
-        "Compact",
-        "PendingCall",
-        "Promote",
-        "Prune",
-        "ReplaceMedia",
-        "RequestCompaction",
-        "RunSubtask",
-        "RunTools",
-        "Step",
-        "Stop",
-        "Wait",
-    ),
-    "task_calls": ("task_tool",),
-    "titles": ("give_title",),
-    "window": ("ContextWindow", "RunningCall"),
-    "window_state": ("ModelRequest",),
 }
 
 

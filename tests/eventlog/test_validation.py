@@ -19,7 +19,7 @@ from eventlog.store import Store
 from eventlog.validation import json_value
 from eventlog.values import Limits, Model, Tokens, Usage
 from projections import ModelView
-from projections.window import ContextWindow, Wait
+from projections.loop import ContextWindow, Wait
 
 WRONG = object()
 """A value of a type that no argument takes."""

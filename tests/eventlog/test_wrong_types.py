@@ -22,9 +22,8 @@ from eventlog.session.context import ContextCommands
 from eventlog.session.reader import SessionReader
 from eventlog.session.session import Session
 from eventlog.values import MessageError
-from projections import LiveView, ModelView
-from projections import window as windows
-from projections.window import ContextWindow
+from projections import LiveView, ModelView, loop, window
+from projections.loop import ContextWindow
 from projections.window.prune import planner
 
 WRONG: list[Any] = [object(), None, "b", b"x", -1, 1 << 70, float("nan"), [5], {}]
@@ -87,8 +86,8 @@ async def whole_answers() -> AsyncIterator[dict[str, Any]]:
 
 WHOLE: list[dict[str, Any]] = [{"choices": [{"delta": {"content": "hi"}, "finish_reason": "stop"}]}]
 SPECIFIC: dict[str, dict[str, Any]] = {
-    "projections.window.fill_retrying": {"ask": lambda: WHOLE},
-    "projections.window.afill_retrying": {"ask": whole_answers},
+    "projections.loop.fill_retrying": {"ask": lambda: WHOLE},
+    "projections.loop.afill_retrying": {"ask": whole_answers},
     "eventlog.import_file": {"path": "transcript.jsonl"},
     "projections.window.apply_patch": {"messages": [], "system": (), "patch": "{}"},
     "projections.window.recall": {"name": "m2"},
@@ -125,7 +124,7 @@ def opened(store: eventlog.Store) -> eventlog.Reply:
     return made
 
 
-def window(store: eventlog.Store) -> ContextWindow:
+def window_on(store: eventlog.Store) -> ContextWindow:
     """An entered window with an open reply that has a call."""
     made = ContextWindow(session(store))
     made.__enter__()
@@ -152,10 +151,10 @@ THINGS: dict[str, Callable[[eventlog.Store], Any]] = {
     "ModelView": lambda store: ModelView.of(session(store)),
     "LiveView": lambda store: LiveView(session(store)),
     "Transcript": lambda store: projections.Transcript(session(store)),
-    "ContextWindow": window,
+    "ContextWindow": window_on,
     "AsyncSession": lambda store: eventlog.AsyncSession(session(store)),
     "AsyncReply": lambda store: eventlog.AsyncReply(session(store), opened(store), 0.0),
-    "AsyncContextWindow": lambda store: projections.AsyncContextWindow(window(store)),
+    "AsyncContextWindow": lambda store: projections.AsyncContextWindow(window_on(store)),
 }
 KINDS: dict[str, type] = {
     "Store": eventlog.Store,
@@ -186,7 +185,7 @@ MADE: dict[str, type] = {
     "AsyncSubscription": eventlog.AsyncSubscription,
     "AsyncTurn": eventlog.AsyncTurn,
     "ContextWindow": ContextWindow,
-    "HttpSummarizer": windows.HttpSummarizer,
+    "HttpSummarizer": loop.HttpSummarizer,
     "LiveView": LiveView,
     "LiveSession": projections.LiveSession,
     "ModelCatalogue": eventlog.ModelCatalogue,
@@ -215,10 +214,10 @@ def functions() -> dict[str, Callable[..., Any]]:
         "ModelView.of": ModelView.of,
         **{
             f"{package.__name__}.{name}": getattr(package, name)
-            for package in (eventlog, projections, windows)
+            for package in (eventlog, projections, loop, window)
             for name in package.__all__
             if inspect.isfunction(getattr(package, name))
-            and (package is not windows or name not in projections.__all__)
+            and (package not in {loop, window} or name not in projections.__all__)
         },
     }
 
@@ -341,7 +340,7 @@ def test_every_public_name_is_tried() -> None:
     tried = {*KINDS, *MADE, *NOT_MADE, "ModelView"}
     forgotten = [
         f"{package.__name__}.{name}"
-        for package in (eventlog, projections, windows)
+        for package in (eventlog, projections, loop, window)
         for name in package.__all__
         if inspect.isclass(found := getattr(package, name))
         and not issubclass(found, (msgspec.Struct, Exception, tuple))

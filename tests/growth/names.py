@@ -30,11 +30,12 @@ MODULES = (
     "projections.exports.jsonl",
     "projections.exports.markdown",
     "projections.exports.opencode",
-    "projections.formats.ai_sdk",
-    "projections.formats.anthropic",
-    "projections.formats.openai",
-    "projections.formats.openai_responses",
-    "projections.formats.output_format",
+    "projections.requests.ai_sdk",
+    "projections.requests.anthropic",
+    "projections.requests.openai",
+    "projections.requests.openai_responses",
+    "projections.requests.output_format",
+    "projections.loop",
     "projections.window",
 )
 """The modules whose names are public."""

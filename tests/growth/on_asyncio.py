@@ -9,7 +9,7 @@ from eventlog import TextStream, ToolCall
 from eventlog import events as ev
 from eventlog.aio import AsyncReply, AsyncSession, AsyncSubscription
 from eventlog.values import MessageError, Patch
-from projections.window import AsyncContextWindow, RequestCompaction
+from projections.loop import AsyncContextWindow, RequestCompaction
 from tests.growth.on_window import a_call, a_compacted_window, a_running_call, a_step, a_subtask, a_task, a_window
 from tests.growth.operation import Table, constant
 from tests.growth.place import Place

@@ -10,7 +10,7 @@ from pathlib import Path
 import eventlog
 from projections.cli.app import run
 from projections.cli.exits import Exit
-from projections.window import ContextWindow
+from projections.loop import ContextWindow
 from tests.growth.operation import Operation, Table, constant, history, output
 from tests.growth.place import POLICY, Place
 from tests.support.window_loop import sections

@@ -22,12 +22,12 @@ from projections import (
     usage_by_model,
     verify_session,
 )
-from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
-from projections.formats.anthropic import AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
-from projections.formats.openai_responses import ResponsesEncoder, encode_responses, responses_request
-from projections.formats.output_format import chat_format, responses_format
-from projections.window import ContextWindow
+from projections.loop import ContextWindow
+from projections.requests.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
+from projections.requests.anthropic import AnthropicEncoder, anthropic_request, encode_anthropic
+from projections.requests.openai import ChatEncoder, chat_messages, encode_chat
+from projections.requests.openai_responses import ResponsesEncoder, encode_responses, responses_request
+from projections.requests.output_format import chat_format, responses_format
 from tests.growth.operation import Table, constant, history, output
 from tests.growth.place import POLICY, Place
 

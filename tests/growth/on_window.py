@@ -14,31 +14,33 @@ from typing import Any
 from eventlog import Reply, ToolCall
 from eventlog.values import Subtask
 from projections import Transcript
-from projections.window import (
+from projections.loop import (
     CallModel,
     ContextWindow,
     PendingCall,
     Prune,
-    PruneCase,
     RequestCompaction,
     RunSubtask,
-    SummaryRequest,
     afill,
     afill_retrying,
     answer_text,
-    apply_patch,
-    covered_by,
     fill,
     fill_retrying,
+    refusal,
+    task_tool,
+    window_report,
+)
+from projections.window import (
+    PruneCase,
+    SummaryRequest,
+    apply_patch,
+    covered_by,
     give_title,
     policy_named,
     recall,
     recall_tool,
-    refusal,
     register_planner,
     summarize_offline,
-    task_tool,
-    window_report,
 )
 from projections.window.prune.planner import PLANNERS
 from tests.growth.operation import Table, constant, history, output

@@ -30,7 +30,8 @@ from eventlog.log.commit import Append
 from eventlog.values import Origin, Reasoning, Text, Tokens, Tool, Usage
 from projections import LiveView, ModelView, Transcript
 from projections.exports.jsonl import jsonl_lines
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy
+from projections.loop import ContextWindow
+from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy
 from tests.support.window_loop import LIMITS, MODEL, sections
 
 __all__ = ["LARGE", "POLICY", "SMALL", "Place", "Shape", "both_sizes", "built"]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import eventlog
 from eventlog.values import Limits, Tokens, Usage
-from projections.window import CallModel, ContextPolicy, ContextWindow, PrunePolicy, RunTools
+from projections.loop import CallModel, ContextWindow, RunTools
+from projections.window import ContextPolicy, PrunePolicy
 
 __all__ = ["HOSTILE", "LARGE", "hostile", "inspected_store", "long_talk"]
 

@@ -160,7 +160,11 @@ def _nothing(*_given: Any, **_more: Any) -> None:
 
 def _warm_up() -> None:
     """Import what a life needs, so that it starts at once."""
-    for module in ("openai.resources.chat.completions", "projections.window.window", "projections.window.compact"):
+    for module in (
+        "openai.resources.chat.completions",
+        "projections.loop.context.window",
+        "projections.loop.context.compact",
+    ):
         import_module(module)
     counter_named("o200k_base").count("warm")
     assert threading.active_count() == 1

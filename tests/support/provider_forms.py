@@ -26,14 +26,14 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputParam
 from pydantic import ConfigDict, TypeAdapter
 
-from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
-from projections.formats.anthropic import (
+from projections.requests.ai_sdk import ModelMessageEncoder, encode_model_messages, model_messages
+from projections.requests.anthropic import (
     AnthropicEncoder,
     anthropic_request,
     encode_anthropic,
 )
-from projections.formats.openai import chat_messages
-from projections.formats.openai_responses import ResponsesEncoder, encode_responses, responses_request
+from projections.requests.openai import chat_messages
+from projections.requests.openai_responses import ResponsesEncoder, encode_responses, responses_request
 from projections.view.neutral import NeutralMessage
 from tests.support.provider_rules import anthropic_faults, chat_faults, model_message_faults, responses_faults
 

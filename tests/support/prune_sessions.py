@@ -12,7 +12,7 @@ from eventlog.values import Content
 from projections.conversation.parts import CompactionPart, Message, Part, StepPart, TextPart, ToolPart
 from projections.conversation.state import Conversation
 from projections.view.options import DEFAULT
-from projections.window.policy import PrunePolicy
+from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS
 from projections.window.prune.planner import PLANNERS, PrunePlan, plan_prune
 

@@ -7,7 +7,7 @@ from typing import Any
 from eventlog import RecordBuilder, Session
 from eventlog.importers.common.json_lines import is_object
 from projections import ModelView
-from projections.formats.openai import chat_messages
+from projections.requests.openai import chat_messages
 
 __all__ = ["ToyMapping", "shown"]
 

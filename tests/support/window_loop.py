@@ -12,19 +12,9 @@ from typing import Any
 
 from eventlog.session.session import Session
 from eventlog.values import Limits, MessageError, Model, Tokens, Usage
+from projections.loop import CallModel, ContextWindow, ModelRequest, RunSubtask, RunTools, Step
 from projections.view.neutral import Call, NeutralMessage, Result, Text
-from projections.window import (
-    CallModel,
-    CompactionPolicy,
-    ContextPolicy,
-    ContextWindow,
-    ModelRequest,
-    PrunePolicy,
-    RunSubtask,
-    RunTools,
-    Step,
-    SummaryRequest,
-)
+from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy, SummaryRequest
 from projections.window.compaction.template import SECTIONS
 
 __all__ = [

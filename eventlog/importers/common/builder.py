@@ -27,7 +27,7 @@ __all__ = ["RecordBuilder", "RecordMapping"]
 
 
 class RecordBuilder:
-    """Takes what one record means, and turns it into events of the conversation."""
+    """Turns the meaning of one record into events of the conversation."""
 
     def __init__(self, conversation: Conversation, time: int = 0) -> None:
         self.conversation = conversation
@@ -74,7 +74,10 @@ class RecordBuilder:
         agent: str = "",
         synthetic: bool = False,
     ) -> str:
-        """Add a user message of texts and files; return its id, `id` if that is unused."""
+        """Add a user message of texts and files; return its id, `id` if that is unused.
+
+        `agent` is the agent that is asked. `synthetic` marks a message that a program wrote.
+        """
         self.begun = True
         parts: list[UserPart] = []
         for one in [said] if isinstance(said, str) else each(said, "a user says a str, or a list of texts and files"):
@@ -91,7 +94,8 @@ class RecordBuilder:
     def answer(self, *, id: str | Sequence[str] = (), model: Model | str | None = None, agent: str = "") -> OpenAnswer:
         """Begin an answer, for the texts, reasoning and calls that follow; see `end`.
 
-        The one before it is over; its calls may still get results.
+        The one before it is over; its calls may still get results. `id` is as in `user`; `model`
+        and `agent` are those that answer.
         """
         self.begun = True
         model = self.model if model is None else model_of(model)
@@ -113,15 +117,24 @@ class RecordBuilder:
     # -- parts of the open answer ----------------------------------------------------------------
 
     def text(self, text: str, *, part: str = "", metadata: Json | None = None) -> None:
-        """Add a text to the open answer."""
+        """Add a text to the open answer.
+
+        `part` is the part's id in the source, `metadata` the provider's JSON of it.
+        """
         self.conversation.text(self.time, part or self.next_part(), text, metadata)
 
     def reasoning(self, text: str, *, part: str = "", metadata: Json | None = None, secret: str = "") -> None:
-        """Add reasoning to the open answer; `secret` is a text of the record in `metadata`."""
+        """Add reasoning to the open answer; `secret` is a text of the record in `metadata`.
+
+        `part` and `metadata` are as in `text`.
+        """
         self.conversation.reasoning(self.time, part or self.next_part(), text, metadata, secret)
 
     def file(self, file: File, held: str = "", field: str = "", *, part: str = "") -> None:
-        """Add a file to the open answer; it holds the text `held` of the record, as `field`."""
+        """Add a file to the open answer; it holds the text `held` of the record, as `field`.
+
+        `part` is as in `text`.
+        """
         if held:
             self.conversation.remainder.move(held, field)
         self.conversation.complete(self.time, part or self.next_part(), file)
@@ -136,9 +149,10 @@ class RecordBuilder:
         provider_executed: bool = False,
         metadata: Json | None = None,
     ) -> None:
-        """Add a call to the open answer, which has none of this id; the provider may have run it.
+        """Add a call with a new id to the open answer.
 
-        `input` is the record's own object, or JSON text.
+        `input` is the record's own object, or JSON text. `part` and `metadata` are as in `text`;
+        `provider_executed` says that the provider runs the tool.
         """
         if not isinstance(input, CallInput):
             if isinstance(input, str):
@@ -163,7 +177,9 @@ class RecordBuilder:
     ) -> bool:
         """Complete the newest call of this id; False if no call waits for a result.
 
-        `held`: the record has this very text.
+        `held`: the record has this very text. `failed` says that `output` is an error,
+        `interrupted` that the tool was stopped. `attachments` are its files, `metadata` is JSON of
+        the tool.
         """
         require(str, call, "the id of a call is a str")
         result = CallResult(output, failed, interrupted, metadata, tuple(attachments))
@@ -182,13 +198,19 @@ class RecordBuilder:
         return next((name for name, found in self.conversation.calls.items() if tool and found.tool == tool), "")
 
     def usage(self, usage: Usage | Tokens, *, failed: bool = False) -> None:
-        """Record what the newest answer cost."""
+        """Record what the newest answer cost.
+
+        `failed` says that the call brought no answer.
+        """
         self.conversation.usage(self.time, usage if isinstance(usage, Usage) else Usage(usage), failed=failed)
 
     # -- compaction ------------------------------------------------------------------------------
 
     def compaction(self, summary: str, *, id: str | Sequence[str] = (), auto: bool = True) -> None:
-        """Let a summary stand for all messages so far; without a text it stands for none."""
+        """Let a summary stand for all messages so far; without a text it stands for none.
+
+        `id` is as in `user`; `auto` is False for a compaction that a user asked for.
+        """
         self.begun = True
         asked, message = self.fresh(()), self.fresh(_names(id))
         part = self.conversation.compact(self.time, asked, auto=auto, before=None)
@@ -212,7 +234,7 @@ class RecordMapping(Protocol):
         ...
 
     def read(self, record: Any, to: RecordBuilder) -> None:
-        """Tell the builder what a record means; nothing, if it is no part of a conversation."""
+        """Tell the builder the meaning of a record; nothing for one outside the conversation."""
         ...
 
 

@@ -15,7 +15,7 @@ from projections.reports.wording import counted
 
 if TYPE_CHECKING:
     from eventlog.values import Model
-    from projections.window import CompactionResult, ContextWindow
+    from projections.loop import CompactionResult, ContextWindow
 
 __all__ = ["run"]
 
@@ -81,7 +81,7 @@ def _session_model(window: ContextWindow) -> Model | None:
 
 def _compact(window: ContextWindow) -> CompactionResult:
     """Compact; writes nothing if there is nothing to compact."""
-    from projections.window.report import preview_compaction
+    from projections.loop.context.report import preview_compaction
 
     state = window.state.situation().state
     is_open = any(not message.user and message.finished is None for message in state.messages.values())

@@ -20,8 +20,8 @@ from projections.cli.window_options import (
 from projections.reports.wording import counted, policy_named
 
 if TYPE_CHECKING:
-    from projections.window import ContextWindow
-    from projections.window.report import PrunePreview
+    from projections.loop import ContextWindow
+    from projections.loop.context.report import PrunePreview
 
 __all__ = ["run"]
 
@@ -41,7 +41,7 @@ def run(
     The full results stay in the session: `eventlog recall` prints them, `eventlog undo` returns
     them to the view.
     """
-    from projections.window.report import preview_prune
+    from projections.loop.context.report import preview_prune
 
     with ExitStack() as stack:
         handle = stack.enter_context((reading_session if dry_run else writing_session)(context, session))

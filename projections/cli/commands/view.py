@@ -103,19 +103,19 @@ def _options(preset: str, capabilities: str | None) -> RenderOptions:
 def _request(view: ModelView, format: str) -> list[Any] | dict[str, Any]:
     """Return the messages, or the members of a request that has more than messages."""
     if format == "openai":
-        from projections.formats.openai import chat_messages
+        from projections.requests.openai import chat_messages
 
         return list(chat_messages(view.messages, view.system))
     if format == "responses":
-        from projections.formats.openai_responses import responses_request
+        from projections.requests.openai_responses import responses_request
 
         return responses_request(view.messages, view.system)
     if format == "anthropic":
-        from projections.formats.anthropic import anthropic_request
+        from projections.requests.anthropic import anthropic_request
 
         return anthropic_request(view.messages, view.system)
     if format == "ai-sdk":
-        from projections.formats.ai_sdk import model_messages
+        from projections.requests.ai_sdk import model_messages
 
         return list(model_messages(view.messages, view.system))
     import msgspec

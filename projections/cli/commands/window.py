@@ -21,7 +21,7 @@ from projections.cli.window_options import (
 from projections.reports.wording import KIND_NAMES, counted, policy_named
 
 if TYPE_CHECKING:
-    from projections.window.report import WindowReport
+    from projections.loop.context.report import WindowReport
 
 __all__ = ["run"]
 
@@ -42,7 +42,7 @@ def run(
     changes nothing. The sizes of the request and of what would leave it are corrected by what the
     provider reported for earlier requests; all other sizes are as counted.
     """
-    from projections.window.report import window_report
+    from projections.loop.context.report import window_report
 
     with reading_session(context, session) as handle:
         report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside, words=True)

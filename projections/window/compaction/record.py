@@ -19,8 +19,8 @@ from projections.view.options import RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.window.compaction.request import SummaryJob, SummaryRequest
 from projections.window.compaction.selection import Selection, previous_summary, summarisable
-from projections.window.hooks import apply_patch
-from projections.window.policy import CompactionPolicy
+from projections.window.policy.hooks import apply_patch
+from projections.window.policy.policy import CompactionPolicy
 
 __all__ = ["SUMMARY_FORM", "SUMMARY_RENDERER", "SummaryRecord", "request_again", "without"]
 

@@ -21,8 +21,8 @@ from projections.view.neutral import NeutralMessage, NeutralPart, Text
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.window.compaction.template import SYSTEM, prompt_digest, summary_prompt
-from projections.window.hooks import patch_of
-from projections.window.policy import CompactionPolicy
+from projections.window.policy.hooks import patch_of
+from projections.window.policy.policy import CompactionPolicy
 
 __all__ = [
     "GOES_ON",
@@ -54,7 +54,7 @@ KEPT_CHARACTERS = 4_000
 
 
 class SummaryFacts(msgspec.Struct, frozen=True):
-    """Facts that a request's messages do not show, for summarisers that are no models."""
+    """Facts missing from a request's messages, for summarisers without a model."""
 
     synthetic: frozenset[str] = frozenset()
     """User messages that the program wrote."""

@@ -28,7 +28,7 @@ from projections.conversation.state import Conversation
 from projections.view.options import DEFAULT, RenderOptions
 from projections.view.part_rendering import Resolver
 from projections.view.selection import compaction_of, visible_messages
-from projections.window.policy import CompactionPolicy
+from projections.window.policy.policy import CompactionPolicy
 from projections.window.sizing.measure import Measure
 
 __all__ = ["Selection", "previous_summary", "select_tail", "summarisable", "tail_budget"]

@@ -14,7 +14,7 @@ import msgspec
 from projections.conversation.parts import Message
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
-from projections.window.policy import PrunePolicy
+from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates, is_candidate
 from projections.window.prune.outline import Outline, ToolResult, is_result
 from projections.window.sizing.measure import Measure

@@ -27,7 +27,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from decimal import Decimal
 
-from projections.window.policy import Prices
+from projections.window.policy.policy import Prices
 from projections.window.prune.case import CLEARED_TOKENS, PruneCase, PrunePlan, ToolResult
 from projections.window.prune.gains import Gains
 

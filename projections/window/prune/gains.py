@@ -19,7 +19,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from projections.conversation.parts import ToolPart
-from projections.window.policy import Prices, PrunePolicy
+from projections.window.policy.policy import Prices, PrunePolicy
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
 from projections.window.prune.outline import ToolResult, is_result
 

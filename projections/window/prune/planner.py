@@ -12,7 +12,7 @@ from eventlog.errors import AlreadyExistsError, NotFoundError
 from eventlog.validation import require, require_function
 from projections.conversation.state import Conversation
 from projections.view.options import RenderOptions
-from projections.window.policy import PrunePolicy
+from projections.window.policy.policy import PrunePolicy
 from projections.window.prune.candidates import Candidates
 from projections.window.prune.case import PruneCase, PrunePlan
 from projections.window.prune.cost_aware import cost_aware

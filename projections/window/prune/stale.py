@@ -19,7 +19,7 @@ from projections.conversation.parts import NotePart, ToolPart
 from projections.window.prune.call_use import use_of
 from projections.window.prune.candidates import CLEARED_TOKENS, Candidates
 from projections.window.prune.outline import ToolResult, is_result
-from projections.window.repeated_calls import call_key
+from projections.window.prune.repeated_calls import call_key
 
 __all__ = ["StaleResults"]
 

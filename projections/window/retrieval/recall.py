@@ -19,7 +19,7 @@ from projections.tokens.streaming import utf8_length
 from projections.transcript.transcript import TranscriptMessage, TranscriptPart
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import read_message, read_part
-from projections.window.truncation import count_lines
+from projections.window.retrieval.truncation import count_lines
 
 __all__ = ["RecallResult", "recall"]
 
@@ -74,7 +74,8 @@ def recall(
     arguments as JSON. `search` looks for a plain text, or with `regex` for a regular expression,
     which is trusted not to run for ever; it gives at most `most` lines with `context` lines around
     each. Raises `NotFoundError` for an id that names no part or message that counts now, and
-    `CallError` for more than one kind of excerpt, or one that cannot be had.
+    `CallError` for more than one kind of excerpt, or one that cannot be had. `lines` and `bytes`
+    are (first, last) from 1; `ignore_case` is for a search.
     """
     require(Session, session, "a session is a Session")
     require(str, name, "an id is a str")

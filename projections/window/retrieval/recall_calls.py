@@ -17,8 +17,8 @@ from eventlog.values import Json
 from projections.tokens.streaming import utf8_length
 from projections.window.retrieval.excerpts import Match, bytes_of, lines_of
 from projections.window.retrieval.recall import recall
-from projections.window.tool_schemas import ToolForm, function_of, schema_of, schemas_in
-from projections.window.truncation import Bounds, beginning
+from projections.window.retrieval.tool_schemas import ToolForm, function_of, schema_of, schemas_in
+from projections.window.retrieval.truncation import Bounds, beginning
 
 __all__ = ["RECALL", "answer_recall", "offers_recall", "recall_tool", "with_recall"]
 

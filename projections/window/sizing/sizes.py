@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from eventlog.values import Body, Content
-from projections.formats.ai_sdk import model_messages
+from projections.requests.ai_sdk import model_messages
 from projections.tokens import CharsCounter, counter_named
 from projections.view.message_rendering import MessageRenderer
 from projections.view.neutral import NeutralMessage, NeutralPart, Text

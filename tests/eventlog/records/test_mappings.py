@@ -19,7 +19,7 @@ from eventlog import (
 )
 from eventlog.importers.common.remainder import emit
 from projections import ModelView
-from projections.formats.openai import chat_messages
+from projections.requests.openai import chat_messages
 from tests.support.engines import Engine
 from tests.support.shared import SHARED, shared_path
 

@@ -24,10 +24,10 @@ from projections import ModelView
 from projections.cli.app import run
 from projections.cli.exits import Exit
 from projections.exports.opencode import opencode_json
-from projections.formats.ai_sdk import encode_model_messages
-from projections.formats.anthropic import encode_anthropic
-from projections.formats.openai import encode_chat
-from projections.formats.openai_responses import encode_responses
+from projections.requests.ai_sdk import encode_model_messages
+from projections.requests.anthropic import encode_anthropic
+from projections.requests.openai import encode_chat
+from projections.requests.openai_responses import encode_responses
 from tests.support.opencode_schema import document_faults
 
 NO_JSON = {

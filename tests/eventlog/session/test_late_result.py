@@ -13,7 +13,7 @@ from eventlog.session import turn as turn_module
 from eventlog.session.outcome import Outcome, outcome_of
 from eventlog.session.reader import SessionReader
 from projections import ModelView
-from projections.formats.openai import chat_messages
+from projections.requests.openai import chat_messages
 from tests.support.engines import ENCRYPTED, ENGINES, Engine
 
 

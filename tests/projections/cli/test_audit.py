@@ -9,9 +9,9 @@ import pytest
 import eventlog
 from eventlog.values import Limits, Model
 from projections.cli.exits import Exit
-from projections.window.fill_loop import fill
-from projections.window.steps import CallModel
-from projections.window.window import ContextWindow
+from projections.loop.context.fill_loop import fill
+from projections.loop.context.window import ContextWindow
+from projections.loop.decision.steps import CallModel
 from tests.support.cli_runner import Cli, valid
 
 pytestmark = pytest.mark.promise(10)

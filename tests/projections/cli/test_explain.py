@@ -8,7 +8,7 @@ import pytest
 
 import eventlog
 from projections.cli.exits import Exit
-from projections.window import ContextWindow
+from projections.loop import ContextWindow
 from tests.support.cli_runner import Cli, valid
 from tests.support.cli_sessions import talk
 

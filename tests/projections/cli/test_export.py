@@ -15,9 +15,9 @@ from projections.cli.exits import Exit
 from projections.exports.jsonl import jsonl_lines
 from projections.exports.markdown import markdown_of
 from projections.exports.opencode import opencode_export
-from projections.formats.ai_sdk import model_messages
-from projections.formats.anthropic import anthropic_request
-from projections.formats.openai_responses import responses_request
+from projections.requests.ai_sdk import model_messages
+from projections.requests.anthropic import anthropic_request
+from projections.requests.openai_responses import responses_request
 from projections.view.model_view import ModelView
 from tests.support.cli_runner import Cli, on_terminal, program, valid
 from tests.support.opencode_schema import document_faults

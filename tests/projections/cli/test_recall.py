@@ -10,8 +10,8 @@ import pytest
 import eventlog
 from projections import ModelView
 from projections.cli.exits import Exit
+from projections.loop import ContextWindow
 from projections.view.neutral import Result
-from projections.window import ContextWindow
 from projections.window.retrieval.recall import recall
 from projections.window.retrieval.recall_calls import with_recall
 from tests.support.cli_runner import Cli, on_terminal, valid

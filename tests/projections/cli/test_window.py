@@ -12,9 +12,9 @@ import pytest
 import eventlog
 from projections.cli.bar_chart import Slice, draw, widths
 from projections.cli.exits import Exit
+from projections.loop import ContextWindow
+from projections.loop.context.report import window_report
 from projections.reports.wording import KIND_NAMES
-from projections.window import ContextWindow
-from projections.window.report import window_report
 from tests.support.cli_runner import Cli, on_terminal, valid
 from tests.support.cli_sessions import LIMITS, RECORDED, recorded, talk
 

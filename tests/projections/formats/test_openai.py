@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.formats.incremental import IncrementalArray
-from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
+from projections.requests.incremental import IncrementalArray
+from projections.requests.openai import ChatEncoder, chat_messages, encode_chat
 from projections.view.messages import Messages
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 

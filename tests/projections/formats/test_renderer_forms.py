@@ -12,10 +12,10 @@ from anthropic.types import (
 from pydantic import TypeAdapter, ValidationError
 
 import eventlog
-from projections.formats.ai_sdk import model_messages
-from projections.formats.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
-from projections.formats.calls import CallIds, Names, RenderCache
-from projections.formats.openai_responses import responses_request
+from projections.requests.ai_sdk import model_messages
+from projections.requests.anthropic import CONTINUE, OPENING, AnthropicEncoder, anthropic_request, encode_anthropic
+from projections.requests.calls import CallIds, Names, RenderCache
+from projections.requests.openai_responses import responses_request
 from projections.view.model_view import LiveView
 from projections.view.neutral import Call, File, NeutralMessage, NeutralPart, Reasoning, Result, Text
 from tests.support.provider_forms import ANTHROPIC, BLOCKS, RESPONSES, STRICT, check, checked

@@ -18,13 +18,13 @@ from eventlog import Store
 from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from eventlog.values import Model
-from projections.formats.ai_sdk import ModelMessageEncoder, encode_model_messages
-from projections.formats.anthropic import (
+from projections.requests.ai_sdk import ModelMessageEncoder, encode_model_messages
+from projections.requests.anthropic import (
     AnthropicEncoder,
     encode_anthropic,
 )
-from projections.formats.openai import chat_messages
-from projections.formats.openai_responses import ResponsesEncoder, encode_responses
+from projections.requests.openai import chat_messages
+from projections.requests.openai_responses import ResponsesEncoder, encode_responses
 from projections.view.model_view import ModelView
 from projections.view.options import DEFAULT, OPENCODE_1_18, RenderOptions
 from tests.projections.view.test_model_view import view_of

@@ -25,11 +25,11 @@ from projections.inspector.large_text import MOST
 from projections.inspector.markup import prose_html
 from projections.inspector.room import Room
 from projections.inspector.window_series import POINTS, sample
+from projections.loop.context.report import window_report
+from projections.loop.context.window import ContextWindow
 from projections.reports.audit import audit
 from projections.reports.usage import UsageTotals
 from projections.view.neutral import Result, Text
-from projections.window.report import window_report
-from projections.window.window import ContextWindow
 from tests.support.inspected_store import HOSTILE
 
 

@@ -50,7 +50,7 @@ FILLED = """
 """The lines of the page that fill a reply from words, written for a model."""
 MODEL = """
 import random
-from projections.window import afill_retrying
+from projections.loop import afill_retrying
 
 async def model(messages):
     async for words in words_of(messages):

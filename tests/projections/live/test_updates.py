@@ -16,8 +16,8 @@ from eventlog.store import Store
 from projections.live import live_session
 from projections.live.form import Form
 from projections.live.live_session import LiveSession
+from projections.loop import ContextWindow
 from projections.transcript.transcript import Transcript
-from projections.window import ContextWindow
 from tests.support.live_page import LivePage, as_utf16
 from tests.support.toy_records import ToyMapping
 

@@ -18,6 +18,9 @@ from eventlog.importers import import_file
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, Model, Todo
+from projections.loop.context.fill_loop import fill
+from projections.loop.context.window import ContextWindow
+from projections.loop.decision.steps import CallModel, RunTools
 from projections.reports.audit import AuditedStep, audit, audited_step
 from projections.reports.timeline import timeline
 from projections.reports.view_diff import diff
@@ -26,11 +29,8 @@ from projections.view.neutral import NeutralMessage, Text
 from projections.window.compaction.record import SUMMARY_RENDERER
 from projections.window.compaction.request import GOES_ON, SummaryRequest
 from projections.window.compaction.template import SECTIONS, SYSTEM, summary_prompt
-from projections.window.fill_loop import fill
-from projections.window.hooks import Hooks
-from projections.window.policy import ContextPolicy, LoopPolicy
-from projections.window.steps import CallModel, RunTools
-from projections.window.window import ContextWindow
+from projections.window.policy.hooks import Hooks
+from projections.window.policy.policy import ContextPolicy, LoopPolicy
 from tests.support.shared import shared_path
 
 pytestmark = pytest.mark.promise(10)

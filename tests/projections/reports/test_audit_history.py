@@ -17,14 +17,14 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Content, File, Text
 from projections.conversation.state import Conversation
-from projections.formats.openai import encode_chat
+from projections.loop.context import window_state
 from projections.reports import audit as auditing
 from projections.reports.audit import AuditedStep, audit
+from projections.requests.openai import encode_chat
 from projections.view import followed_view, model_view
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelView
 from projections.view.options import RenderOptions
-from projections.window import window_state
 from projections.window.compaction.record import SUMMARY_RENDERER
 from tests.projections.reports.test_audit import long_session, verdicts, work
 from tests.support.engines import LastingLog

@@ -6,8 +6,8 @@ import eventlog
 from eventlog.values import Todo
 from projections import ModelView
 from projections.conversation.carryover import Carryover, Pin
+from projections.loop import ContextWindow
 from projections.view.carryover_text import PINNED_SHOWN, carried_text
-from projections.window import ContextWindow
 from tests.support.window_loop import SMALL, sections, talk, told
 
 LONG = "x" * PINNED_SHOWN + "the end"

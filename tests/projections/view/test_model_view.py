@@ -38,10 +38,10 @@ from eventlog.values import (
 from projections.conversation import apply
 from projections.conversation.parts import NotePart, StepPart
 from projections.conversation.state import Conversation
-from projections.formats.openai import ChatEncoder, chat_messages, encode_chat
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay
 from projections.replay.projection import apply_each, apply_span
+from projections.requests.openai import ChatEncoder, chat_messages, encode_chat
 from projections.transcript.transcript import TranscriptProjection
 from projections.view import neutral
 from projections.view.assembly import Assembly

@@ -10,10 +10,10 @@ import pytest
 import eventlog
 from eventlog.errors import CallError
 from eventlog.session.session import Session
-from projections.formats.output_format import chat_format, responses_format
+from projections.loop import CallModel, ContextWindow, RunTools, task_tool
 from projections.reports.audit import audit
+from projections.requests.output_format import chat_format, responses_format
 from projections.view.model_view import LiveView, ModelView, common_prefix
-from projections.window import CallModel, ContextWindow, RunTools, task_tool
 
 
 def chat_tool(name: str) -> dict[str, Any]:

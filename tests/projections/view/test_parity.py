@@ -10,8 +10,8 @@ import pytest
 
 from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Model
-from projections.formats.openai import chat_messages
 from projections.replay.loop import replay
+from projections.requests.openai import chat_messages
 from projections.view.assembly import Assembly
 from projections.view.model_view import ModelViewProjection
 from projections.view.options import OPENCODE_1_18

@@ -16,11 +16,12 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
+from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
+from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
+from projections.loop.context.fill_loop import LOOK_SECONDS
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
-from projections.window import CallModel, ContextWindow, RunSubtask, RunTools, Stop, SummaryRequest
-from projections.window.aio import AsyncContextWindow, afill, afill_retrying
-from projections.window.fill_loop import LOOK_SECONDS
+from projections.window import SummaryRequest
 from tests.support.window_loop import sections
 
 LIMITS = Limits(9_000, 1_000)
@@ -292,7 +293,7 @@ def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[
 def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop ends an answer of few tokens a second after seconds, not after many tokens."""
     clock = [0.0]
-    monkeypatch.setattr("projections.window.fill_loop.monotonic", lambda: clock[0])
+    monkeypatch.setattr("projections.loop.context.fill_loop.monotonic", lambda: clock[0])
 
     async def slowly() -> AsyncIterator[dict[str, Any]]:
         for number in range(16):

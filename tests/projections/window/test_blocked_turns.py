@@ -10,7 +10,8 @@ import pytest
 import eventlog
 from eventlog.store import Store
 from projections import answer_text
-from projections.window import Blocked, CallModel, ContextWindow, LoopPolicy, ModelRequest, RunTools, Stop
+from projections.loop import Blocked, CallModel, ContextWindow, ModelRequest, RunTools, Stop
+from projections.window import LoopPolicy
 from tests.support.window_loop import LIMITS, SMALL, Loop, Reply
 
 

@@ -10,7 +10,7 @@ import pytest
 import eventlog
 from eventlog import Limits, MessageError, Reply, Session, Store
 from projections import CallModel, ContextWindow, ModelRequest
-from projections.window import Step, Stop, fill_retrying
+from projections.loop import Step, Stop, fill_retrying
 
 Fill = Callable[[Reply, ModelRequest, int], object]
 

@@ -12,8 +12,9 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Body
 from projections import ModelView
-from projections.formats.openai import chat_messages
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy
+from projections.loop import ContextWindow
+from projections.requests.openai import chat_messages
+from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy
 from tests.support.window_loop import MODEL, sections
 
 pytestmark = pytest.mark.promise(14)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.values import Limits, Tokens
-from projections.window.limits import is_over, max_output, step_total, usable
-from projections.window.policy import OverflowPolicy
+from projections.window.policy.limits import is_over, max_output, step_total, usable
+from projections.window.policy.policy import OverflowPolicy
 
 counts = st.integers(0, 2_000_000)
 some = st.none() | counts

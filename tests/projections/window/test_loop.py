@@ -21,40 +21,42 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, File, Limits, MessageError, Subtask, Text, Tokens, Usage
 from projections import ModelView
-from projections.view.model_view import digest_of
-from projections.view.neutral import NeutralMessage
-from projections.view.neutral import Text as Said
-from projections.view.part_rendering import CLEARED, QUESTION, SUBTASK
-from projections.window import (
+from projections.loop import (
     Blocked,
     CallModel,
     Compact,
-    CompactionPolicy,
-    ContextPolicy,
     ContextWindow,
-    Hooks,
-    LoopPolicy,
     ModelRequest,
-    OverflowPolicy,
     Promote,
     Prune,
-    PrunePolicy,
     RequestCompaction,
     RunSubtask,
     RunTools,
     Step,
     Stop,
+    Wait,
+    fill,
+)
+from projections.loop.context.window_state import LAST_STEP
+from projections.view.model_view import digest_of
+from projections.view.neutral import NeutralMessage
+from projections.view.neutral import Text as Said
+from projections.view.part_rendering import CLEARED, QUESTION, SUBTASK
+from projections.window import (
+    CompactionPolicy,
+    ContextPolicy,
+    Hooks,
+    LoopPolicy,
+    OverflowPolicy,
+    PrunePolicy,
     SummaryRequest,
     ToolCalled,
     TruncationPolicy,
-    Wait,
     apply_patch,
-    fill,
 )
 from projections.window.compaction.continuation import CONTINUE, REMOVED
 from projections.window.compaction.summarizer import Piece
-from projections.window.hooks import AutoContinue
-from projections.window.window_state import LAST_STEP
+from projections.window.policy.hooks import AutoContinue
 from tests.support.engines import Engine
 from tests.support.window_loop import (
     LIMITS,

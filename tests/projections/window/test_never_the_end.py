@@ -19,24 +19,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 import eventlog
 from eventlog.session.session import Session
 from eventlog.values import Limits, MessageError, Tokens, Usage
+from projections.loop import Blocked, CallModel, ContextWindow, RequestCompaction, RunTools, Step, Stop
 from projections.window import (
-    Blocked,
-    CallModel,
     CompactionPolicy,
     ContextPolicy,
-    ContextWindow,
     LoopPolicy,
     OverflowPolicy,
     PrunePolicy,
-    RequestCompaction,
-    RunTools,
-    Step,
-    Stop,
     SummaryRequest,
     ToolCalled,
     summarize_offline,
 )
-from projections.window.policy import OPENCODE_POLICY
+from projections.window.policy.policy import OPENCODE_POLICY
 from tests.support.engines import Engine
 from tests.support.python_process import printed
 from tests.support.window_loop import LIMITS, MODEL, SMALL, Loop, Reply, summarized, talk, texts

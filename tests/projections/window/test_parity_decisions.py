@@ -15,8 +15,8 @@ from eventlog.values import Limits, Tokens
 from projections.replay.loop import replay
 from projections.view.model_view import ModelViewProjection
 from projections.view.options import OPENCODE_1_18
-from projections.window.limits import is_over, step_total, usable
-from projections.window.policy import OPENCODE_POLICY, OverflowPolicy
+from projections.window.policy.limits import is_over, step_total, usable
+from projections.window.policy.policy import OPENCODE_POLICY, OverflowPolicy
 from projections.window.prune.planner import plan_prune
 from projections.window.sizing.sizes import sizes_named
 from tests.support.parity import Pair, Scenario, scenarios

@@ -19,8 +19,9 @@ from eventlog.session.owner import LIVE
 from eventlog.session.session import Session
 from eventlog.values import INTERRUPTED, MessageError
 from projections import ModelView
+from projections.loop import ContextWindow, ModelRequest, Stop
 from projections.view.part_rendering import CLEARED, QUESTION
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, ModelRequest, Stop, SummaryRequest
+from projections.window import CompactionPolicy, ContextPolicy, SummaryRequest
 from projections.window.compaction.continuation import CONTINUE
 from tests.support.engines import Engine
 from tests.support.window_loop import (

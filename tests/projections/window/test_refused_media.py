@@ -14,12 +14,21 @@ from eventlog.errors import RefusedError
 from eventlog.session.session import Session
 from eventlog.values import Attachment, File, Limits, Media, MessageError, Model
 from projections import ModelView
+from projections.loop import (
+    CallModel,
+    ContextWindow,
+    ModelRequest,
+    ReplaceMedia,
+    RunTools,
+    Step,
+    Stop,
+    refusal,
+)
+from projections.loop.decision.refused_media import is_media_refusal
 from projections.reports.visibility import explain_part
 from projections.view.neutral import File as SentFile
 from projections.view.neutral import Result
 from projections.view.options import RenderOptions
-from projections.window import CallModel, ContextWindow, ModelRequest, ReplaceMedia, RunTools, Step, Stop, refusal
-from projections.window.refused_media import is_media_refusal
 
 CLAUDE, GPT = Model("anthropic", "claude-sonnet-4-5"), Model("openai", "gpt-5")
 

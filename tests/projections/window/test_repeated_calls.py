@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eventlog.values import Content
 from projections.conversation.parts import Message, TextPart, ToolPart
-from projections.window.repeated_calls import RepeatedCall, repeated_call
+from projections.window.prune.repeated_calls import RepeatedCall, repeated_call
 
 
 class Plain:

@@ -10,12 +10,13 @@ import pytest
 import eventlog
 from eventlog.events import CompactionStarted
 from eventlog.values import Attachment, Limits
+from projections.loop import ContextWindow
+from projections.loop.context.report import WindowReport, preview_compaction, preview_prune, window_report
 from projections.tokens import frame_tokens
 from projections.view.neutral import Text
 from projections.view.part_rendering import MEDIA_HEADING
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, OverflowPolicy, policy_named
+from projections.window import CompactionPolicy, ContextPolicy, OverflowPolicy, policy_named
 from projections.window.prune.candidates import CLEARED_TOKENS
-from projections.window.report import WindowReport, preview_compaction, preview_prune, window_report
 from tests.support.cli_sessions import LIMITS, RECORDED, SECRET, recorded, talk
 
 IMAGE = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -17,10 +17,10 @@ from eventlog.errors import CallError
 from eventlog.session.session import Session
 from eventlog.values import Model, Retry
 from projections import ModelView
+from projections.loop import afill_retrying, fill_retrying, refusal
+from projections.loop.context.retrying import LOOK_EVERY
+from projections.loop.streaming.backoff import Backoff, seconds_asked
 from projections.view.neutral import Text as ViewText
-from projections.window import afill_retrying, fill_retrying, refusal
-from projections.window.backoff import Backoff, seconds_asked
-from projections.window.retrying import LOOK_EVERY
 
 MODEL = Model("openai", "gpt-5")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,9 +13,9 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, MessageError, Subtask
 from projections import ModelView, Transcript, answer_text
+from projections.loop import Blocked, CallModel, ContextWindow, RunSubtask, RunTools, Stop, task_tool
 from projections.view.neutral import Result, Text
-from projections.window import Blocked, CallModel, ContextWindow, RunSubtask, RunTools, Stop, task_tool
-from projections.window.policy import CompactionPolicy, ContextPolicy
+from projections.window.policy.policy import CompactionPolicy, ContextPolicy
 from tests.support.window_loop import sections
 
 SMALL = ContextPolicy(compaction=CompactionPolicy(preserve_recent_tokens=40, tail_turns=1))

@@ -21,10 +21,11 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, MessageError, Tokens, Usage
 from projections import ModelView
+from projections.loop import CallModel, ContextWindow, RunTools, Stop
 from projections.view.neutral import NeutralMessage, Text
-from projections.window import CallModel, ContextWindow, RunTools, Stop, give_title
+from projections.window import give_title
 from projections.window.compaction.request import SummaryRequest
-from projections.window.policy import CompactionPolicy, ContextPolicy
+from projections.window.policy.policy import CompactionPolicy, ContextPolicy
 from tests.faults.tally import SLOW
 from tests.support.engines import Engine
 from tests.support.window_loop import sections

@@ -25,6 +25,10 @@ from eventlog.values import Limits, Model, Text, Todo, Tool
 from projections import LiveView, ModelView
 from projections.conversation.parts import Compaction, Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
+from projections.loop import CallModel, ContextWindow
+from projections.loop.decision.loop_state import LoopStateProjection
+from projections.loop.decision.next_step import next_step
+from projections.loop.decision.situation import Situation
 from projections.replay.checkpoints import Checkpoints
 from projections.replay.loop import Follower, replay, state_at
 from projections.transcript import backward
@@ -34,13 +38,10 @@ from projections.view.neutral import Call as Called
 from projections.view.neutral import NeutralMessage, Result
 from projections.view.neutral import Text as Said
 from projections.view.options import Constraints, RenderOptions
-from projections.window import CallModel, CompactionPolicy, ContextPolicy, ContextWindow, PrunePolicy
-from projections.window.loop_state import LoopStateProjection
-from projections.window.next_step import next_step
-from projections.window.policy import encode_policy
+from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy
+from projections.window.policy.policy import encode_policy
 from projections.window.prune.outline import Outline
 from projections.window.prune.planner import PLANNERS
-from projections.window.situation import Situation
 from tests.support.engines import ENGINES, Engine
 from tests.support.window_loop import MODEL, sections
 

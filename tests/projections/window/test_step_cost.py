@@ -12,7 +12,8 @@ import pytest
 import eventlog
 from eventlog.session.session import Session
 from eventlog.values import Limits, Tokens, Usage
-from projections.window import CallModel, ContextPolicy, ContextWindow, PrunePolicy, RunTools, window_report
+from projections.loop import CallModel, ContextWindow, RunTools, window_report
+from projections.window import ContextPolicy, PrunePolicy
 from projections.window.prune.planner import PLANNERS
 from tests.faults.tally import SLOW
 from tests.support.window_loop import MODEL

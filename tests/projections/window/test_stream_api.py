@@ -16,10 +16,19 @@ from eventlog.session.reply import Reply
 from eventlog.session.session import Session
 from eventlog.values import Limits
 from projections import ModelView, answer_text
+from projections.loop import (
+    CallModel,
+    ContextWindow,
+    Step,
+    Stop,
+    afill,
+    afill_retrying,
+    fill,
+    fill_retrying,
+)
+from projections.loop.streaming.chat_stream import pieces_of_answer, pieces_of_stream
+from projections.loop.streaming.stream_api import is_chat
 from projections.view.neutral import Reasoning, Text
-from projections.window import CallModel, ContextWindow, Step, Stop, afill, afill_retrying, fill, fill_retrying
-from projections.window.compaction.chat_stream import pieces_of_answer, pieces_of_stream
-from projections.window.stream_api import is_chat
 from tests.support.window_loop import MODEL
 
 Chunk = dict[str, Any]

@@ -23,8 +23,7 @@ from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import INTERRUPTED, Limits, Subtask, Tokens, Usage
 from projections import ModelView
-from projections.reports.usage import session_usage, total
-from projections.window import (
+from projections.loop import (
     AsyncContextWindow,
     Blocked,
     CallModel,
@@ -35,9 +34,10 @@ from projections.window import (
     fill,
     task_tool,
 )
-from projections.window.retrieval.answer import newest_answer
-from projections.window.steps import PendingCall
-from projections.window.task_calls import task_answer
+from projections.loop.decision.steps import PendingCall
+from projections.loop.tasks.answer import newest_answer
+from projections.loop.tasks.task_calls import task_answer
+from projections.reports.usage import session_usage, total
 from tests.support.engines import Engine
 from tests.support.pages import ROOT
 from tests.support.window_loop import MODEL, results, texts

@@ -16,7 +16,7 @@ from eventlog.values import File, Model, Tokens, Usage
 from projections import ModelView, SummaryRequest
 from projections.reports.usage import usage_by_model
 from projections.window import Piece, Summarizer, Summary, ToolCalled, give_title
-from projections.window.titles import LONGEST_TITLE, SYSTEM
+from projections.window.compaction.titles import LONGEST_TITLE, SYSTEM
 
 SMALL = Model("openai", "small")
 COST = Usage(Tokens(12, 3), Decimal("0.001"))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from projections.window.policy import DEFAULT_POLICY, TruncationPolicy
-from projections.window.truncation import Bounds, bounds, count_lines, shorten, truncate
+from projections.window.policy.policy import DEFAULT_POLICY, TruncationPolicy
+from projections.window.retrieval.truncation import Bounds, bounds, count_lines, shorten, truncate
 
 ALPHABET = st.sampled_from("ab \n\r\t中é𝄞\ud800\udc00\u2028")
 PIECES = st.lists(st.tuples(st.text(ALPHABET, max_size=12), st.integers(1, 400)), max_size=8)

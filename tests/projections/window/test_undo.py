@@ -7,7 +7,7 @@ import pytest
 import eventlog
 from eventlog.errors import RefusedError
 from projections import ModelView
-from projections.window import ContextWindow
+from projections.loop import ContextWindow
 from tests.support.window_loop import SMALL, summarized, talk, told
 
 MANY = 40

@@ -20,16 +20,9 @@ from eventlog.log.contract import Log
 from eventlog.session.session import Session
 from eventlog.store import Store
 from eventlog.values import Limits, MessageError, Text
+from projections.loop import CallModel, ContextWindow, ModelRequest, Step
 from projections.verify.verify import verify
-from projections.window import (
-    CallModel,
-    CompactionPolicy,
-    ContextPolicy,
-    ContextWindow,
-    ModelRequest,
-    PrunePolicy,
-    Step,
-)
+from projections.window import CompactionPolicy, ContextPolicy, PrunePolicy
 from tests.support.window_loop import Loop, Reply, asked, results
 
 __all__ = ["LIMITS", "SESSION", "finished", "open_agent", "sound", "turn"]

@@ -12,8 +12,9 @@ from eventlog import events as ev
 from eventlog.session.session import Session
 from eventlog.values import Subtask, Text, Todo
 from projections import ModelView
+from projections.loop import ContextWindow
 from projections.view.part_rendering import REDACTED
-from projections.window import CompactionPolicy, ContextPolicy, ContextWindow, SummaryRequest
+from projections.window import CompactionPolicy, ContextPolicy, SummaryRequest
 from tests.support.window_loop import LIMITS, MODEL, calls, results, sections, talk, texts, told
 
 GUARDED = CompactionPolicy(preserve_recent_tokens=300)

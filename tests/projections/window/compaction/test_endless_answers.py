@@ -15,9 +15,10 @@ import eventlog
 from eventlog.errors import SummarizerError, SummarizerRefusedError
 from eventlog.values import Limits, Tokens, Usage
 from projections import ModelView
-from projections.window import ContextWindow
-from projections.window.compaction import chat_stream, http_summarizer, summarizer
-from projections.window.compaction.http_summarizer import HttpSummarizer
+from projections.loop import ContextWindow
+from projections.loop.streaming import chat_stream, http_summarizer
+from projections.loop.streaming.http_summarizer import HttpSummarizer
+from projections.window.compaction import summarizer
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import Summarizer, pieces

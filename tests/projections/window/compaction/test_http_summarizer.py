@@ -12,9 +12,9 @@ import pytest
 
 from eventlog.errors import CallError, RequestTooLargeError, SummarizerError, SummarizerRefusedError
 from eventlog.values import Model, Tokens, Usage
+from projections.loop.streaming.chat_stream import pieces_of_stream
+from projections.loop.streaming.http_summarizer import HttpSummarizer
 from projections.view.neutral import Call, NeutralMessage, Result, Text
-from projections.window.compaction.chat_stream import pieces_of_stream
-from projections.window.compaction.http_summarizer import HttpSummarizer
 from projections.window.compaction.request import SummaryRequest
 from projections.window.compaction.summarizer import Piece, ToolCalled, pieces
 from tests.support.openai_server import Answer, OpenAIServer, ToolCall

@@ -71,7 +71,7 @@ def test_passes_the_guard() -> None:
 
 
 def test_a_question_stays_pending_until_it_is_answered() -> None:
-    """Over further compactions, and a reply with calls, the summary says that it has no answer."""
+    """Over compactions, and behind a reply with calls, the summary names the open question."""
     pending = "- Not answered yet: Count the tests"
     text = summary(user("Count the tests"))
     for later in ((), called("bash", "{}", "80"), [user("go on", "synthetic")]):

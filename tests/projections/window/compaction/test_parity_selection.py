@@ -18,7 +18,7 @@ from projections.view.model_view import ModelViewProjection
 from projections.view.neutral import Text
 from projections.view.options import OPENCODE_1_18
 from projections.window.compaction.selection import Selection, select_tail
-from projections.window.policy import OPENCODE_POLICY
+from projections.window.policy.policy import OPENCODE_POLICY
 from projections.window.sizing.sizes import CharsSizes
 from tests.support.parity import Pair, Scenario, scenarios
 from tests.support.shared import SHARED, shared_path

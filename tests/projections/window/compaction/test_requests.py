@@ -21,7 +21,7 @@ from projections.view.options import DEFAULT
 from projections.window.compaction.offline import summarize_offline
 from projections.window.compaction.request import GOES_ON, SummaryJob, SummaryRequest
 from projections.window.compaction.template import SYSTEM, prompt_digest, sections_of, summary_prompt
-from projections.window.policy import DEFAULT_POLICY
+from projections.window.policy.policy import DEFAULT_POLICY
 from tests.support.history_strategies import histories
 from tests.support.spans import Recording
 

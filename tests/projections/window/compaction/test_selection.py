@@ -18,7 +18,7 @@ from projections.view.model_view import ModelViewProjection
 from projections.view.options import DEFAULT, OPENCODE_1_18
 from projections.view.selection import visible_messages
 from projections.window.compaction.selection import Selection, select_tail, tail_budget
-from projections.window.policy import DEFAULT_POLICY, OPENCODE_POLICY, CompactionPolicy
+from projections.window.policy.policy import DEFAULT_POLICY, OPENCODE_POLICY, CompactionPolicy
 from projections.window.sizing.sizes import CharsSizes
 from tests.support.history_strategies import histories
 from tests.support.spans import Recording

@@ -10,17 +10,10 @@ import eventlog
 from benchmarks.prune_cost import BOUND, FIXED, RATES, Shape, compared, drawn, ratio, worked
 from eventlog.models.catalogue import Rates
 from eventlog.values import Limits
+from projections.loop import CallModel, ContextWindow, Prune
 from projections.view.options import DEFAULT
-from projections.window import (
-    CallModel,
-    ContextPolicy,
-    ContextWindow,
-    Prune,
-    PrunePolicy,
-    SummaryRequest,
-    summarize_offline,
-)
-from projections.window.policy import OPENCODE_POLICY, OverflowPolicy, Prices, prices_of
+from projections.window import ContextPolicy, PrunePolicy, SummaryRequest, summarize_offline
+from projections.window.policy.policy import OPENCODE_POLICY, OverflowPolicy, Prices, prices_of
 from projections.window.prune.planner import plan_prune
 from tests.support.prune_sessions import Letters, Talk, conversation, plan
 

@@ -19,11 +19,11 @@ from eventlog.session.reader import SessionReader
 from projections.transcript.transcript import Transcript
 from projections.view.model_view import ModelView
 from projections.view.neutral import Result
-from projections.window.policy import TruncationPolicy
+from projections.window.policy.policy import TruncationPolicy
 from projections.window.retrieval.excerpts import bytes_of, lines_of, matches_in
 from projections.window.retrieval.part_text import read_message, read_part
 from projections.window.retrieval.recall import RecallResult, recall
-from projections.window.truncation import count_lines, truncate
+from projections.window.retrieval.truncation import count_lines, truncate
 from tests.support.history_strategies import Command, Grower, commands
 
 texts = st.text(st.sampled_from("ab \n中é𝄞\ud800"), max_size=40)

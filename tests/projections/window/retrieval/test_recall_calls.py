@@ -14,22 +14,12 @@ from hypothesis import strategies as st
 import eventlog
 from eventlog.errors import CallError
 from eventlog.values import Limits
+from projections.loop import AsyncContextWindow, CallModel, ContextWindow, ModelRequest, RunTools, Stop
 from projections.reports.audit import audit
 from projections.view.model_view import ModelView
-from projections.window import (
-    AsyncContextWindow,
-    CallModel,
-    ContextPolicy,
-    ContextWindow,
-    ModelRequest,
-    RunTools,
-    Stop,
-    TruncationPolicy,
-    policy_named,
-    recall_tool,
-)
+from projections.window import ContextPolicy, TruncationPolicy, policy_named, recall_tool
 from projections.window.retrieval.recall_calls import answer_recall, offers_recall, with_recall
-from projections.window.truncation import Bounds
+from projections.window.retrieval.truncation import Bounds
 from tests.support.window_loop import MODEL, Loop, Reply, results
 
 LOG = "".join(f"line {number} of the log\n" for number in range(1, 10_001))

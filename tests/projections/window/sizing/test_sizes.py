@@ -14,8 +14,8 @@ from eventlog.importers.opencode.importer import events_of_export
 from eventlog.values import Attachment, Content, Model
 from projections.conversation.parts import Message, TextPart, ToolPart
 from projections.conversation.state import Conversation
-from projections.formats.ai_sdk import model_messages
 from projections.replay.loop import replay
+from projections.requests.ai_sdk import model_messages
 from projections.tokens import CharsCounter, TokenCounter, frame_tokens
 from projections.view.followed_view import PROJECTION
 from projections.view.message_rendering import MessageRenderer

@@ -1,0 +1,1 @@
+"""`ContextWindow`: carries the steps out, for threads and for asyncio."""

@@ -1,0 +1,296 @@
+"""`AsyncContextWindow`: a context window for asyncio.
+
+It wraps a `ContextWindow` (`sync`).  Calls that may wait for the disk, a model or a tool run in a
+worker thread; tools, subtasks and summarisers may be coroutines.  It serves one task at a time, but
+the calls of one step may run side by side (`gather`).
+
+A cancelled compaction is asked to stop and awaited, so it is recorded as aborted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from inspect import isawaitable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from eventlog.aio import AsyncReply, AsyncTurn
+from eventlog.errors import StreamError, UnknownStreamError
+from eventlog.validation import require, require_function
+from projections.loop.context.fill_loop import ABORTED, ReplyFiller
+from projections.loop.context.retrying import Attempts, raise_if_garbled
+from projections.loop.context.window import ContextWindow
+from projections.loop.streaming.backoff import Backoff
+from projections.loop.tasks.answer import newest_answer
+from projections.loop.tasks.task_calls import breaks_off
+
+if TYPE_CHECKING:
+    from eventlog.session.lease import Lease
+    from eventlog.session.reply import Reply
+    from eventlog.session.session import Session
+    from eventlog.session.tool_call import ToolCall
+    from eventlog.values import Attachment, Model
+    from projections.loop.context.compact import CompactionResult
+    from projections.loop.context.window import RunningCall
+    from projections.loop.context.window_state import ModelRequest, WindowState
+    from projections.loop.decision.steps import CallModel, PendingCall, Prune, RunSubtask, Step
+    from projections.view.model_view import ModelView
+
+__all__ = ["AsyncContextWindow", "afill", "afill_retrying"]
+
+T = TypeVar("T")
+_RUN = "`run` is a coroutine function that is given the sub-session"
+
+
+class AsyncContextWindow:
+    """Async form of `ContextWindow`: `async with AsyncContextWindow(ContextWindow(session))`."""
+
+    def __init__(self, window: ContextWindow) -> None:
+        require(ContextWindow, window, "an AsyncContextWindow is that of a ContextWindow")
+        self.sync = window
+
+    async def __aenter__(self) -> Self:
+        await asyncio.to_thread(self.sync.__enter__)
+        if self.sync.lease is not None:
+            self.sync.lease.share()  # the thread had a context of its own
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await asyncio.shield(asyncio.to_thread(self.sync.__exit__, kind, error, trace))
+        finally:
+            if self.sync.lease is not None:
+                self.sync.lease.unshare()
+
+    @property
+    def session(self) -> Session:
+        """The session that this is the window of."""
+        return self.sync.session
+
+    @property
+    def state(self) -> WindowState:
+        """The window's knowledge of the session: policy, limits, sizes, counts."""
+        return self.sync.state
+
+    @property
+    def lease(self) -> Lease | None:
+        """The right to run the session, inside `async with`."""
+        return self.sync.lease
+
+    async def record(self) -> None:
+        """Record policy, model, limits and tools; see `ContextWindow.record`."""
+        await asyncio.to_thread(self.sync.record)
+
+    async def next_step(self, *, allow_repeats: bool = False) -> Step:
+        """Return the step to do now; see `ContextWindow.next_step`."""
+        return await asyncio.to_thread(self.sync.next_step, allow_repeats=allow_repeats)
+
+    async def perform(self, step: Step) -> CompactionResult | None:
+        """Carry out a step that is the window's own; see `ContextWindow.perform`."""
+        return await self._stoppable(lambda: self.sync.perform(step))
+
+    async def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
+        """Prune now; see `ContextWindow.prune`."""
+        return await asyncio.to_thread(self.sync.prune, inside=inside, policy=policy)
+
+    async def compact(self) -> CompactionResult:
+        """Compact now; see `ContextWindow.compact`."""
+        return await self._stoppable(self.sync.compact)
+
+    async def undo(self) -> str:
+        """Undo the newest change of the view; see `ContextWindow.undo`."""
+        return await asyncio.to_thread(self.sync.undo)
+
+    async def save(self) -> None:
+        """Store checkpoints and token counts; see `ContextWindow.save`."""
+        await asyncio.to_thread(self.sync.save)
+
+    async def view(self, excluding: str | None = None) -> ModelView:
+        """Return the view as of the last step; see `ContextWindow.view`."""
+        return await asyncio.to_thread(self.sync.view, excluding)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request with the view as it is; see `ContextWindow.tokens`."""
+        return self.sync.tokens
+
+    async def begin(
+        self, step: CallModel, model: Model | str | None = None, *, agent: str = "", snapshot: str | None = None
+    ) -> tuple[Reply, ModelRequest]:
+        """Open the reply that a step fills; see `ContextWindow.begin`."""
+        return await asyncio.to_thread(self.sync.begin, step, model, agent=agent, snapshot=snapshot)
+
+    async def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], Awaitable[str]]) -> None:
+        """Run one call with a coroutine as its tool; see `ContextWindow.run`.
+
+        The end of the `async with` closes the call of a cancelled tool.
+        """
+        require_function(tool, "a tool is a coroutine function that is given the arguments")
+        running = await self.start(call)
+        if running is None:
+            return
+        try:
+            output = await tool(running.arguments)
+        except Exception as error:  # noqa: BLE001  # any exception of a tool is its result
+            await self.fail(running.call, error)
+        else:
+            await self.succeed(running.call, output)
+
+    async def start(self, call: PendingCall) -> RunningCall | None:
+        """Record, durably, that a call of the open reply runs; see `ContextWindow.start`."""
+        return await asyncio.to_thread(self.sync.start, call)
+
+    async def succeed(
+        self,
+        call: ToolCall,
+        output: str,
+        *,
+        title: str = "",
+        attachments: Sequence[Attachment] = (),
+        metadata: str | None = None,
+    ) -> None:
+        """Record the whole output of a tool; see `ContextWindow.succeed`."""
+        await asyncio.to_thread(
+            self.sync.succeed, call, output, title=title, attachments=attachments, metadata=metadata
+        )
+
+    async def fail(self, call: ToolCall, error: Exception) -> None:
+        """Record what a tool raised as the failure of its call."""
+        await asyncio.to_thread(self.sync.fail, call, error)
+
+    async def run_task(self, call: PendingCall, run: Callable[[Session], Awaitable[str | None]]) -> Session | None:
+        """Give the work of a `task` call to a sub-session; see `ContextWindow.run_task`.
+
+        Several run side by side (`gather`). A cancelled one goes on after the next start.
+        """
+        require_function(run, _RUN)
+        task = await asyncio.to_thread(self.sync.start_task, call)
+        if task is None:
+            return None
+        with task:
+            try:
+                async with AsyncTurn(task.turn()) as turn:
+                    if turn.state == "failed":
+                        await turn.retry()
+                    answer = await run(task.session) if turn.mine else None
+                if answer is None:
+                    answer = await asyncio.to_thread(task.answer, turn.sync)
+            except Exception as error:  # noqa: BLE001  # as with a tool
+                await asyncio.to_thread(task.fail, error)
+            else:
+                await asyncio.to_thread(task.succeed, answer)
+        return task.session
+
+    async def run_subtask(self, step: RunSubtask, run: Callable[[Session], Awaitable[str | None]]) -> Session:
+        """Give a subtask to a sub-session with a coroutine; see `ContextWindow.run_subtask`.
+
+        A cancelled subtask is recorded as interrupted, and runs again.
+        """
+        require_function(run, _RUN)
+        task = self.sync.subtask(step)
+        child, call = await asyncio.to_thread(task.__enter__)
+        try:
+            try:
+                output = await run(child)
+                if output is None:
+                    output = await asyncio.to_thread(newest_answer, child)
+            except Exception as error:
+                if breaks_off(error):
+                    raise
+                await self.fail(call, error)
+            else:
+                await self.succeed(call, output)
+        except BaseException as error:
+            await asyncio.shield(asyncio.to_thread(task.__exit__, type(error), error, error.__traceback__))
+            raise
+        await asyncio.to_thread(task.__exit__, None, None, None)
+        return child
+
+    async def finish(self, reason: str = "tool-calls") -> None:
+        """Close the open reply."""
+        await asyncio.to_thread(self.sync.finish, reason)
+
+    async def _stoppable(self, work: Callable[[], T]) -> T:
+        running = asyncio.ensure_future(asyncio.to_thread(work))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            if not running.done():
+                await asyncio.to_thread(self.sync.session.interrupt, "cancelled")
+                await asyncio.wait([running])
+            raise
+
+
+async def afill(reply: Reply | AsyncReply, chunks: AsyncIterable[Any]) -> str:
+    """Stream an answer into the reply; see `fill`.
+
+    Text is accepted at once; calls that wait for the disk run in a thread.
+
+    An interrupt ends it early, as it does there.
+    """
+    filling = ReplyFiller(_sync(reply))
+    try:
+        return await _afill(filling, chunks)
+    except (StreamError, UnknownStreamError) as error:
+        await asyncio.to_thread(filling.fail, error)
+        raise
+
+
+def _sync(reply: Reply | AsyncReply) -> Reply:
+    return reply.sync if isinstance(reply, AsyncReply) else reply
+
+
+async def _afill(filling: ReplyFiller, chunks: AsyncIterable[Any]) -> str:
+    reply = filling.reply
+    require(AsyncIterable, chunks, "chunks are an async iterable")
+    async for chunk in chunks:
+        plain = filling.plain(chunk)
+        if filling.waits(plain):
+            await asyncio.to_thread(filling.take, plain)
+        else:
+            filling.take(plain)
+        if filling.looks() and await asyncio.to_thread(lambda: reply.interrupt_requested):
+            close = getattr(chunks, "aclose", None) or getattr(chunks, "close", None)  # providers' packages have either
+            if close is not None and isawaitable(closed := close()):
+                await closed
+            await asyncio.to_thread(reply.abort)
+            return ABORTED
+    return await asyncio.to_thread(filling.end)
+
+
+async def afill_retrying(
+    reply: Reply | AsyncReply,
+    ask: Callable[[], AsyncIterable[Any] | Awaitable[AsyncIterable[Any]]],
+    *,
+    transient: tuple[type[Exception], ...] = (),
+    attempts: int = 4,
+    first_wait: float = 0.5,
+    longest_wait: float = 30.0,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> str:
+    """Ask a model and fill the reply as `afill` does; see `fill_retrying`.
+
+    `ask` returns the chunks, or is a coroutine function that does.
+    """
+    require_function(sleep, "sleep is a coroutine function that is given seconds")
+    reply = _sync(reply)
+    again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
+    while True:
+        filling = ReplyFiller(reply, whole=True)
+        try:
+            answer = ask()
+            chunks = await answer if isawaitable(answer) else answer
+            return await _afill(filling, chunks)
+        except Exception as error:
+            if not again.may_follow(error):
+                await asyncio.to_thread(filling.fail, error)
+                raise_if_garbled(error)
+                raise
+            waits = await asyncio.to_thread(again.retry, error)
+        for seconds in waits:
+            await sleep(seconds)
+            if await asyncio.to_thread(again.is_stopped):
+                return ABORTED

@@ -1,0 +1,108 @@
+"""Fill a reply from a model that may fail for a while: the call is made again.
+
+What a failed attempt said leaves the view, and a retry part stands for it (`Reply.retry`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from json import JSONDecodeError
+from typing import TYPE_CHECKING, Any
+
+from eventlog.session.outcome import provider_error
+from eventlog.session.reply import Reply
+from eventlog.validation import require, require_function
+from projections.loop.context.fill_loop import ABORTED, ReplyFiller, fill_with
+from projections.loop.streaming.backoff import Backoff, is_transient, seconds_asked
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Attempts", "fill_retrying", "raise_if_garbled"]
+
+LOOK_EVERY = 1.0
+"""Seconds of waiting between two looks for an interrupt."""
+
+
+def fill_retrying(
+    reply: Reply,
+    ask: Callable[[], Iterable[Any]],
+    *,
+    transient: tuple[type[Exception], ...] = (),
+    attempts: int = 4,
+    first_wait: float = 0.5,
+    longest_wait: float = 30.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> str:
+    """Ask a model and fill the reply as `fill` does; returns the finish reason.
+
+    `ask` returns the chunks. It is called again, `attempts` times in all, after a broken
+    connection, a timeout, an answer that is no JSON or has no end, an error whose `status_code` is
+    429, 5xx and the like, and those in `transient`. The wait doubles from `first_wait` seconds,
+    half of it random, or is what `Retry-After` asks for, and is never longer than `longest_wait`.
+    Other errors, and the last one, are raised. An interrupt ends it early. `sleep` waits so many
+    seconds.
+    """
+    require_function(sleep, "sleep is a function that is given seconds")
+    again = Attempts(reply, ask, transient, Backoff(attempts=attempts, first=first_wait, longest=longest_wait))
+    while True:
+        filling = ReplyFiller(reply, whole=True)
+        try:
+            return fill_with(filling, ask())
+        except Exception as error:
+            if not again.may_follow(error):
+                filling.fail(error)
+                raise_if_garbled(error)
+                raise
+            waits = again.retry(error)
+        for seconds in waits:
+            sleep(seconds)
+            if again.is_stopped():
+                return ABORTED
+
+
+class Attempts:
+    """The attempts of one model call: which error another one may follow, and when."""
+
+    def __init__(self, reply: Reply, ask: object, transient: tuple[type[Exception], ...], backoff: Backoff) -> None:
+        require(Reply, reply, "what is filled is a Reply")
+        require_function(ask, "`ask` is a function that returns the chunks")
+        require(tuple, transient, "transient errors are a tuple of exception classes")
+        self._reply = reply
+        self._transient = transient
+        self._backoff = backoff
+        self._made = 1
+
+    def may_follow(self, error: Exception) -> bool:
+        """Whether the call is made again after this error."""
+        return self._made < self._backoff.attempts and (is_transient(error) or isinstance(error, self._transient))
+
+    def retry(self, error: Exception) -> list[float]:
+        """Record the failed attempt; return the waits, in seconds, before the next one.
+
+        Behind each of them the program looks whether the user asked for a stop.
+        """
+        self._reply.retry(provider_error(error))
+        seconds = self._backoff.seconds(self._made, _asked(error))
+        self._made += 1
+        return [LOOK_EVERY] * int(seconds // LOOK_EVERY) + [seconds % LOOK_EVERY]
+
+    def is_stopped(self) -> bool:
+        """Whether the user asked for a stop meanwhile; the reply is aborted then."""
+        if not self._reply.interrupt_requested:
+            return False
+        self._reply.abort()
+        return True
+
+
+def raise_if_garbled(error: Exception) -> None:
+    """Raise a `ConnectionError` for an answer that is no JSON: it was garbled on its way."""
+    if isinstance(error, JSONDecodeError):
+        raise ConnectionError(f"the answer broke off: it is no JSON ({error})") from error
+
+
+def _asked(error: Exception) -> float | None:
+    """The seconds that the answer with the error asks for, if it has headers."""
+    headers: Mapping[str, str] | None = getattr(getattr(error, "response", None), "headers", None)
+    return None if headers is None else seconds_asked(headers.get("retry-after"))

@@ -1,0 +1,168 @@
+"""The work of a sub-session for one call of `task`, while it runs."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from eventlog.errors import CallError, LeaseHeldError, RefusedError
+from eventlog.session.outcome import has_open_work
+from eventlog.session.subsessions import subsession_metadata
+from eventlog.validation import require
+from eventlog.values import INTERRUPTED
+from projections.conversation.parts import ToolPart
+from projections.loop.tasks.answer import answer_text
+from projections.loop.tasks.task_calls import (
+    TaskRequest,
+    agents_in,
+    breaks_off,
+    is_task,
+    open_task,
+    subsession_id,
+    task_answer,
+)
+from projections.view.offer import is_switched_off
+
+if TYPE_CHECKING:
+    from eventlog.session.session import Session
+    from eventlog.session.tool_call import ToolCall
+    from eventlog.session.turn import Turn
+    from projections.conversation.parts import Message
+    from projections.loop.context.window_state import WindowState
+    from projections.loop.decision.steps import PendingCall
+
+__all__ = ["SWITCHED_OFF", "RunningTask", "begin_task"]
+
+SWITCHED_OFF = "the tool {tool} is switched off for this question"
+"""The failure of a call that the question does not allow."""
+
+
+def begin_task(session: Session, state: WindowState, call: PendingCall) -> RunningTask | None:
+    """Record that a `task` call runs, and open its sub-session.
+
+    None if its arguments are wrong, which is its result then. A call that a crash settled as
+    interrupted goes on.
+    """
+    reply = state.open_reply
+    handle = reply.call(call.part) if reply is not None and reply.is_open else None
+    message, part = state.conversation.where.get(call.part, (None, None))
+    if message is None or not isinstance(part, ToolPart) or not (handle or is_task(part.tool, part.details)):
+        raise RefusedError("no reply is open", expected="`begin`, or a task that a crash broke off")
+    request, child, wrong = None, None, ""
+    try:
+        request = TaskRequest.read(call.input)
+    except CallError as error:
+        wrong = str(error)
+    if handle is not None and is_switched_off(part, message, state.conversation):
+        request, wrong = None, SWITCHED_OFF.format(tool=call.tool)
+    if handle is not None and not call.running:
+        if request is None:
+            handle.start("{}")
+        else:
+            metadata = subsession_metadata(request.session or subsession_id(session.id, call.part))
+            handle.start(call.input, title=request.description, metadata=metadata)
+    if request is not None:
+        try:
+            tools = state.conversation.tools
+            agents = agents_in(None if tools is None else session.text(tools))
+            child = open_task(session, call.part, request, agents)
+        except CallError as error:
+            wrong = str(error)
+    if request is not None and child is not None:
+        return RunningTask(session, state, call, handle, message=message, child=child, request=request)
+    if handle is None:
+        session.late_result(message.id, call.call, wrong, failed=True)
+    else:
+        handle.fail(wrong)
+    return None
+
+
+class RunningTask:
+    """A `task` call and its sub-session; inside `with`, a stop reaches both."""
+
+    def __init__(
+        self,
+        parent: Session,
+        state: WindowState,
+        call: PendingCall,
+        handle: ToolCall | None,
+        *,
+        message: Message,
+        child: Session,
+        request: TaskRequest,
+    ) -> None:
+        """`handle` is None for a call that was settled as interrupted: its result is a late one."""
+        self.session = child
+        """The sub-session."""
+        self._parent = parent
+        self._state = state
+        self._message = message.id
+        self._asked = message.reply_to
+        self._call = call
+        self._handle = handle
+        self._request = request
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether a crash closed the message of the call."""
+        return self._handle is None
+
+    def __enter__(self) -> Self:
+        self.session.executor.stops_with = self.is_stopped
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.session.executor.stops_with = None
+
+    def is_stopped(self) -> bool:
+        """Whether the session of the call was stopped, or what waits for it in turn."""
+        return self._parent.executor.interrupt_requested(self._asked)
+
+    def turn(self) -> Turn:
+        """The prompt as a turn of the sub-session: asked once for this call."""
+        asked = self._request
+        return self.session.turn(asked.prompt, f"task {self._call.part}", agent=asked.agent)
+
+    def answer(self, turn: Turn) -> str:
+        """The answer of a turn that is done; an error that says why there is none of another."""
+        if turn.state in {"running", "queued"}:
+            raise LeaseHeldError(self.session.id, "another task", 0)
+        if turn.state != "done":
+            raise RefusedError(f"the task is {turn.state}", expected="a new one", session=self.session.id)
+        return answer_text(self.session, turn.answer)
+
+    def succeed(self, answer: str) -> None:
+        """Record the answer as the call's result."""
+        require(str, answer, "what a task's `run` returns is its answer, a str")
+        output = task_answer(self.session, answer)
+        title, metadata, truncation = (
+            self._request.description,
+            subsession_metadata(self.session.id),
+            self._state.truncation(output, self._call.part),
+        )
+        if self._handle is None:
+            self._parent.late_result(
+                self._message, self._call.call, output, title=title, metadata=metadata, truncation=truncation
+            )
+        else:
+            self._handle.succeed(output, title=title, metadata=metadata, truncation=truncation)
+
+    def fail(self, error: Exception) -> None:
+        """Record an error as the call's result; raise it if the work goes on after it.
+
+        After a stop the call is interrupted, with any error.
+        """
+        if breaks_off(error, resumed=self.is_resumed):
+            raise error
+        stopped = self.is_stopped()
+        if has_open_work(self.session.reader):
+            self.session.interrupt("its task ended with an error")
+        said = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
+        if self._handle is not None:
+            self._handle.fail(said, interrupted=stopped, metadata=subsession_metadata(self.session.id))
+        elif not stopped:
+            self._parent.late_result(
+                self._message, self._call.call, said, failed=True, metadata=subsession_metadata(self.session.id)
+            )

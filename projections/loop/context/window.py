@@ -1,0 +1,560 @@
+"""`ContextWindow`: keeps requests inside the model's window, and names the next step.
+
+Decisions are pure functions (`next_step.py`, the planners) of what `WindowState` reads. This object
+carries them out with the session's ordinary commands. The program calls the model and runs the
+tools: `begin` opens the reply to be filled, `RunTools` names the calls. For one thread.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
+
+from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.errors.base import giving_way_to
+from eventlog.session.inputs import model_of
+from eventlog.session.lease import Lease
+from eventlog.session.subsessions import stop_subsessions
+from eventlog.session.tool_call import ToolCall
+from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
+from eventlog.values import Content, Json, Limits, Model
+from projections.conversation.parts import ToolPart
+from projections.loop.context.compact import Compaction, CompactionResult
+from projections.loop.context.running_task import SWITCHED_OFF, RunningTask, begin_task
+from projections.loop.context.window_state import ModelRequest, WindowState
+from projections.loop.decision.loop_state import newest_change
+from projections.loop.decision.next_step import next_step
+from projections.loop.decision.steps import (
+    Blocked,
+    CallModel,
+    Compact,
+    PendingCall,
+    Promote,
+    Prune,
+    ReplaceMedia,
+    RequestCompaction,
+    RunSubtask,
+    Step,
+)
+from projections.loop.tasks.answer import newest_answer
+from projections.loop.tasks.task_calls import TASK, breaks_off, subsession_id
+from projections.view.offer import is_switched_off
+from projections.window.compaction.offline import summarize_offline
+from projections.window.policy.hooks import Hooks
+from projections.window.policy.policy import ContextPolicy
+from projections.window.retrieval.recall_calls import RECALL, answer_recall, offers_recall, with_recall
+from projections.window.retrieval.truncation import bounds
+
+if TYPE_CHECKING:
+    from eventlog.session.reply import Reply
+    from eventlog.session.session import Session
+    from eventlog.values import Attachment
+    from projections.conversation.parts import Message
+    from projections.view.model_view import ModelView
+    from projections.view.options import RenderOptions
+    from projections.window.compaction.summarizer import Summarizer
+
+__all__ = ["ContextWindow", "RunningCall"]
+
+_A_CALL = "a call is what `Reply.tool` or `start` gave"
+
+
+class RunningCall(NamedTuple):
+    """A call that is recorded as running, and its arguments."""
+
+    call: ToolCall
+    arguments: dict[str, Any]
+
+
+class ContextWindow:
+    """Keeps a session inside its model's window.
+
+    `with ContextWindow(session) as window` also holds the lease, and closes what the program leaves
+    open.
+    """
+
+    lease: Lease | None = None
+    """The right to run the session, inside `with`."""
+
+    def __init__(
+        self,
+        session: Session,
+        policy: ContextPolicy | str | None = None,
+        *,
+        model: Model | str | None = None,
+        limits: Limits | None = None,
+        summarizer: Summarizer = summarize_offline,
+        summary_model: Model | str | None = None,
+        hooks: Hooks | None = None,
+        options: RenderOptions | None = None,
+        environment: Mapping[str, str] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        recall: bool = False,
+        checkpoint_every: int = 2_000,
+    ) -> None:
+        """Open a window on a session; nothing is written before `with`, or a command.
+
+        Raises `CallError` for arguments of other types, and `UnknownModelError` for a `model`
+        without `limits` that the store's catalogue does not know.
+
+        `policy` (or the name of one), `model` and `limits` win over what the session recorded;
+        `with` and `record` record them. Limits that are neither given nor recorded for the model
+        are those of the catalogue. `options` (provider constraints, reminders) win over the
+        policy's preset; their model is the session's, and every step records them. `summary_model`
+        is recorded with summaries; its limits are taken to be those of the model. `tools` are the
+        schemas that are offered from here on, in the provider's form; without them those that the
+        session has recorded. `recall` offers the model a tool that reads truncated output: `with`
+        adds it to the session's tools, and `run` answers its calls. `environment` has the switches
+        (`EVENTLOG_PRUNE` …), `os.environ` by default. Checkpoints are stored after every
+        compaction, and after `checkpoint_every` events. `summarizer` writes the summaries of
+        compactions, `hooks` change requests and prompts.
+        """
+        require(int, checkpoint_every, "checkpoint_every is a number of events")
+        require_call(summarizer, "a summariser is a function that is given a request")
+        self.state = WindowState(
+            session, policy, model=model, limits=limits, hooks=hooks, options=options, environment=environment
+        )
+        """The window's knowledge of the session: policy, limits, sizes, counts."""
+        self.state.pays_for_summaries = summarizer is not summarize_offline
+        self.session = session
+        """The session that this is the window of."""
+        self._summarizer = summarizer
+        self._summary_model = model_of(summary_model)
+        self._tools = None if tools is None else _json_of(tools)
+        self._recall = recall
+        self._offered: Content | None = None
+        """The recorded tools when they were last found to be those that are wanted."""
+        self._checkpoint_every = checkpoint_every
+        self._saved = session.version
+        self._resumed = False
+        """Whether the calls of this step are those of a message that a crash closed."""
+        self._step: Step | None = None
+        """The newest step."""
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.lease = self.session.executor.acquire()
+        try:
+            self.record()
+            self.state.catch_up()
+        except BaseException:
+            self.session.executor.release(self.lease)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with giving_way_to(error, "window"):
+            try:
+                if self.state.open_reply is not None:
+                    blocked = self._step.error() if isinstance(self._step, Blocked) else None
+                    self.state.open_reply.close(error or blocked)
+                self.state.save_counts()
+            finally:
+                self.state.open_reply = None
+                if self.lease is not None:
+                    self.session.executor.release(self.lease)
+
+    def record(self) -> None:
+        """Record policy, model, limits and tools, unless the session has them."""
+        self.state.catch_up()
+        self._offer_tools()
+        model, limits, policy = self.state.unrecorded
+        if (model, limits, policy) != (None, None, None):
+            self.session.set_settings(model=model, limits=limits, policy=policy)
+
+    def next_step(self, *, allow_repeats: bool = False) -> Step:
+        """Return the step to do now; it is false when the loop is to end.
+
+        `allow_repeats`: identical calls in a row do not stop the loop. A loop that is blocked
+        leaves its turn to go on: asked again, it is resumed.
+        """
+        self.session.executor.pass_stop_on()
+        self.state.catch_up()
+        if self.session.version - self._saved >= self._checkpoint_every:
+            self.save()
+        self._step = next_step(self.state.situation(allow_repeats=allow_repeats))
+        return self._step
+
+    def perform(self, step: Step) -> CompactionResult | None:
+        """Carry out a step of the window's own: prune, replace media, compact, promote.
+
+        Raises `CallError` for a step that is the program's.
+        """
+        require(get_args(Step), step, "a step is what `next_step` gives")
+        session = self.session
+        match step:
+            case Prune():
+                session.context.prune(step.plan.parts, policy=step.plan.policy, freed=step.plan.freed)
+            case ReplaceMedia():
+                session.context.replace_media(step.media, reason=step.reason, target=step.target)
+            case RequestCompaction():
+                self._request_compaction(auto=True, overflow=step.overflow)
+            case Compact():
+                with session.lease():
+                    return self._compact(step)
+            case Promote():
+                session.context.promote(step.message)
+            case _:
+                raise CallError(f"{type(step).__name__} is for the program to carry out, not for the window")
+        return None
+
+    def begin(
+        self,
+        step: CallModel,
+        model: Model | str | None = None,
+        *,
+        agent: str = "",
+        snapshot: str | None = None,
+    ) -> tuple[Reply, ModelRequest]:
+        """Open the reply that a step fills, and record its request; needs the lease (`with`).
+
+        The program fills the reply and ends it with `reply.finish`, after `reply.end_step` where
+        tools run in between. `agent` is the question's by default; `snapshot` is the state of the
+        user's files.
+        """
+        require(CallModel, step, "the step that a reply fills is a CallModel")
+        require(str, agent, "an agent is a str")
+        require_or_none(str, snapshot, "a snapshot is a str")
+        state = self.state
+        if state.open_reply is not None and state.open_reply.is_open:
+            raise RefusedError("a reply is open", expected="its end")
+        if not self.session.holds_lease:
+            raise RefusedError("the lease is not held", expected="`with ContextWindow(…) as window`")
+        self._offer_tools()
+        request = state.request(step)
+        asked = self._message(step.reply_to)
+        reply = self.session.assistant(
+            model or state.model or asked.model,
+            reply_to=step.reply_to,
+            agent=agent or asked.agent,
+            variant=asked.variant,
+            view=request,
+        )
+        stop_subsessions(self.session.store.registry, self.session.executor, "its call does not go on")
+        reply.begin()
+        state.open_reply = reply
+        reply.step(
+            view_version=request.version,
+            view_digest=request.digest,
+            render=request.render,
+            snapshot=snapshot,
+            counted=request.counted,
+            patch=request.patch,
+        )
+        return reply, request
+
+    def run(self, call: PendingCall, tool: Callable[[dict[str, Any]], str]) -> None:
+        """Run one call of the open reply, and record its result.
+
+        The tool is started once the start is durable. `tool` is given the arguments (a JSON object)
+        and returns the output; an `Exception` that it raises is recorded as the call's failure, and
+        so are arguments that are no JSON object, and a tool that the question switches off. The
+        window answers calls of `recall` itself.
+        """
+        require_function(tool, "a tool is a function that is given the arguments")
+        running = self.start(call)
+        if running is None:
+            return
+        try:
+            output = tool(running.arguments)
+        except Exception as error:  # noqa: BLE001  # any exception of a tool is its result
+            self.fail(running.call, error)
+        else:
+            self.succeed(running.call, output)
+
+    def start(self, call: PendingCall) -> RunningCall | None:
+        """Record, durably, that a call of the open reply runs; None for a call with a result.
+
+        A call has it at once if its arguments are no JSON object, or the question switches its tool
+        off (failures), or if the window answers it (`recall`).
+        """
+        require(PendingCall, call, "a call that is to run is a PendingCall")
+        reply = self.state.open_reply
+        if reply is None or not reply.is_open:
+            raise RefusedError("no reply is open", expected="`begin`")
+        handle = reply.call(call.part)
+        arguments = _arguments(call.input)
+        if not call.running:
+            handle.start("{}" if arguments is None else call.input or "{}")
+        if arguments is None:
+            handle.fail(f"the arguments are not a JSON object: {call.input[:200]}")
+            return None
+        conversation = self.state.conversation
+        asked_by, part = conversation.where.get(call.part, (None, None))
+        if asked_by is not None and isinstance(part, ToolPart) and is_switched_off(part, asked_by, conversation):
+            handle.fail(SWITCHED_OFF.format(tool=call.tool))
+            return None
+        if call.tool == RECALL and self.state.offers_recall:
+            self._answer_recall(handle, arguments)
+            return None
+        return RunningCall(handle, arguments)
+
+    def succeed(
+        self,
+        call: ToolCall,
+        output: str,
+        *,
+        title: str = "",
+        attachments: Sequence[Attachment] = (),
+        metadata: str | None = None,
+    ) -> None:
+        """Record the whole output of a tool; the view shows a preview of one that is too long.
+
+        `title`, `attachments` and `metadata` are those of `ToolCall.succeed`.
+        """
+        require(ToolCall, call, _A_CALL)
+        require(str, output, "an output is a str")
+        truncation = self.state.truncation(output, call.id)
+        call.succeed(output, title=title, attachments=attachments, metadata=metadata, truncation=truncation)
+
+    def fail(self, call: ToolCall, error: Exception) -> None:
+        """Record what a tool raised as the failure of its call."""
+        require(ToolCall, call, _A_CALL)
+        require(Exception, error, "an error is what a tool raised")
+        call.fail(f"{type(error).__name__}: {error}")
+
+    def finish(self, reason: str = "tool-calls") -> None:
+        """Close the open reply, once all its calls have results."""
+        reply, resumed, self._resumed = self.state.open_reply, self._resumed, False
+        if resumed and (reply is None or not reply.is_open):
+            return  # the message of tasks that a crash broke off was closed by then
+        if reply is None:
+            raise RefusedError("no reply is open", expected="`begin`")
+        reply.finish(reason)
+
+    def run_task(self, call: PendingCall, run: Callable[[Session], str | None]) -> Session | None:
+        """Give the work that a `task` call asks for to a sub-session; returns the sub-session.
+
+        `run` works on the sub-session, whose question is the call's prompt. What it returns is the
+        call's result; with None it is the answer that the question got. After a crash the step
+        names the call again, and `run` gets the same sub-session to go on. An `Exception` that it
+        raises is the call's failure, but a `ConnectionError`, which leaves the call to go on; a
+        stop of this session stops the sub-session as well. None if the arguments are wrong, which
+        is the call's failure.
+        """
+        require_function(run, "`run` is a function that is given the sub-session")
+        task = self.start_task(call)
+        if task is None:
+            return None
+        with task:
+            try:
+                with task.turn() as turn:
+                    if turn.state == "failed":
+                        turn.retry()
+                    answer = run(task.session) if turn.mine else None
+                if answer is None:
+                    answer = task.answer(turn)
+            except Exception as error:  # noqa: BLE001  # any exception of a task is its result
+                task.fail(error)
+            else:
+                task.succeed(answer)
+        return task.session
+
+    def start_task(self, call: PendingCall) -> RunningTask | None:
+        """Record, durably, that a `task` call runs, and open its sub-session; see `run_task`.
+
+        None if it has its result already: a failure that says what is wrong with the arguments.
+        """
+        require(PendingCall, call, "a call that is to run is a PendingCall")
+        task = begin_task(self.session, self.state, call)
+        self._resumed = self._resumed or (task is not None and task.is_resumed)
+        return task
+
+    def run_subtask(self, step: RunSubtask, run: Callable[[Session], str | None]) -> Session:
+        """Give a subtask to a sub-session and record the answer as the result of a `task` call.
+
+        `run` works on the sub-session; what it returns is as in `run_task`. After a crash, and
+        after a `ConnectionError`, it gets the same sub-session again. Any other `Exception` is the
+        result.
+        """
+        require_function(run, "`run` is a function that is given the sub-session")
+        with self.subtask(step) as (child, call):
+            try:
+                output = run(child)
+                if output is None:
+                    output = newest_answer(child)
+            except Exception as error:
+                if breaks_off(error):
+                    raise
+                self.fail(call, error)
+            else:
+                self.succeed(call, output)
+        return child
+
+    @contextmanager
+    def subtask(self, step: RunSubtask) -> Generator[tuple[Session, ToolCall]]:
+        """Open a subtask: the sub-session to work in, and the tool call that takes its result.
+
+        The block must end the tool call.
+        """
+        require(RunSubtask, step, "the step of a subtask is a RunSubtask")
+        name = subsession_id(self.session.id, step.part)
+        task = step.subtask
+        try:
+            child = self.session.store.session(name)
+        except NotFoundError:
+            child = self.session.subsession(id=name, title=task.description, agent=task.agent)
+        if not child.reader.state().messages:
+            child.user(self.session.text(task.prompt), agent=task.agent, model=task.model)
+        asked = self._message(step.message)
+        with self.session.assistant(
+            task.model or asked.model, reply_to=step.message, agent=asked.agent, view=asked.place
+        ) as reply:
+            arguments: dict[str, object] = {
+                "description": task.description,
+                "subagent_type": task.agent,
+                "session": child.id,
+            }
+            child.executor.stops_with = lambda: reply.interrupt_requested
+            try:
+                yield child, reply.tool(TASK, call_id=step.part, input=arguments)
+            finally:
+                child.executor.stops_with = None
+            reply.finish("tool-calls")
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def view(self, excluding: str | None = None) -> ModelView:
+        """Return the view as of the last step, without the message `excluding`."""
+        return self.state.view(excluding)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a request with the present view, calibrated by the provider's reports."""
+        return self.state.tokens
+
+    # -- by hand -------------------------------------------------------------------------------
+
+    def prune(self, *, inside: bool = False, policy: str | None = None) -> Prune | None:
+        """Prune now, as after a loop, if enough is freed; return the step.
+
+        However full the window is. `inside` prunes as inside a loop, `policy` names a planner; by
+        default it is that of the policy, or "recency".
+        """
+        require_or_none(str, policy, "a policy is the name of a planner")
+        self.state.catch_up()
+        planner = policy or self.state.policy.prune.by_hand
+        plan = self.state.situation().prune_plan(inside=inside, planner=planner)
+        if plan is None:
+            return None
+        step = Prune(plan)
+        self.perform(step)
+        return step
+
+    def compact(self) -> CompactionResult:
+        """Compact now, even if the window is not full."""
+        with self.session.lease():
+            self.state.catch_up()
+            part = self._request_compaction(auto=False, overflow=None)
+            self.state.catch_up()
+            message = self.state.conversation.compactions[part].message
+            return self._compact(Compact(part, message, auto=False, overflow=False))
+
+    def undo(self) -> str:
+        """Undo the newest prune, compaction or rollback in force; return its kind."""
+        with self.session.lease():
+            self.state.catch_up()
+            newest = newest_change(self.session.reader, self.state.loop)
+            with self.session.reader.deciding() as facts:
+                rollback = facts.history.to_redo()
+            if rollback is not None and (newest is None or rollback > newest.version):
+                self.session.redo()
+                return "rollback"
+            if newest is None:
+                raise RefusedError("there is nothing to undo", expected="a prune, a compaction or a rollback")
+            if newest.kind == "prune":
+                self.session.context.unprune(newest.parts)
+            else:
+                self.session.context.undo_compaction()
+            return newest.kind
+
+    def save(self) -> None:
+        """Store checkpoints of the window's projections, and its token counts."""
+        self.state.save()
+        self._saved = self.session.version
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _message(self, name: str) -> Message:
+        """Return the message that a step answers."""
+        message = self.state.conversation.messages.get(name)
+        if message is None:
+            raise NotFoundError("message", name, session=self.session.id)
+        return message
+
+    def _offer_tools(self) -> None:
+        """Record the tools that are wanted, `recall` among them, unless the session has them."""
+        recorded = self.state.conversation.tools
+        if recorded is not None and recorded == self._offered:
+            return
+        known = None if recorded is None else self.session.text(recorded)
+        wanted = known if self._tools is None else self._tools
+        if self._recall and not offers_recall(wanted):
+            wanted = with_recall(wanted)
+        if wanted is not None and wanted != known:
+            self.session.set_tools(wanted)
+            self.state.catch_up()
+        self._offered = self.state.conversation.tools
+
+    def _answer_recall(self, call: ToolCall, arguments: dict[str, Any]) -> None:
+        state = self.state
+        try:
+            answer = answer_recall(self.session, arguments, bounds(state.policy.truncation, state.usable))
+        except Exception as error:  # noqa: BLE001  # as with any tool
+            self.fail(call, error)
+        else:
+            self.succeed(call, answer)
+
+    def _request_compaction(self, *, auto: bool, overflow: bool | None) -> str:
+        like = self.state.newest_user_message()
+        return self.session.context.request_compaction(
+            auto=auto,
+            overflow=overflow,
+            agent="" if like is None else like.agent,
+            model=self.state.model if like is None else like.model,
+        )
+
+    def _compact(self, step: Compact) -> CompactionResult:
+        state = self.state
+        state.catch_up()
+        like = state.conversation.messages[step.message]
+        run = Compaction(
+            self.session,
+            state.situation(),
+            state.version,
+            summarizer=self._summarizer,
+            hooks=state.hooks,
+            model=self._summary_model or like.model or state.model,
+        )
+        result = run.run(step)
+        state.catch_up()
+        if result.completed:
+            state.evict_sizes()
+            self.save()
+        return result
+
+
+def _json_of(tools: Sequence[Mapping[str, Any]]) -> Json:
+    """The schemas of tools as they are recorded."""
+    rule = "tools are a list of schemas, each a mapping"
+    for tool in each(tools, rule):
+        require(Mapping, tool, rule)
+    try:
+        return json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise CallError(f"{rule} of JSON values: {type(error).__name__}") from error
+
+
+def _arguments(text: str) -> dict[str, Any] | None:
+    """Parse the arguments of a call; None if they are no JSON object, {} for an empty text."""
+    try:
+        arguments = json_value(text or "{}")
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else None

@@ -1,0 +1,1 @@
+"""The next step: a pure function of what the events say."""

@@ -1,0 +1,158 @@
+"""Choose the images and documents to name instead of sending, after a refused request.
+
+First those that the refusal names, else those that break the model's rules, else those of the
+newest message that has any; the second time all.  Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from eventlog.values import Media, MessageError
+from projections.conversation.parts import FilePart, ToolPart
+from projections.requests.anthropic import anthropic_request
+from projections.requests.files import FileData, data_of
+from projections.requests.openai import chat_messages
+from projections.tokens.media import image_size
+from projections.view.neutral import File
+from projections.view.part_rendering import is_replaced
+
+if TYPE_CHECKING:
+    from eventlog.values import Content
+    from projections.loop.decision.situation import Situation
+
+__all__ = ["MOST_REQUESTS", "is_media_refusal", "media_to_replace", "target_of"]
+
+_NOT_FOUND = 404
+MOST_REQUESTS = 2
+"""Requests that are made again, each with fewer media."""
+
+_REFUSALS = re.compile(
+    r"\bimages? (?:exceeds?|dimensions?|size|too large|is too|file|data|media|url|input)|(?:process|decode|parse|read|download|load|fetch)\w*"
+    r" (?:the |this |your |an? |input |provided )*(?:image|pdf|file|document|media)|(?:invalid|unsupported|corrupt\w*|bad|malformed)[ _](?:base64[ _])?"
+    r"(?:image|pdf|media|mime)|too many (?:images|documents)|image_(?:parse|url|too)|(?:image|pdf|document|media|mime)\W?(?: type| format| input)?"
+    r"\W? (?:is|are|was|were) (?:not|in)\b|(?:not|n't) support (?:image|pdf|document|vision|media|file)|pdf pages|(?:image|pdf|document)\.source|provided image|"
+    r"multimodal|unsupported mime|images? do(?:es)? not match|provided media type|that support (?:image|pdf|document|vision|media|file)",
+    re.IGNORECASE,
+)
+"""How OpenAI, Anthropic, Gemini and compatible servers say that they refuse media."""
+_NO_ENDPOINT = re.compile(r"no endpoints? .*support (?:image|pdf|document|vision|media|file)", re.IGNORECASE)
+"""How a router says, as not found, that no server of the model takes media."""
+_PATH = re.compile(r"messages(?:\.(\d+)|\[(\d+)\])\.content(?:\.(\d+)|\[(\d+)\])(?:\.content(?:\.(\d+)|\[(\d+)\]))?")
+_KINDS = ("image/", "audio/", "video/", "application/pdf")
+_MOST_BYTES = 5 * 1024 * 1024
+_MOST_IMAGES, _MANY_IMAGES, _MOST_PIXELS = 100, 20, 2_000
+_FIRST = 88_000
+"""Characters of base64 that tell an image's size."""
+
+
+class _Shown(NamedTuple):
+    """A file that the view sends, and the message that it is in."""
+
+    message: str
+    media: Media
+    url: Content
+
+
+def is_media_refusal(status: int, text: str) -> bool:
+    """Return whether a refusal is for an image or a document, by its status and its words."""
+    words = _NO_ENDPOINT if status == _NOT_FOUND else _REFUSALS
+    return status in {400, _NOT_FOUND, 413, 415, 422} and words.search(text) is not None
+
+
+def target_of(now: Situation) -> str:
+    """Return the model of the view as "provider/model", "" if none is named."""
+    model = now.options.model
+    return "" if model is None else f"{model.provider}/{model.name}"
+
+
+def media_to_replace(now: Situation, error: MessageError, times: int) -> tuple[Media, ...]:
+    """Return the media to name after the refusal of this number `times`; () if none are left."""
+    shown = list(_shown(now))
+    if times > MOST_REQUESTS or not shown:
+        return ()
+    if times == 1:
+        newest = [one for one in shown if one.message == shown[-1].message]
+        shown = _named(now, shown, error.message) or _unruly(now, shown) or newest
+    return tuple(dict.fromkeys(one.media for one in shown))
+
+
+# -- helpers -----------------------------------------------------------------------------------
+
+
+def _shown(now: Situation) -> Iterator[_Shown]:
+    for message in now.outline.messages:
+        for part in message.parts:
+            if part.removed or part.redacted:
+                continue
+            files: Sequence[Any] = ()
+            if isinstance(part, FilePart):
+                files = (part.file,)
+            elif isinstance(part, ToolPart) and part.status == "completed" and not part.pruned:
+                files = part.attachments
+            for file in files:
+                sent = isinstance(part, (FilePart, ToolPart)) and not is_replaced(
+                    part, file.mime, file.filename, now.options
+                )
+                if sent and file.mime.startswith(_KINDS):
+                    yield _Shown(message.id, Media(part.id, file.mime, file.filename or ""), file.url)
+
+
+def _named(now: Situation, shown: list[_Shown], refusal: str) -> list[_Shown]:
+    """Those at the place in the request that a refusal names."""
+    match = _PATH.search(refusal)
+    if match is None:
+        return []
+    is_dotted = match[1] is not None
+    view = now.view()
+    try:
+        found: Any = anthropic_request(view)["messages"] if is_dotted else chat_messages(view, now.system())
+        found = found[int(match[1] or match[2])]["content"][int(match[3] or match[4])]
+        if match[5] or match[6]:
+            found = found["content"][int(match[5] or match[6])]
+    except (LookupError, TypeError):
+        return []
+    sent = {text for text in _texts(found) if len(text) > len("image/jpeg")}
+    return [one for one in shown if _is_sent(now.measure.text(one.url), sent)]
+
+
+def _is_sent(url: str, sent: set[str]) -> bool:
+    return url in sent or url.partition(",")[2] in sent or url.removeprefix("file:") in sent
+
+
+def _texts(found: Any) -> Iterator[str]:
+    """Every text in a block of a request."""
+    if isinstance(found, str):
+        yield found
+    elif isinstance(found, dict):
+        for value in cast("dict[str, Any]", found).values():
+            yield from _texts(value)
+
+
+def _unruly(now: Situation, shown: list[_Shown]) -> list[_Shown]:
+    """Those over what Anthropic's models take: bytes, number, and pixels where many are sent."""
+    model = now.options.model
+    if model is None or ("claude" not in model.name and model.provider != "anthropic"):
+        return []
+    images = [one for one in shown if one.media.mime.startswith("image/")]
+    found = [one for one in images if len(_data(now, one).base64) > _MOST_BYTES]
+    rest = [one for one in images if one not in found]
+    if len(rest) > _MANY_IMAGES:
+        found += [one for one in rest if _edge(_data(now, one)) > _MOST_PIXELS]
+        rest = [one for one in rest if one not in found]
+    return found + rest[: max(0, len(rest) - _MOST_IMAGES)]
+
+
+def _data(now: Situation, one: _Shown) -> FileData:
+    return data_of(File(one.media.mime, now.measure.text(one.url))) or FileData(one.media.mime, "")
+
+
+def _edge(data: FileData) -> int:
+    """The longer edge of an image in pixels, 0 if it is not told."""
+    try:
+        return max(image_size(b64decode(data.base64[:_FIRST])) or (0,))
+    except ValueError:
+        return 0

@@ -1,0 +1,1 @@
+"""Chunks of streams, pauses between attempts, and the summariser over HTTP."""

@@ -1,0 +1,1 @@
+"""Calls of `task`, and the answers of their sub-sessions."""

@@ -1,0 +1,302 @@
+"""A view as a request of Anthropic's Messages API: `system` blocks and `messages`.
+
+Tool schemas and sampling are the caller's. The request obeys the rules of the API:
+
+* User and assistant alternate, beginning with the user. Neighbours of one role become one message,
+  and `OPENING` precedes a conversation that begins with the assistant.
+* A call is answered in the next message, with results first. The calls of a message follow its
+  other blocks.
+* Call ids and tool names consist of `[A-Za-z0-9_-]`; call ids are unique in the request.
+* No text is blank. A last assistant message (a prefill) does not end with white space, and no
+  message ends with thinking.
+* Thinking is sent with its signature, or as `redacted_thinking`. Other thinking, of another model
+  or of an interrupted answer, is omitted.
+* A tool that Anthropic ran has its own blocks in the same message, if its result has the form that
+  belongs to the tool. Otherwise (cleared, redacted, of another provider) it is an ordinary call
+  with its result in the next message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from projections.requests.calls import CallIds, Names, RenderCache
+from projections.requests.files import data_of, file_id_of, is_web, placeholder, text_of
+from projections.requests.metadata import is_array, is_object, of_provider, parsed, tool_name
+from projections.requests.text import sendable
+from projections.view.neutral import Call, File, NeutralMessage, Reasoning, Result, Text
+
+__all__ = ["CONTINUE", "OPENING", "AnthropicEncoder", "anthropic_request", "encode_anthropic"]
+
+Block: TypeAlias = dict[str, Any]
+Role: TypeAlias = Literal["user", "assistant"]
+
+OPENING = "(The conversation begins with the assistant.)"
+"""User message before a first assistant message, which the API refuses."""
+CONTINUE = "Continue."
+"""User message after a last assistant message, for models that accept no prefill."""
+FAILED = "The tool failed."
+"""Text of an error without a text, which the API refuses."""
+
+_IMAGES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
+_LONGEST_NAME = 128
+_LONGEST_ID = 256
+_THINKING = {"thinking", "redacted_thinking"}
+_SERVER_TOOLS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "web_search": ("web_search_tool_result", ("web_search_tool_result_error",)),
+    "web_fetch": ("web_fetch_tool_result", ("web_fetch_result", "web_fetch_tool_result_error")),
+    "code_execution": (
+        "code_execution_tool_result",
+        ("code_execution_result", "encrypted_code_execution_result", "code_execution_tool_result_error"),
+    ),
+    "bash_code_execution": (
+        "bash_code_execution_tool_result",
+        ("bash_code_execution_result", "bash_code_execution_tool_result_error"),
+    ),
+    "text_editor_code_execution": (
+        "text_editor_code_execution_tool_result",
+        (
+            "text_editor_code_execution_view_result",
+            "text_editor_code_execution_create_result",
+            "text_editor_code_execution_str_replace_result",
+            "text_editor_code_execution_tool_result_error",
+        ),
+    ),
+    "tool_search_tool_regex": (
+        "tool_search_tool_result",
+        ("tool_search_tool_search_result", "tool_search_tool_result_error"),
+    ),
+    "tool_search_tool_bm25": (
+        "tool_search_tool_result",
+        ("tool_search_tool_search_result", "tool_search_tool_result_error"),
+    ),
+}
+"""By tool that Anthropic runs: the type of its result block, and the types of its content."""
+
+
+class RoleBlocks(NamedTuple):
+    """Blocks of one role, made from a neutral message or from a part of it."""
+
+    role: Role
+    blocks: list[Block]
+
+
+def anthropic_request(
+    messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True
+) -> dict[str, Any]:
+    """Return the part of a request that the view decides.
+
+    `prefill` says whether the model accepts a last assistant message.
+    """
+    turns = [turn for rendered in RenderCache(_role_blocks).of(messages, _ids()) for turn in rendered]
+    joined: list[Block] = []
+    for role, blocks in _alternating(turns, prefill=prefill):
+        if joined and joined[-1]["role"] == role:
+            joined[-1]["content"].extend(blocks)
+        else:
+            joined.append({"role": role, "content": [*blocks]})
+    return {"system": _system(system), "messages": joined}
+
+
+def encode_anthropic(messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
+    """Return the request as JSON.
+
+    `prefill` is that of `anthropic_request`.
+    """
+    return msgspec.json.encode(anthropic_request(messages, system, prefill=prefill))
+
+
+class AnthropicEncoder:
+    """Encodes one view after another; each message is encoded once."""
+
+    __slots__ = ("_cache",)
+
+    def __init__(self) -> None:
+        self._cache = RenderCache(_encoded)
+
+    def encode(self, messages: Iterable[NeutralMessage], system: Sequence[str] = (), *, prefill: bool = True) -> bytes:
+        """Return the JSON of a request, equal to that of `encode_anthropic`.
+
+        `prefill` is that of `anthropic_request`.
+        """
+        rendered = [pair for pairs in self._cache.of(messages, _ids()) for pair in pairs]
+        encodings = {id(turn.blocks): encoded for turn, encoded in rendered}
+        pieces = [b'{"system":', msgspec.json.encode(_system(system)), b',"messages":[']
+        before: Role | None = None
+        for role, blocks in _alternating([turn for turn, _ in rendered], prefill=prefill):
+            encoded = encodings.get(id(blocks)) or msgspec.json.encode(blocks)[1:-1]
+            if role == before:
+                pieces += [b",", encoded]
+            else:
+                end = b"" if before is None else b"]},"
+                pieces += [end, b'{"role":"', role.encode(), b'","content":[', encoded]
+            before = role
+        pieces.append(b"]}" if before is None else b"]}]}")
+        return b"".join(pieces)
+
+
+def _ids() -> CallIds:
+    return CallIds("[A-Za-z0-9_-]+", _LONGEST_ID)
+
+
+def _encoded(message: NeutralMessage, names: Names) -> list[tuple[RoleBlocks, bytes]]:
+    return [(turn, msgspec.json.encode(turn.blocks)[1:-1]) for turn in _role_blocks(message, names)]
+
+
+def _system(system: Sequence[str]) -> list[Block]:
+    return [{"type": "text", "text": sendable(segment)} for segment in system if segment.strip()]
+
+
+def _alternating(turns: list[RoleBlocks], *, prefill: bool) -> Iterator[RoleBlocks]:
+    """Yield the blocks with opening and end, and the prefill stripped of white space."""
+    if not turns:
+        return
+    if turns[0].role == "assistant":
+        yield RoleBlocks("user", [{"type": "text", "text": OPENING}])
+    yield from turns[:-1]
+    last = turns[-1]
+    if last.role == "assistant":
+        end = last.blocks[-1]
+        if end["type"] == "text" and end["text"] != end["text"].rstrip():
+            last = RoleBlocks("assistant", [*last.blocks[:-1], {**end, "text": end["text"].rstrip()}])
+    yield last
+    if last.role == "assistant" and not prefill:
+        yield RoleBlocks("user", [{"type": "text", "text": CONTINUE}])
+
+
+# -- messages ----------------------------------------------------------------------------------
+
+
+def _role_blocks(message: NeutralMessage, names: Names) -> list[RoleBlocks]:
+    """Return the blocks of a message by role, without empty ones."""
+    if message.role == "assistant":
+        return _assistant(message, names)
+    blocks: list[Block] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            blocks.extend(_text(part.text))
+        elif isinstance(part, File):
+            blocks.append(_file(part))
+        elif isinstance(part, Result):
+            blocks.append(_result(part, names))
+    return [RoleBlocks("user", blocks)] if blocks else []
+
+
+def _assistant(message: NeutralMessage, names: Names) -> list[RoleBlocks]:
+    answers = {part.call: part for part in message.parts if isinstance(part, Result)}
+    blocks: list[Block] = []
+    calls: list[Block] = []
+    results: list[Block] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            blocks.extend(_text(part.text, of_provider(part.metadata, "anthropic").get("citations")))
+        elif isinstance(part, Reasoning):
+            blocks.extend(_thinking(part))
+        elif isinstance(part, File):
+            blocks.append({"type": "text", "text": placeholder(part)})
+        elif isinstance(part, Call):
+            answer = answers.get(part.call)
+            served = _server_tool(part, answer, names[part.call]) if answer is not None else []
+            blocks.extend(served)
+            if not served:
+                calls.append(_call("tool_use", part, names[part.call]))
+                results.extend([_result(answer, names)] if answer is not None else [])
+    if not calls:
+        while blocks and blocks[-1]["type"] in _THINKING:
+            blocks.pop()
+    turns = [RoleBlocks("assistant", blocks + calls), RoleBlocks("user", results)]
+    return [turn for turn in turns if turn.blocks]
+
+
+# -- blocks ------------------------------------------------------------------------------------
+
+
+def _text(text: str, citations: object = None) -> list[Block]:
+    if not text.strip():
+        return []
+    block: Block = {"type": "text", "text": sendable(text)}
+    if isinstance(citations, list) and citations:
+        block["citations"] = citations
+    return [block]
+
+
+def _thinking(part: Reasoning) -> list[Block]:
+    own = of_provider(part.metadata, "anthropic")
+    data, signature = own.get("redactedData"), own.get("signature")
+    if isinstance(data, str) and data:
+        return [{"type": "redacted_thinking", "data": data}]
+    if isinstance(signature, str) and signature:
+        return [{"type": "thinking", "thinking": sendable(part.text), "signature": signature}]
+    return []
+
+
+def _file(file: File) -> Block:
+    """Return an image or document, or a text for a file that the API does not accept."""
+    data, uploaded = data_of(file), file_id_of(file)
+    mime = file.mime if data is None else data.mime
+    source: Block | None = None
+    is_image = mime.startswith("image/")
+    if data is not None and (mime in _IMAGES or mime == "application/pdf"):
+        source = {"type": "base64", "media_type": mime, "data": data.base64}
+    elif data is not None and mime.startswith("text/"):
+        text = text_of(data)
+        source = {"type": "text", "media_type": "text/plain", "data": text} if text.strip() else None
+    elif is_web(file) and (is_image or mime == "application/pdf"):
+        source = {"type": "url", "url": sendable(file.url)}
+    elif uploaded is not None:
+        source = {"type": "file", "file_id": uploaded}
+    if source is None:
+        return {"type": "text", "text": placeholder(file)}
+    if is_image:
+        return {"type": "image", "source": source}
+    block: Block = {"type": "document", "source": source}
+    if file.filename:
+        block["title"] = sendable(file.filename)
+    return block
+
+
+def _call(kind: str, call: Call, name: str) -> Block:
+    arguments = parsed(call.input)
+    return {
+        "type": kind,
+        "id": name,
+        "name": tool_name(call.tool, _LONGEST_NAME),
+        "input": arguments if isinstance(arguments, dict) else {} if arguments is None else {"value": arguments},
+    }
+
+
+def _result(result: Result, names: Names) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": names[result.call]}
+    output = result.output if result.output.strip() or not result.error else FAILED
+    content = [*_text(output), *map(_file, result.files)]
+    if content:
+        block["content"] = content
+    if result.error:
+        block["is_error"] = True
+    return block
+
+
+def _server_tool(call: Call, result: Result, name: str) -> list[Block]:
+    """Return the blocks of a tool that Anthropic ran; none if it must be an ordinary call."""
+    result_types = _SERVER_TOOLS.get(call.tool)
+    if not call.provider_executed or result_types is None or not name.startswith("srvtoolu_"):
+        return []
+    kind, contents = result_types
+    content = parsed(result.output)
+    if is_array(content):
+        sound = kind == "web_search_tool_result" and all(_is_of(entry, ("web_search_result",)) for entry in content)
+    else:
+        sound = _is_of(content, contents)
+    if not sound or not isinstance(parsed(call.input), dict):
+        return []
+    return [
+        _call("server_tool_use", call, name),
+        {"type": kind, "tool_use_id": name, "content": content},
+    ]
+
+
+def _is_of(value: object, kinds: tuple[str, ...]) -> bool:
+    return is_object(value) and value.get("type") in kinds

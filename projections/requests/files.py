@@ -1,0 +1,61 @@
+"""Bytes and addresses of files, and the text for a file that a format does not accept."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from projections.requests.text import sendable
+from projections.view.neutral import File
+
+__all__ = ["FileData", "data_of", "file_id_of", "is_web", "placeholder", "text_of"]
+
+
+class FileData(NamedTuple):
+    """The bytes of a file as base64, and their MIME type."""
+
+    mime: str
+    base64: str
+
+
+def data_of(file: File) -> FileData | None:
+    """Return the bytes of a data URL; None for another, damaged or empty URL."""
+    if not file.url.startswith("data:"):
+        return None
+    head, comma, data = file.url[5:].partition(",")
+    kind, *parameters = head.split(";")
+    if not comma or not data:
+        return None
+    if "base64" not in parameters:
+        data = base64.b64encode(unquote_to_bytes(sendable(data))).decode()
+    elif not data.isascii():
+        return None
+    mime = kind or file.mime
+    return FileData("image/jpeg" if mime == "image/jpg" else mime, data)
+
+
+def text_of(data: FileData) -> str:
+    """Return the bytes as text."""
+    try:
+        return base64.b64decode(data.base64).decode("utf-8", "replace")
+    except binascii.Error:
+        return ""
+
+
+def is_web(file: File) -> bool:
+    """Return whether a provider can fetch the file itself."""
+    return file.url.startswith(("https://", "http://"))
+
+
+def file_id_of(file: File) -> str | None:
+    """Return the provider's id of an uploaded file, which importers store as `file:ID`."""
+    if file.url.startswith("file:") and not file.url.startswith("file:/"):
+        return sendable(file.url[5:]) or None
+    return None
+
+
+def placeholder(file: File) -> str:
+    """Return the text in place of a file that cannot be sent."""
+    return sendable(f"[Attached {file.mime}: {file.filename or 'file'}]")

@@ -1,0 +1,60 @@
+"""Provider metadata of parts: a JSON object with an object for each provider.
+
+For example `{"anthropic": {"signature": …}}`, as OpenCode, the AI SDK and the importers write it.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Any, TypeGuard
+
+from eventlog.validation import json_value
+from eventlog.values import Json
+from projections.requests.text import sendable
+
+__all__ = ["is_array", "is_object", "of_provider", "parsed", "tool_name"]
+
+
+def is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    """Return whether a parsed value is a JSON object."""
+    return isinstance(value, dict)
+
+
+def is_array(value: object) -> TypeGuard[list[Any]]:
+    """Return whether a parsed value is a JSON array."""
+    return isinstance(value, list)
+
+
+def parsed(text: Json | None) -> Any:
+    """Return the value of a JSON text, with sendable texts; None if it is not JSON."""
+    if text is None:
+        return None
+    try:
+        return _sendable(json_value(text))
+    except ValueError:
+        return None
+
+
+def _sendable(value: Any) -> Any:
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if is_object(value):
+        return {sendable(key): _sendable(item) for key, item in value.items()}
+    if is_array(value):
+        return [_sendable(item) for item in value]
+    return value
+
+
+def of_provider(metadata: Json | None, provider: str) -> dict[str, Any]:
+    """Return this provider's object of the metadata; {} if there is none."""
+    value = parsed(metadata)
+    own = value.get(provider) if is_object(value) else None
+    return own if is_object(own) else {}
+
+
+def tool_name(name: str, longest: int) -> str:
+    """Return a tool's name in the characters that providers accept."""
+    allowed = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in name)
+    return allowed[:longest] or "tool"

@@ -1,0 +1,1 @@
+"""Policies, limits and hooks of a context window."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import BinaryIO
@@ -324,6 +325,13 @@ class SessionStore:
             file.write(content.encode("utf-8", "surrogatepass"))
         else:
             to_file(content, self.host.packed(content, session), file)
+
+    def flush(self) -> None:
+        """Make everything that all handles have accepted durable."""
+        self.host.require_open()
+        for writer in self.registry.writers():
+            with suppress(ErasedError):  # events accepted for an erased session have no place any more
+                writer.flush()
 
 
 def begin_session(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -328,13 +327,6 @@ class Store(SessionStore):
         return rewrite(self.log, shred=False, time=self.host.clock())
 
     # -- the end -----------------------------------------------------------------------------
-
-    def flush(self) -> None:
-        """Make everything that all handles have accepted durable."""
-        self.host.require_open()
-        for writer in self.registry.writers():
-            with suppress(ErasedError):  # events accepted for an erased session have no place any more
-                writer.flush()
 
     def metrics(self) -> Metrics:
         """Counters of what this store has done so far."""

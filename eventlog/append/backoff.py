@@ -1,4 +1,4 @@
-"""Backoff of one session's writer, while other writers' appends come first, time and again.
+"""Backoff of a session's writer whose appends come too late.
 
 An append is decided at a version, and the log refuses it once the session is elsewhere. The writer
 then reads on, decides anew and submits again: at once for the first few times, later after a random

@@ -1,4 +1,4 @@
-"""Events that keep what no other event has: records of frameworks, imported data, own facts."""
+"""Events that keep records of frameworks, data of imports, and facts of an embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log is given and what it gives back: appends, commits, tickets, heads and leases."""
+"""Appends, commits, tickets, heads and leases: the values of the contract of a log."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["FrontLog"]
 
 
 class FrontLog(Log):
-    """What a log in front of `engine` has from it as it is; see `contract.Log`."""
+    """A log in front of `engine` that leaves most methods to it; see `contract.Log`."""
 
     def __init__(self, engine: Log) -> None:
         self._engine = engine

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from hashlib import sha256
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -28,7 +27,7 @@ from eventlog.log.commit import Committed
 from eventlog.records.earlier import Earlier
 from eventlog.records.forget import forget
 from eventlog.records.index import RecordIndex
-from eventlog.records.json_value import dumped, require_value
+from eventlog.records.json_value import digest_of, dumped, require_value
 from eventlog.records.light import light_events
 from eventlog.records.read import Forgotten, Redacted, events_of, stored_records, values_of
 from eventlog.records.told import ToldBuilder, ToldConversation, require_none_open
@@ -235,7 +234,7 @@ class Feed:
         values = each(values, "records are a list of JSON values")
         if expected is not None:
             require_version(expected)
-        digests = [_digest_of(text) for _, text in self._told(values)]
+        digests = [digest_of(text) for _, text in self._told(values)]
         path = self.path()
         if expected is not None and expected != (path[-1] if path else 0):
             raise ConflictError(self.session.id, expected, path[-1] if path else 0)
@@ -255,7 +254,7 @@ class Feed:
         lacking = [number for number in numbers if number not in self._digests]
         for number, value in zip(lacking, self.read(lacking), strict=True):
             try:
-                self._digests[number] = _digest_of(dumped(self.record_of(value)))
+                self._digests[number] = digest_of(dumped(self.record_of(value)))
             except TypeError:
                 return [self._digests.get(other, b"") for other in numbers]
         return [self._digests[number] for number in numbers]
@@ -396,8 +395,4 @@ class Feed:
     def _digest(self, told: list[tuple[Any, str]], after: int | None, keep: Mapping[str, str | bytes]) -> bytes:
         """Return the digest of what a request asks for."""
         parts = [self.mapping.format, repr(after), *(text for _, text in told), *map(repr, sorted(keep.items()))]
-        return _digest_of("\0".join(parts))
-
-
-def _digest_of(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "surrogatepass")).digest()
+        return digest_of("\0".join(parts))

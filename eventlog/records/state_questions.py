@@ -1,4 +1,4 @@
-"""Questions about a state, asked where records are told: without texts, and without the log."""
+"""Questions about a state, asked where records are told."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.append.lease_claim import LeaseStatus
 from eventlog.append.pipeline import OpenPipelines, Pipeline
-from eventlog.errors import EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
+from eventlog.errors import CallError, EventlogError, LeaseHeldError, ReadOnlyError, RefusedError
 from eventlog.errors.base import cut, giving_way_to
 from eventlog.log.commit import Committed
 from eventlog.session.inputs import require_sound_json
@@ -200,6 +200,14 @@ class Executor:
         if lease is not None and lease.turns and any(type(event) in _OWN_WORDS for event in events):
             with self.writer.lock:
                 lease.see(self.writer.known_state().version)
+
+    def require_seen(self, version: int) -> None:
+        """Refuse a view that cannot be one of this session: it is newer than the session."""
+        with self.writer.lock:
+            newest = self.writer.known_state().version
+        if version > newest and version > (newest := self.reader.state().version):
+            allowed = f"session {self.id} is at version {newest}"
+            raise CallError(f"view={version} is newer than any: {allowed}; pass the view of this session that is sent")
 
     @property
     def in_pipeline(self) -> bool:

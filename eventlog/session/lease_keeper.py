@@ -1,4 +1,4 @@
-"""The keeper of a lease: takes it, settles what a dead owner left, renews it, gives it back."""
+"""The keeper of a handle's lease: takes, renews and returns it, settles behind the dead."""
 
 from __future__ import annotations
 

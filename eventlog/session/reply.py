@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from eventlog import events as ev
 from eventlog.codec.bodies import to_content
-from eventlog.errors import CallError, EventlogError, NotFoundError, RefusedError, StopError
+from eventlog.errors import EventlogError, NotFoundError, RefusedError, StopError
 from eventlog.errors.base import giving_way_to
-from eventlog.session.empty_answers import second_idle_answer
+from eventlog.session.empty_answers import ending_of
 from eventlog.session.inputs import stored_kind
 from eventlog.session.lease import A_LEASE, Block, Lease
 from eventlog.session.outcome import failure_of
@@ -151,7 +151,7 @@ class Reply:
         started, executor, lease = self._started, self._executor, self.lease
         seen = started.seen
         if seen is not None:
-            self._require_version(seen)
+            executor.require_seen(seen)
         elif lease is not None:
             seen = lease.seen()
         with executor.writer.lock:
@@ -160,15 +160,6 @@ class Reply:
             reply_to = started.reply_to or state.last_user(seen)
         self._started = replace(started, seen=seen, reply_to=reply_to)
         return self._started
-
-    def _require_version(self, seen: int) -> None:
-        """Refuse a view that cannot be one of this session: it is newer than the session."""
-        executor = self._executor
-        with executor.writer.lock:
-            newest = executor.writer.known_state().version
-        if seen > newest and seen > (newest := executor.reader.state().version):
-            allowed = f"session {executor.id} is at version {newest}"
-            raise CallError(f"view={seen} is newer than any: {allowed}; pass the view of this session that is sent")
 
     @property
     def is_open(self) -> bool:
@@ -368,11 +359,9 @@ class Reply:
         with writer.lock:
             state = writer.known_state()
             if state.has_message(self.id):  # else its beginning was refused: the command says why
-                facts = state.messages[self.id]
-                for stream in self._streams:
-                    part = facts.parts.get(stream.id)
-                    if part is not None and state.status(part) == "open":
-                        closing.append(ev.PartEnded(stream.id))
+                parts = state.messages[self.id].parts
+                texts = [stream.id for stream in self._streams if stream.id in parts]
+                closing += [ev.PartEnded(text) for text in texts if state.status(parts[text]) == "open"]
         step = self._executor.host.new_id("prt_") if self.in_step else None
         if step is not None:
             closing.append(ev.StepFinished(self.id, step, reason, snapshot))
@@ -389,12 +378,7 @@ class Reply:
         if not self.looks_back(reason):
             return ev.MessageFinished(self.id, reason, None)
         self._executor.writer.flush()
-        found = second_idle_answer(self._executor.reader, self.id)
-        if found != "empty":
-            return ev.MessageFinished(self.id, reason if found is None else "stop", None)
-        read = f"read as {self.api}" if self.api else "of no API that was recognised"
-        error = MessageError("empty", f"the provider sent no content, twice in a row; its answer was {read}")
-        return ev.MessageFinished(self.id, None, error)
+        return ending_of(self._executor.reader, self.id, reason, self.api)
 
     def abort(self, error: MessageError | None = None) -> None:
         """Close the message as it stands.

@@ -1,4 +1,4 @@
-"""What a dead owner, a rollback, an abort or a retry closes, and what it takes out."""
+"""Events that close the open parts of a state, and the parts that a retry takes out."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ def repair(
     address or a directory, one in a directory to a directory. `NotFoundError` if there is no store
     at `source`, `CallError` if there is anything at `into`, `BusyError` if another process has the
     directory open.
-    `on_progress` is called with the events copied and all events.
+    `options` are those of the log at `into`. `on_progress` is called with the events copied and all
+    events.
     """
     if is_server(source):
         return _copied_from_server(str(source), into, on_progress)

@@ -12,7 +12,8 @@ from eventlog.errors import AlreadyExistsError, ConflictError, NotFoundError
 from eventlog.history.catalog import SessionInfo
 from eventlog.importers.common.importer import bounded_id
 from eventlog.session.session import Session
-from eventlog.store import Store, begin_session
+from eventlog.session_store import begin_session
+from eventlog.store import Store
 
 __all__ = ["begin_free", "taken_and_free"]
 

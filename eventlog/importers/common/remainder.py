@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from eventlog import events as ev
 from eventlog.codec.bodies import INLINE
-from eventlog.errors import DamagedError, brief
+from eventlog.errors import DamagedError
+from eventlog.errors.base import brief
 from eventlog.importers.common.importer import ImportBatch
 from eventlog.importers.common.json_lines import LineNumber, dump, is_array, is_object
 from eventlog.importers.common.stream_remainder import PartTexts, unpack

@@ -25,7 +25,8 @@ from msgspec.structs import replace
 from eventlog import events as ev
 from eventlog.append.bulk import BulkAppender
 from eventlog.codec.deltas import DeltaRun
-from eventlog.errors import CallError, ConflictError, NotFoundError, brief
+from eventlog.errors import CallError, ConflictError, NotFoundError
+from eventlog.errors.base import brief
 from eventlog.importers.common.free_names import begin_free, taken_and_free
 from eventlog.importers.common.importer import ImportBatch, Report
 from eventlog.importers.event_jsonl import receipt

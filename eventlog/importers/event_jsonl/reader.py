@@ -20,7 +20,8 @@ from eventlog.codec.batch import json_decoder
 from eventlog.codec.surrogates import map_text, unescape
 from eventlog.codec.upcast import upcast
 from eventlog.compression import pack
-from eventlog.errors import ImportFormatError, TooNewError, brief
+from eventlog.errors import ImportFormatError, TooNewError
+from eventlog.errors.base import brief
 from eventlog.importers.common.importer import Report
 from eventlog.importers.common.json_lines import DamagedLineError, is_object, parse
 from eventlog.importers.event_jsonl.format import VERSION, JsonlAppend, bodies_of

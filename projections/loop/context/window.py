@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast, get_args
 
-from eventlog.errors import CallError, NotFoundError, RefusedError, giving_way_to
+from eventlog.errors import CallError, NotFoundError, RefusedError
+from eventlog.errors.base import giving_way_to
 from eventlog.session.inputs import model_of
 from eventlog.session.lease import Lease
+from eventlog.session.subsessions import stop_subsessions
 from eventlog.session.tool_call import ToolCall
 from eventlog.validation import each, json_value, require, require_call, require_function, require_or_none
 from eventlog.values import Content, Json, Limits, Model
@@ -234,7 +236,7 @@ class ContextWindow:
             variant=asked.variant,
             view=request,
         )
-        self.session.store.registry.stop_subsessions(self.session, "its call does not go on")
+        stop_subsessions(self.session.store.registry, self.session.executor, "its call does not go on")
         reply.begin()
         state.open_reply = reply
         reply.step(

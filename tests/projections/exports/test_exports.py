@@ -16,7 +16,7 @@ from eventlog import events as ev
 from eventlog.errors import ImportFormatError
 from eventlog.importers import import_file
 from eventlog.importers.common.conversation_parts import COVERS_NOTHING
-from eventlog.store import begin_session
+from eventlog.session_store import begin_session
 from eventlog.values import (
     Attachment,
     File,

@@ -16,7 +16,7 @@ import eventlog
 from eventlog import Session, Store
 from eventlog import events as ev
 from eventlog.errors import CallError
-from eventlog.store import begin_session
+from eventlog.session_store import begin_session
 from eventlog.values import Model, Price, Tokens, Usage
 from projections.reports.session_tree import descendants, whole_tree
 from projections.reports.usage import UsageTotals, session_usage, total

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from projections.cli import output, times
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.screen import cut
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
+from projections.cli.words import Context, command, integer
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    first: Annotated[int, Option("--from", min=1, metavar="V", help="First version.")] = 1,
-    last: Annotated[int | None, Option("--to", min=1, metavar="V", help="Last version [default: the newest].")] = None,
-    json: JSON = False,
-) -> None:
+@command
+@SESSION
+@integer("--from", "first", least=1, default=1, metavar="V", help="First version.")
+@integer("--to", "last", least=1, metavar="V", help="Last version [default: the newest].")
+@JSON
+def run(context: Context, session: str, *, first: int, last: int | None, json: bool) -> None:
     """Print every event of a session in order.
 
     Inherited events, and events that a rollback hides, are printed, too. With --json each event is

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.amounts import number
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.part_table import print_parts
 from projections.cli.short_ids import ShortIds
@@ -15,9 +14,11 @@ from projections.cli.window_options import (
     INSIDE,
     POLICY,
     UNKNOWN,
+    WINDOW,
     WindowOptions,
     window_of,
 )
+from projections.cli.words import Context, command, integer
 from projections.reports.wording import KIND_NAMES, counted, policy_named
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+@command
+@SESSION
+@WINDOW
+@POLICY
+@INSIDE
+@integer("--top", default=10, help="List the N largest messages and parts.")
+@JSON
 def run(
-    context: Context,
-    session: SESSION,
-    *,
-    window: WindowOptions,
-    policy: POLICY = None,
-    inside: INSIDE = False,
-    top: Annotated[int, Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
-    json: JSON = False,
+    context: Context, /, session: str, *, policy: str | None, inside: bool, top: int, json: bool, **window: Any
 ) -> None:
     """Show what fills the context window and what would leave it next.
 
@@ -45,7 +46,9 @@ def run(
     from projections.window.report import window_report
 
     with reading_session(context, session) as handle:
-        report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside, words=True)
+        report = window_report(
+            window_of(handle, WindowOptions(**window)), largest=top, policy=policy, inside=inside, words=True
+        )
     if json:
         output.document(report.as_json())
     else:

@@ -15,6 +15,13 @@ from tests.support.cli_runner import Cli, on_terminal, program
 TEXT = "# A heading\n\nSome **bold** words, `code`, and a [link](https://example.com).\n\n- one\n- two\n"
 
 
+def program_file(path: Path, script: str) -> Path:
+    """Return a program that runs a script of the shell."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
 @pytest.fixture
 def told(tmp_path: Path) -> Path:
     """A store with an answer in Markdown and a result of many lines."""
@@ -72,37 +79,57 @@ def test_no_colours_if_they_are_not_wanted(told: Path, command: str, variables: 
 def test_the_pager_shows_what_a_terminal_would(told: Path, tmp_path: Path) -> None:
     """PAGER gets the output as for a terminal, colours included, and its end is waited for."""
     copy = tmp_path / "paged"
-    code, drawn = on_terminal(
-        "--store", told, "show", "talk", variables={"PAGER": f"cat > {copy}; echo the pager ends"}
-    )
+    pager = program_file(tmp_path / "pager", f"cat > {copy}; echo the pager ends")
+    code, drawn = on_terminal("--store", told, "show", "talk", variables={"PAGER": f"{pager} -x"})
     assert (code, drawn) == (Exit.OK, "the pager ends\r\n")
     assert copy.read_text() == on_terminal("--store", told, "show", "talk")[1].replace("\r\n", "\n")
 
 
-def test_a_reader_who_leaves_the_pager_sees_no_error(told: Path) -> None:
+def test_a_reader_who_leaves_the_pager_sees_no_error(told: Path, tmp_path: Path) -> None:
     """A pager that ends early is no error, and notes come after it."""
     with eventlog.open(told) as opened:
         session = opened.session("talk")
         for _ in range(50):
             session.user("x" * 5000)
-    code, drawn = on_terminal("--store", told, "show", "talk", variables={"PAGER": "head -n 1 > /dev/null"})
+    code, drawn = on_terminal(
+        "--store",
+        told,
+        "show",
+        "talk",
+        variables={"PAGER": str(program_file(tmp_path / "one", "head -n 1 > /dev/null"))},
+    )
     assert (code, drawn) == (Exit.OK, "")
     code, drawn = on_terminal(
-        "--store", told, "show", "talk", "--limit", "1", variables={"PAGER": "cat > /dev/null; echo"}
+        "--store",
+        told,
+        "show",
+        "talk",
+        "--limit",
+        "1",
+        variables={"PAGER": str(program_file(tmp_path / "all", "cat > /dev/null; echo"))},
     )
     assert (code, drawn.splitlines()[-1].startswith("older messages: --before ")) == (Exit.OK, True)
 
 
-@pytest.mark.parametrize("pager", ["", "cat", "no-such-program-anywhere"])
+@pytest.mark.parametrize("pager", ["", "cat", "no-such-program-anywhere", "less 'unbalanced"])
 def test_without_a_pager_the_terminal_gets_it(told: Path, pager: str) -> None:
-    """An empty PAGER, `cat` and one that is not there are none."""
+    """An empty PAGER, `cat`, one that is not there and one that is no command line are none."""
     code, drawn = on_terminal("--store", told, "show", "talk", variables={"PAGER": pager})
     assert (code, "A heading" in drawn) == (Exit.OK, True)
 
 
+def test_an_error_comes_after_the_reader_left_the_pager(told: Path, tmp_path: Path) -> None:
+    """A command that fails lets the reader finish: the pager is not ended, the error comes last."""
+    pager = program_file(tmp_path / "pager", "cat; sleep 0.2; echo the pager ends")
+    code, drawn = on_terminal("--store", told, "show", "no such", variables={"PAGER": str(pager)})
+    first, second, *_ = drawn.splitlines()
+    assert (code, first) == (Exit.MISSING, "the pager ends")
+    assert second.startswith("eventlog: ")
+
+
 def test_a_pipe_has_no_pager(told: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No pager is started where standard output is a pipe."""
-    monkeypatch.setenv("PAGER", f"touch {tmp_path / 'started'}; cat")
+    monkeypatch.setenv("PAGER", str(program_file(tmp_path / "pager", f"touch {tmp_path / 'started'}; cat")))
     assert program("--store", told, "show", "talk").returncode == Exit.OK
     assert not (tmp_path / "started").exists()
 

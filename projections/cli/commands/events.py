@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
-from projections.cli.screen import cut
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
 from projections.cli.words import Context, command, integer
@@ -53,8 +52,7 @@ def run(context: Context, session: str, *, first: int, last: int | None, json: b
                 continue
             time = times.second(recorded.time) if drawn else moment(recorded.time)
             summary = f"{event_kind(recorded.event):<25} {event_summary(recorded.event, short=drawn)}"
-            line = output.safe(f"{recorded.version:>{digits}}  {time}  {summary}".rstrip(), one_line=True)
-            output.line(cut(line, output.columns()) if drawn else line)
+            output.draw((f"{recorded.version:>{digits}}  {time}  {summary}".rstrip(), ""), cut_at=output.columns())
 
 
 def _with_cursors(store: Store, session: Session, first: int, last: int | None) -> Iterator[Recorded]:

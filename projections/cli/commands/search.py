@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import TYPE_CHECKING, Any, cast
 
 from click import argument, option
@@ -12,7 +11,6 @@ from projections.cli import output, times
 from projections.cli.exits import UsageFault
 from projections.cli.next_page import note_more
 from projections.cli.options import JSON
-from projections.cli.screen import safe, styled, wrapped
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading
 from projections.cli.words import Context, command, flag, integer
@@ -111,16 +109,14 @@ def _print(hit: SearchHit, session: str) -> None:
     marks = [mark for mark, is_set in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if is_set]
     who = f"{hit.kind} {hit.tool}" if hit.tool else hit.kind
     output.heading("  ".join([session, f"version {hit.version}", who, times.minute(hit.time), *marks]))
-    pieces: list[str] = ["…" if hit.before else ""]
+    pieces = [("  …" if hit.before else "  ", "")]
     end = 0
     for first, last in hit.found:
-        pieces += [_line(hit.snippet[end:first]), styled(_line(hit.snippet[first:last]), "bold")]
+        pieces += [(_line(hit.snippet[end:first]), ""), (_line(hit.snippet[first:last]), "bold")]
         end = last
-    pieces += [_line(hit.snippet[end:]), "…" if hit.after else ""]
-    found = f"  {''.join(pieces).strip()}"
-    sys.stdout.write((wrapped(found, output.columns(), "") if output.terminal() else found) + "\n")
+    output.draw(*pieces, (_line(hit.snippet[end:]) + "…" * hit.after, ""))
 
 
 def _line(text: str) -> str:
-    """Return a piece of a text as a part of a line, without what a terminal would act on."""
-    return safe(_SPACES.sub(" ", text), one_line=True)
+    """Return a piece of a text as a part of a line."""
+    return _SPACES.sub(" ", text)

@@ -101,13 +101,13 @@ def _print_size(report: WindowReport) -> None:
 
 def _print_kinds(report: WindowReport) -> None:
     """Print the tokens by kind; on a terminal draw them, free room included."""
-    from projections.cli.bar_chart import Slice, draw
+    from projections.cli.bar_chart import Slice, draw_bar
 
     slices = [Slice(words, getattr(report.kinds, name)) for name, words in KIND_NAMES.items()]
     slices.append(Slice("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
     if output.terminal():
         used = max(report.tokens, report.counted)
-        draw([*slices, Slice("free", max(0, (report.usable or 0) - used), free=True)])
+        draw_bar([*slices, Slice("free", max(0, (report.usable or 0) - used), free=True)])
     else:
         output.table(["kind", "tokens"], [(kind.name, kind.tokens) for kind in slices], numbers=["tokens"])
 

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 import eventlog
 from projections.cli.exits import Exit
-from projections.cli.screen import width_of, wrapped
+from projections.cli.screen import wrapped
 from tests.support.cli_runner import Cli, on_terminal, program
 
 TEXT = "# A heading\n\nSome **bold** words, `code`, and a [link](https://example.com).\n\n- one\n- two\n"
@@ -170,12 +171,40 @@ def test_no_line_is_wider_than_the_terminal(told: Path, command: str, columns: i
     assert [line for line in lines if len(line) > columns and str(told) not in line] == []
 
 
-def test_lines_are_broken_between_words() -> None:
-    """A wrapped line has all its words, none of them broken, and keeps its indentation."""
-    text = "  it is a line of words, 漢字漢字 漢字 among them, and averylongword" + "y" * 30
-    lines = wrapped(text, 20).split("\n")
-    assert [line.split() for line in lines] == [[*line.split()] for line in lines]
-    assert " ".join(" ".join(lines).split()) == text.strip()
-    assert all(width_of(line) <= 20 for line in lines[:-1])
-    assert (lines[0][:3], {line[:4] for line in lines[1:]}) == ("  i", {"    "})
-    assert wrapped("short", 20) == "short"
+def test_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapped line has all its words, none of them broken; a line with a word too long stays."""
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "it is a line of words, 漢字漢字 漢字 and [bold]more[/] of them"
+    lines = wrapped(text).split("\n")
+    assert " ".join(" ".join(lines).split()) == text
+    assert all(cell_len(line) <= 20 for line in lines)
+    assert {line[:2] for line in lines[1:]} == {"  "}
+    long = text + " averyveryverylongword"
+    assert (wrapped("short"), wrapped(long)) == ("short", long)
+
+
+MARKUP = "[bold]x[/bold] [/] [link=file:///etc/passwd]y[/link] :smile: \\[red]"
+"""Words that a library for terminals might take for markup."""
+WIDE = "漢字👩\u200d👩\u200d👧\u0301\u20dd" * 30
+"""Characters of two columns and of none."""
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("command", ["sessions", "show talk", "timeline talk", "window talk", "search x", "tail talk"])
+def test_texts_are_no_markup(told: Path, command: str, columns: int) -> None:
+    """A text is printed as it stands, whatever it looks like, and no line is too wide."""
+    with eventlog.open(told) as opened:
+        session = opened.session("talk")
+        session.rename(MARKUP)
+        session.user(MARKUP)
+        with session.assistant(model="[red]/[/]") as reply:
+            reply.tool("[blink]", call_id="c2", input={"command": MARKUP}).succeed(MARKUP + "\n\tx " + WIDE)
+            reply.finish("stop")
+        opened.create_session(id="[bold]id[/]", title=WIDE)
+    code, drawn = on_terminal("--store", told, *command.split(), columns=columns)
+    lines = re.sub(r"\x1b\[[0-9;]*m|\r", "", drawn).splitlines()
+    assert code == Exit.OK, drawn
+    assert "[bold]x[/bold] [/] " in "".join(lines)
+    assert "\x1b[5" not in drawn
+    assert "\x1b]8" not in drawn
+    assert [line for line in lines if cell_len(line) > columns] == []

@@ -43,8 +43,9 @@ def draw_bar(slices: Sequence[Slice]) -> None:
     bar = Text()
     legend = Table.grid(padding=(0, _GAP, 0, 0))
     shows_bars = room > 2 * LEGEND_BAR
-    for justify in ("left", "right", "right", "left")[: 3 + shows_bars]:
-        legend.add_column(justify=justify, no_wrap=justify == "right")
+    legend.add_column()
+    for _ in range(2):
+        legend.add_column(justify="right", no_wrap=True)
     for each, width, fill in zip(shown, _widths(shown, room), cycle(FILLS), strict=False):
         mark, colour = (FREE, FREE_COLOUR) if each.free else (fill, f"color({colours[each.name]})")
         bar.append(mark * width, colour)

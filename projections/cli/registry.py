@@ -70,30 +70,13 @@ GROUPS = {
 }
 """The groups in the order of the help."""
 COMMANDS = {name: sentence for commands in GROUPS.values() for name, sentence in commands.items()}
-_PAGED = frozenset(
-    (
-        "sessions",
-        "show",
-        "events",
-        "recall",
-        "timeline",
-        "stats",
-        "view",
-        "diff",
-        "audit",
-        "explain",
-        "window",
-        "verify",
-    )
-)
-"""Commands that go through a pager on a terminal."""
 
 
 def load(name: str) -> Command:
     """Return a command from its module."""
     module = import_module(f"projections.cli.commands.{'import_' if name == 'import' else name}")
     found: Command = module.run
-    found.name, found.pages = name, name in _PAGED
+    found.name = name
     return found
 
 

@@ -13,7 +13,7 @@ import click
 from projections.cli.exits import Exit
 from projections.cli.pager import paged
 
-__all__ = ["COMPLETION", "PATH", "STORE", "Command", "Context", "Number", "command", "flag", "integer"]
+__all__ = ["COMPLETION", "PATH", "STORE", "Command", "Context", "Number", "command", "flag", "integer", "paged_command"]
 
 COMPLETION = "_EVENTLOG_COMPLETE"
 """Variable that the script of a shell sets: the words are not run, but completed."""
@@ -71,6 +71,13 @@ def command(function: Callable[..., int | None]) -> Command:
     """Return the command that calls a function with the call's `Context` and its parameters."""
     made = click.command(cls=Command)(click.pass_obj(function))
     made.params += STORE
+    return made
+
+
+def paged_command(function: Callable[..., int | None]) -> Command:
+    """Return the command whose output goes through a pager on a terminal."""
+    made = command(function)
+    made.pages = True
     return made
 
 

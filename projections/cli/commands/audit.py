@@ -9,7 +9,7 @@ from projections.cli import output, times
 from projections.cli.exits import Exit
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, command, integer
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @integer("--step", least=1, help="Only step N, with its exact request.")
 @JSON

@@ -11,12 +11,12 @@ from projections.cli.amounts import number
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, Number, command
+from projections.cli.words import Context, Number, paged_command
 
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @argument("first", metavar="A", type=Number(1), help="Version of the first view.")
 @argument("second", metavar="B", type=Number(1), help="Version of the second view.")

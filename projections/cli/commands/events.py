@@ -10,7 +10,7 @@ from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
-from projections.cli.words import Context, command, integer
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @integer("--from", "first", least=1, default=1, metavar="V", help="First version.")
 @integer("--to", "last", least=1, metavar="V", help="Last version [default: the newest].")

@@ -10,7 +10,7 @@ from projections.cli import output
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import part_named
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, command, integer
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import moment, policy_named
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @argument("name", help="Id of a message or part, or its unique beginning or end.")
 @integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")

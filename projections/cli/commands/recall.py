@@ -12,7 +12,7 @@ from projections.cli.exits import UsageFault
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import ShortIds, part_named
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, command, flag, integer
+from projections.cli.words import Context, flag, integer, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MOST = 50
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
-@command
+@paged_command
 @SESSION
 @argument("name", required=False, help="Id of a part or message, or its unique beginning or end.")
 @option("--lines", metavar="A-B", help="Only lines A to B, or line A; the first is 1.")

@@ -12,7 +12,7 @@ from projections.cli.next_page import note_more
 from projections.cli.options import JSON
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading, session_items
-from projections.cli.words import Context, command, integer
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _PAGE = 50
 """Sessions that are listed where no limit is given, and read at a time."""
 
 
-@command
+@paged_command
 @integer("--limit", "-n", default=_PAGE, help="The newest N; 0 for all.")
 @option("--since", metavar="TIME", help=f"Only sessions with an activity since: {times.TIME}.")
 @option("--scope", metavar="SCOPE", help="Only sessions of this scope.")

@@ -10,7 +10,7 @@ from projections.cli import output
 from projections.cli.message_text import MessagePrinter, short_ids_of
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, command, flag, integer
+from projections.cli.words import Context, flag, integer, paged_command
 
 if TYPE_CHECKING:
     from projections.transcript.transcript import TranscriptMessage
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @flag("--newest-first", help="Print the newest message first.")
 @integer("--limit", "-n", least=1, help="Only the newest N messages [default: all].")

@@ -12,7 +12,7 @@ from projections.cli.options import JSON, OPTIONAL_SESSION
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import reading, store_path
-from projections.cli.words import Context, command
+from projections.cli.words import Context, paged_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @OPTIONAL_SESSION
 @JSON
 def run(context: Context, session: str | None, *, json: bool) -> None:

@@ -8,7 +8,7 @@ from projections.cli import output, times
 from projections.cli.amounts import dollars
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
-from projections.cli.words import Context, command
+from projections.cli.words import Context, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ BAR = 10
 """Characters of the bar of a full window."""
 
 
-@command
+@paged_command
 @SESSION
 @JSON
 def run(context: Context, session: str, *, json: bool) -> None:

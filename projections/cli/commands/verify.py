@@ -11,7 +11,7 @@ from projections.cli.options import AGAINST, JSON, OPTIONAL_SESSION
 from projections.cli.saved_head import saved_head
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
-from projections.cli.words import Context, command, flag
+from projections.cli.words import Context, flag, paged_command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @OPTIONAL_SESSION
 @flag("--deep", help="Also compare live views and every checkpoint with a replay.")
 @AGAINST

@@ -12,7 +12,7 @@ from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.cli.view_text import print_view
 from projections.cli.window_options import model_named
-from projections.cli.words import Context, command, integer
+from projections.cli.words import Context, integer, paged_command
 
 if TYPE_CHECKING:
     from projections.view.model_view import ModelView
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")
 @option(

@@ -18,7 +18,7 @@ from projections.cli.window_options import (
     WindowOptions,
     window_of,
 )
-from projections.cli.words import Context, command, integer
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import KIND_NAMES, counted, policy_named
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-@command
+@paged_command
 @SESSION
 @WINDOW
 @POLICY

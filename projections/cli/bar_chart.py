@@ -50,7 +50,9 @@ def draw_bar(slices: Sequence[Slice]) -> None:
         mark, colour = (FREE, FREE_COLOUR) if each.free else (fill, f"color({colours[each.name]})")
         bar.append(mark * width, colour)
         small = Text(mark * max(1, round(LEGEND_BAR * each.tokens / total)), colour)
-        legend.add_row(*(each.name, f"{each.tokens:,}", f"{100 * each.tokens / total:.1f} %", small)[: 3 + shows_bars])
+        legend.add_row(
+            *(Text(each.name), f"{each.tokens:,}", f"{100 * each.tokens / total:.1f} %", small)[: 3 + shows_bars]
+        )
     console().print(bar, soft_wrap=True)
     console().print(legend, width=room)
 

@@ -79,7 +79,7 @@ def test_a_shell_completes_files(completed: Callable[[str], str], line: str) -> 
 
 
 def test_ids_come_with_their_titles(completed: Callable[[str], str], tmp_path: Path) -> None:
-    """A candidate is printed with its title; a store that is not there gives none, and no error."""
+    """An id comes with its title; a missing store gives neither ids nor an error."""
     assert completed("show ses_").splitlines() == ["plain", "ses_a1", "Title of ses_a1", "plain", "ses_a2", "Title of ses_a2"]  # fmt: skip
     assert completed(f"--store {tmp_path / 'nowhere'} show ").strip() == ""
     assert not (tmp_path / "nowhere").exists()

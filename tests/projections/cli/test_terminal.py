@@ -120,7 +120,7 @@ def test_without_a_pager_the_terminal_gets_it(told: Path, pager: str) -> None:
 
 
 def test_an_error_comes_after_the_reader_left_the_pager(told: Path, tmp_path: Path) -> None:
-    """A command that fails lets the reader finish: the pager is not ended, the error comes last."""
+    """A command that fails does not end the pager; its error comes after it."""
     pager = program_file(tmp_path / "pager", "cat; sleep 0.2; echo the pager ends")
     code, drawn = on_terminal("--store", told, "show", "no such", variables={"PAGER": str(pager)})
     first, second, *_ = drawn.splitlines()
@@ -172,7 +172,7 @@ def test_no_line_is_wider_than_the_terminal(told: Path, command: str, columns: i
 
 
 def test_lines_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrapped line has all its words, none of them broken; a line with a word too long stays."""
+    """A wrapped line has all its words whole; a line with a word too long stays."""
     monkeypatch.setenv("COLUMNS", "20")
     text = "it is a line of words, 漢字漢字 漢字 and [bold]more[/] of them"
     lines = wrapped(text).split("\n")
@@ -192,7 +192,7 @@ WIDE = "漢字👩\u200d👩\u200d👧\u0301\u20dd" * 30
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("command", ["sessions", "show talk", "timeline talk", "window talk", "search x", "tail talk"])
 def test_texts_are_no_markup(told: Path, command: str, columns: int) -> None:
-    """A text is printed as it stands, whatever it looks like, and no line is too wide."""
+    """A text that looks like markup is printed as it stands, and no line is too wide."""
     with eventlog.open(told) as opened:
         session = opened.session("talk")
         session.rename(MARKUP)

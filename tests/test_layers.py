@@ -68,10 +68,10 @@ LAYERS: dict[str, str] = {
     "projections.loop": "streaming tasks | decision | context | __init__",
     "projections.window": "policy sizing | prune compaction retrieval | __init__",
     "projections.cli": """
-        exits screen guard import_sources | table bar_chart pager grammar | output times amounts | short_ids
+        exits screen guard import_sources | table bar_chart pager | words output times amounts | short_ids
         | confirm part_file holders summarizers window_options saved_head import_report view_text part_table
           copy_report message_text live_text next_page
-        | store_option registry stats_tables | options completion | commands app | __init__
+        | store_option registry stats_tables | options | commands app | __init__
     """,
 }
 """Layers of a package, lowest first: a room imports from earlier rows only."""
@@ -97,6 +97,7 @@ OUTSIDE = {
     "langgraph": ("eventlog.adapters.langgraph",),
     "pydantic": tuple(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
     "pydantic_ai": tuple(f"eventlog.adapters.pydantic_{end}" for end in ("ai", "conversations", "entries")),
+    "click": ("projections.cli",),
     "rich": ("projections.cli",),
     "tiktoken": ("projections.tokens",),
     "tiktoken_ext": ("projections.tokens",),

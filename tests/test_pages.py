@@ -16,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
 import eventlog
@@ -24,7 +25,7 @@ from eventlog.importers import FORMATS
 from projections.cli.app import PROGRAM
 from projections.cli.exits import Exit
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
-from projections.cli.registry import Command
+from projections.cli.registry import load
 from projections.loop import ContextWindow
 from tests.support.cli_runner import COMMANDS, SCHEMAS
 from tests.support.frameworks import needs_one
@@ -204,10 +205,10 @@ def test_the_changelog_and_the_licence_are_there() -> None:
 @cache
 def options() -> dict[str, frozenset[str]]:
     """The options of each command, and under "" those of the program itself."""
-    of_commands = {"": PROGRAM} | {name: Command(name).parameters for name in COMMANDS}
+    commands: dict[str, click.Command] = {"": PROGRAM, **{name: load(name) for name in COMMANDS}}
     return {
-        name: frozenset(option for each in parameters if each.is_option for option in (*each.on, *each.off))
-        for name, parameters in of_commands.items()
+        name: frozenset(option for each in command.params for option in (*each.opts, *each.secondary_opts))
+        for name, command in commands.items()
     }
 
 

@@ -24,7 +24,7 @@ MODULES = sorted(
 )
 ALONE = [module for module in MODULES if not module_needs_one(module)]
 """Modules that are imported without a framework; `tests/adapters` has the others."""
-HEAVY = ("asyncio", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken")
+HEAVY = ("asyncio", "click", "concurrent.futures", "cryptography", "eventsourcing", "psycopg", "rich", "tiktoken")
 """Modules that a program which only stores and reads must not load."""
 
 

@@ -13,7 +13,12 @@ __all__ = ["main"]
 
 def main() -> None:
     """Run the command line of this process and exit with the code of the command."""
-    from projections.cli.app import run
     from projections.cli.guard import guarded
 
-    sys.exit(run(sys.argv[1:], guarded))
+    sys.exit(guarded(_run))
+
+
+def _run() -> int:
+    from projections.cli.app import run
+
+    return run(sys.argv[1:])

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from itertools import cycle
 from typing import NamedTuple
 
-from projections.cli.screen import columns, styled
+from projections.cli.screen import columns, console
 
-__all__ = ["Slice", "draw"]
+__all__ = ["Slice", "draw_bar"]
 
-COLOURS = ("33", "208", "40", "201", "226", "51", "196", "141", "130", "118", "219", "30")
+COLOURS = (33, 208, 40, 201, 226, 51, 196, 141, 130, 118, 219, 30)
 """Colours that differ on dark and on light terminals, one for each kind."""
-FREE_COLOUR = "grey"
+FREE_COLOUR = "bright_black"
 FILLS, FREE = "█▓▒", "░"
 """Fills of neighbours, which differ where there are no colours, too."""
+_GAP = 2
+"""Columns between two cells of the legend."""
 LEGEND_BAR = 24
 """Characters of the bar that the legend would draw for everything."""
 WIDEST = 100
@@ -30,41 +31,39 @@ class Slice(NamedTuple):
     free: bool = False
 
 
-def draw(slices: Sequence[Slice]) -> None:
+def draw_bar(slices: Sequence[Slice]) -> None:
     """Draw the bar as wide as the terminal, and its legend; empty slices are left out."""
+    from rich.table import Table
+    from rich.text import Text
+
     colours = dict(zip((each.name for each in slices), cycle(COLOURS), strict=False))
     shown = [each for each in slices if each.tokens > 0]
-    total = sum(each.tokens for each in shown) or 1
-    looks = [
-        (FREE, FREE_COLOUR) if each.free else (fill, colours[each.name])
-        for each, fill in zip(shown, cycle(FILLS), strict=False)
-    ]
+    total = sum(each.tokens for each in shown)
     room = min(columns(), WIDEST)
-    pieces = zip(looks, widths(shown, room), strict=True)
-    sys.stdout.write("".join(styled(fill * width, colour) for (fill, colour), width in pieces) + "\n")
-    names = max((len(each.name) for each in shown), default=0)
-    numbers = max((len(f"{each.tokens:,}") for each in shown), default=0)
-    for each, (fill, colour) in zip(shown, looks, strict=True):
-        share = f"{100 * each.tokens / total:.1f} %"
-        small = fill * max(1, round(LEGEND_BAR * each.tokens / total))
-        line = f"{each.name:<{names}}  {each.tokens:>{numbers},}  {share:>7}"
-        room_left = room - len(line) - 2
-        sys.stdout.write(line + (f"  {styled(small[:room_left], colour)}" if room_left > 0 else "") + "\n")
+    bar = Text()
+    legend = Table.grid(padding=(0, _GAP, 0, 0))
+    shows_bars = room > 2 * LEGEND_BAR
+    legend.add_column()
+    for _ in range(2):
+        legend.add_column(justify="right", no_wrap=True)
+    for each, width, fill in zip(shown, _widths(shown, room), cycle(FILLS), strict=False):
+        mark, colour = (FREE, FREE_COLOUR) if each.free else (fill, f"color({colours[each.name]})")
+        bar.append(mark * width, colour)
+        small = Text(mark * max(1, round(LEGEND_BAR * each.tokens / total)), colour)
+        legend.add_row(
+            *(Text(each.name), f"{each.tokens:,}", f"{100 * each.tokens / total:.1f} %", small)[: 3 + shows_bars]
+        )
+    console().print(bar, soft_wrap=True)
+    console().print(legend, width=room)
 
 
-def widths(slices: Sequence[Slice], columns: int) -> list[int]:
-    """Return the characters of each slice by the largest-remainder method.
-
-    The widths sum to `columns`; each is at least one.
-    """
+def _widths(slices: Sequence[Slice], room: int) -> list[int]:
+    """Return the characters of each slice: at least one, `room` in all."""
     total = sum(each.tokens for each in slices)
-    if not total:
-        return []
-    exact = [columns * each.tokens / total for each in slices]
-    rounded = [max(1, int(width)) for width in exact]
-    while sum(rounded) > columns and max(rounded) > 1:
-        rounded[rounded.index(max(rounded))] -= 1
-    order = sorted(range(len(exact)), key=lambda place: exact[place] - int(exact[place]), reverse=True)
-    for place in order[: max(0, columns - sum(rounded))]:
-        rounded[place] += 1
-    return rounded
+    widths = [max(1, round(room * each.tokens / total)) for each in slices]
+    while sum(widths) > room and max(widths) > 1:
+        widths[widths.index(max(widths))] -= 1
+    largest = max(range(len(widths)), key=lambda number: slices[number].tokens, default=0)
+    if widths:
+        widths[largest] += max(room - sum(widths), 0)
+    return widths

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import click
+
 from projections.cli import output
 from projections.cli.exits import UsageFault
 
@@ -21,7 +23,5 @@ def confirm(*lines: str, yes: bool) -> None:
         raise UsageFault(f"{lines[0]}: this needs a yes, and there is no terminal to ask on: give --yes")
     for line in lines:
         output.note(line)
-    sys.stderr.write("Do it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+    if not click.confirm("Do it?", err=True):
         raise UsageFault("nothing was erased")

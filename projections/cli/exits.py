@@ -22,10 +22,12 @@ import io
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
     from eventlog.errors import EventlogError
 
-__all__ = ["BusyFault", "CompactionFault", "Exit", "FileFault", "PipeFault", "UsageFault", "classify"]
+__all__ = ["BusyFault", "CompactionFault", "Exit", "FileFault", "UsageFault", "classify"]
 
 
 class Exit(IntEnum):
@@ -42,10 +44,6 @@ class Exit(IntEnum):
     DEFECT = 70
     INTERRUPTED = 130
     PIPE = 141
-
-
-class PipeFault(Exception):  # noqa: N818  # not an error: the reader has read enough
-    """The reader of standard output has closed it."""
 
 
 class BusyFault(Exception):  # noqa: N818  # another program is at work: no error of the engine
@@ -90,6 +88,10 @@ def classify(error: BaseException) -> tuple[Exit, str]:
     """Return the exit code of an error and its line: what happened, and what to do."""
     if isinstance(error, ImportError):
         return Exit.DEFECT, f"the installation is incomplete: {error}; install the package `everdelta` again"
+    if isinstance(error, click.UsageError):
+        return Exit.USAGE, _wrong_words(error)
+    if isinstance(error, click.Abort):  # at a question
+        return Exit.INTERRUPTED, "interrupted"
     from eventlog import errors  # the command line starts without the engine
 
     match error:
@@ -139,7 +141,7 @@ def classify(error: BaseException) -> tuple[Exit, str]:
             return Exit.MISSING, f"{_file(error)}: there is no such file"
         case IsADirectoryError():
             return Exit.USAGE, f"{error.filename2 or _file(error)}: it is a directory; {_remedy(error)}"
-        case PipeFault() | BrokenPipeError():
+        case BrokenPipeError():
             return Exit.PIPE, ""
         case OSError(errno=errno.ESPIPE) | io.UnsupportedOperation():
             return (
@@ -155,6 +157,13 @@ def classify(error: BaseException) -> tuple[Exit, str]:
                 f"a defect of this program: {type(error).__name__}: {error}; "
                 "please report it with what EVENTLOG_DEBUG=1 shows"
             )
+
+
+def _wrong_words(error: click.UsageError) -> str:
+    """Return the line for a wrong call: what was given, what is allowed, and the help to read."""
+    text = error.format_message().rstrip(".")
+    path = error.ctx.command_path if error.ctx is not None else "eventlog"
+    return f"{text[:1].lower()}{text[1:].replace('. Did you', '; did you')}; see `{path} --help`"
 
 
 def _with_advice(error: EventlogError, advice: str) -> str:

@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.screen import styled
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -78,12 +77,12 @@ class LivePrinter:
     def _heading(self, role: str, recorded: Recorded) -> None:
         self.end()
         facts = f"  {moment(recorded.time)}  version {recorded.version}"
-        sys.stdout.write(styled(role, "bold", _ROLES[role]) + styled(facts, "dim") + "\n")
+        output.draw((role, f"bold {_ROLES[role]}"), (facts, "dim"))
 
     def _line(self, text: str, look: str = "") -> None:
         self.end()
-        lines = output.safe(text).removesuffix("\n").split("\n")
-        sys.stdout.writelines((styled(line, look) if look else line) + "\n" for line in lines)
+        for line in text.replace("\r\n", "\n").removesuffix("\n").split("\n"):
+            output.draw((line, look))
 
     def _stream(self, place: tuple[str, str], text: str) -> None:
         if self._streaming != place:

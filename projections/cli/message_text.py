@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.screen import columns, cut, is_coloured, is_terminal, styled, width_of
+from projections.cli.screen import columns, console, cut, draw, is_terminal
 from projections.cli.short_ids import ShortIds
 from projections.reports.wording import counted, moment
 from projections.view.opening_words import arguments, opening
@@ -68,11 +68,8 @@ class MessagePrinter:
             output.heading(f"{message.role}  version {message.version}  {moment(message.created)}{suffix}")
             return
         facts = [moment(message.created), f"version {message.version}", self._short.of(message.id), *marks]
-        room = min(columns(), WIDEST)
-        said = output.safe("  ".join(facts), one_line=True)
-        rest = cut(said, room - width_of(message.role) - 2)
-        role = styled(message.role, "bold", _ROLES.get(message.role, "bold"))
-        sys.stdout.write(f"{role}  {styled(rest, 'dim')}\n")
+        role = _ROLES.get(message.role, "")
+        draw((message.role, f"bold {role}"), ("  " + "  ".join(facts), "dim"), cut_at=min(columns(), WIDEST))
 
     def part(self, part: TranscriptPart) -> None:
         """Print a part."""
@@ -91,7 +88,7 @@ class MessagePrinter:
     def _text(self, part: TranscriptPart, suffix: str) -> None:
         if self._lines is not None and part.synthetic:
             self._block(part.text + suffix, "", "dim", part.id)
-        elif self._drawn and not part.marks and len(part.text) <= LONGEST and is_coloured():
+        elif self._drawn and not part.marks and len(part.text) <= LONGEST and console().color_system:
             _print_markdown(part.text)
         else:
             output.block(part.text + suffix)
@@ -108,40 +105,33 @@ class MessagePrinter:
 
     def _draw_call(self, part: TranscriptPart, suffix: str) -> None:
         """Print a call in one line: the tool, its arguments as far as there is room, its end."""
+        from rich.cells import cell_len
+
         end = f"  {'' if part.status == 'completed' else part.status + ' '}{self._short.of(part.id)}{suffix}"
         head = output.safe(f"-> {part.tool} ", one_line=True)
-        room = min(columns(), WIDEST) - width_of(head) - width_of(end)
-        said = cut(output.safe(opening(arguments(part.input), WIDEST), one_line=True), max(room, 0))
-        looks = ("red",) if part.status == "failed" else ("dim",)
-        sys.stdout.write(styled(head, "magenta") + said + styled(output.safe(end, one_line=True), *looks) + "\n")
+        end = output.safe(end, one_line=True)
+        said = output.safe(opening(arguments(part.input), WIDEST), one_line=True)
+        room = min(columns(), WIDEST) - cell_len(head) - cell_len(end)
+        draw((head, "magenta"), (cut(said, room), ""), (end, "red" if part.status == "failed" else "dim"))
 
     def _block(self, text: str, mark: str, look: str, part: str = "") -> None:
         """Print a text with a mark before each line; a result as far as `self._lines` allow."""
-        if not self._drawn:
+        if not self._drawn or len(text) > LONGEST:
             output.block(text, mark)
             return
-        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+        lines = output.marked(text, mark).split("\n")
         left = len(lines) - (self._lines or len(lines))
         if part and left > 0:
             lines = lines[: self._lines]
         for line in lines:
-            shown = output.safe(mark + line) if self._lines is None else cut(output.safe(mark + line), columns())
-            sys.stdout.write(styled(shown, look) + "\n")
+            draw((line.expandtabs(), look), cut_at=columns() if self._lines else sys.maxsize)
         if part and left > 0:
-            hint = f"   … {counted(left, 'more line')}: --full, or recall {self._short.of(part)}"
-            sys.stdout.write(styled(output.safe(hint, one_line=True), "dim") + "\n")
+            draw((f"   … {counted(left, 'more line')}: --full, or recall {self._short.of(part)}", "dim"))
 
 
 def _print_markdown(text: str) -> None:
     """Lay out a text for the terminal; links stay as they are written."""
-    from rich.console import Console
     from rich.markdown import Markdown
 
-    class Output(Console):
-        def on_broken_pipe(self) -> None:
-            raise BrokenPipeError  # as every other writer; Rich would end the program
-
-    console = Output(
-        file=sys.stdout, width=min(columns(), WIDEST), force_terminal=True, color_system="standard", highlight=False
-    )
-    console.print(Markdown(output.safe(text), code_theme="ansi_dark", hyperlinks=False))
+    drawn = Markdown(output.safe(text), code_theme="ansi_dark", hyperlinks=False)
+    console().print(drawn, width=min(columns(), WIDEST))

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from click import argument, option
 
-from projections.cli.grammar import Argument, Option
-from projections.cli.store_option import session_candidates
+from projections.cli.store_option import session_items
+from projections.cli.words import flag
 
 __all__ = ["AGAINST", "DRY_RUN", "JSON", "OPTIONAL_SESSION", "REASON", "SESSION", "YES"]
 
-SESSION: TypeAlias = Annotated[
-    str,
-    Argument(
-        "SESSION", help="Id of a session, or its beginning or end if that is unique.", candidates=session_candidates
-    ),
-]
-OPTIONAL_SESSION: TypeAlias = Annotated[
-    str | None,
-    Argument(
-        "SESSION",
-        help="Id of a session, or its unique beginning or end [default: the whole store].",
-        candidates=session_candidates,
-    ),
-]
-JSON: TypeAlias = Annotated[bool, Option("--json", help="Print JSON; projections/schemas has the schemas.")]
-DRY_RUN: TypeAlias = Annotated[bool, Option("--dry-run", help="Change nothing; print what would be done.")]
-YES: TypeAlias = Annotated[bool, Option("--yes", "-y", help="Erase without asking; needed without a terminal.")]
-REASON: TypeAlias = Annotated[str, Option("--reason", metavar="TEXT", help="Why; the text is recorded.")]
-AGAINST: TypeAlias = Annotated[
-    str | None,
-    Option("--against", metavar="FILE", help="File with an earlier output of `eventlog head --json`."),
-]
+SESSION = argument(
+    "session",
+    shell_complete=session_items,
+    help="Id of a session, or its beginning or end if that is unique.",
+)
+OPTIONAL_SESSION = argument(
+    "session",
+    required=False,
+    shell_complete=session_items,
+    help="Id of a session, or its unique beginning or end [default: the whole store].",
+)
+JSON = flag("--json", help="Print JSON; projections/schemas has the schemas.")
+DRY_RUN = flag("--dry-run", help="Change nothing; print what would be done.")
+YES = flag("--yes", "-y", help="Erase without asking; needed without a terminal.")
+REASON = option("--reason", default="", help="Why; the text is recorded.")
+AGAINST = option("--against", metavar="FILE", help="File with an earlier output of `eventlog head --json`.")

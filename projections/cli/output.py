@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from projections.cli.screen import Paged, columns, harmful_in_json, is_terminal, safe, styled, wrapped
+from projections.cli.screen import Paged, columns, draw, harmful_in_json, is_terminal, safe, wrapped
 from projections.cli.table import Cell, table
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "block",
     "columns",
     "document",
+    "draw",
     "gap",
     "heading",
     "line",
@@ -32,7 +33,6 @@ __all__ = [
     "prepare",
     "progress",
     "safe",
-    "styled",
     "table",
     "terminal",
 ]
@@ -69,13 +69,8 @@ def terminal() -> bool:
 
 def line(text: str = "") -> None:
     """Print one line, on a terminal wrapped; newlines in the text are made visible."""
-    sys.stdout.write(_fitting(text, wraps=is_terminal()) + "\n")
-
-
-def _fitting(text: str, *, wraps: bool) -> str:
-    """Return a harmless line, as several where it is wrapped."""
     text = safe(text, one_line=True)
-    return wrapped(text, columns()) if wraps else text
+    sys.stdout.write((wrapped(text) if is_terminal() else text) + "\n")
 
 
 def block(text: str, mark: str = "") -> None:
@@ -109,12 +104,13 @@ def gap() -> None:
 
 def heading(text: str) -> None:
     """Print a line, in bold and wrapped on a terminal."""
-    sys.stdout.write(styled(_fitting(text, wraps=is_terminal()), "bold") + "\n")
+    draw((text, "bold"))
 
 
 def note(text: str) -> None:
     """Print a line on standard error, wrapped on a terminal; after the end of a pager."""
-    line = _fitting(text, wraps=sys.stderr.isatty()) + "\n"
+    text = safe(text, one_line=True)
+    line = (wrapped(text) if sys.stderr.isatty() else text) + "\n"
     if Paged.now:
         Paged.notes.append(line)
         return
@@ -189,10 +185,9 @@ def progress(what: str, *, unit: str = "") -> Generator[Callable[[int, int | Non
         return
     from rich import progress as bars
     from rich.console import Console
-    from rich.markup import escape
 
-    columns: list[bars.ProgressColumn] = [bars.TextColumn("{task.description}"), bars.BarColumn()]
+    columns: list[bars.ProgressColumn] = [bars.TextColumn("{task.description}", markup=False), bars.BarColumn()]
     columns += [bars.DownloadColumn(), bars.TransferSpeedColumn()] if unit == "bytes" else [bars.MofNCompleteColumn()]
     with bars.Progress(*columns, bars.TimeRemainingColumn(), console=Console(stderr=True), transient=True) as drawn:
-        task = drawn.add_task(escape(safe(what, one_line=True)), total=None)
+        task = drawn.add_task(safe(what, one_line=True), total=None)
         yield lambda done, total: drawn.update(task, completed=done, total=total)

@@ -1,23 +1,19 @@
 """The commands by name and group, with the sentence that `eventlog --help` shows of each.
 
-Command NAME is the function `run` of `commands/NAME.py`, which is loaded when NAME is called: a
-call does not pay for the other commands. The sentence is the first line of that function's
-docstring; a test compares the two.
+Command NAME is `run` of `commands/NAME.py`, which is loaded when NAME is called: a call does not
+pay for the other commands. The sentence is the first line of its help; a test compares the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any
 
-from projections.cli.exits import Exit
-from projections.cli.grammar.context import Context
-from projections.cli.grammar.parameters import parameters_of
-from projections.cli.pager import paged
+import click
 
-__all__ = ["COMMANDS", "GROUPS", "Command"]
+from projections.cli.words import Command
+
+__all__ = ["COMMANDS", "GROUPS", "Commands", "load"]
 
 GROUPS = {
     "First steps": {
@@ -74,54 +70,46 @@ GROUPS = {
 }
 """The groups in the order of the help."""
 COMMANDS = {name: sentence for commands in GROUPS.values() for name, sentence in commands.items()}
-_PAGED = frozenset(
-    (
-        "sessions",
-        "show",
-        "events",
-        "recall",
-        "timeline",
-        "stats",
-        "view",
-        "diff",
-        "audit",
-        "explain",
-        "window",
-        "verify",
-    )
-)
-"""Commands that go through a pager on a terminal."""
-_MODULES = {"import": "import_"}
-"""Modules that cannot be called as their command."""
 
 
-class Command:
-    """A command: its function and its parameters."""
+def load(name: str) -> Command:
+    """Return a command from its module."""
+    module = import_module(f"projections.cli.commands.{'import_' if name == 'import' else name}")
+    found: Command = module.run
+    found.name = name
+    return found
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        module = import_module(f"projections.cli.commands.{_MODULES.get(name, name)}")
-        self.function: Callable[..., int | None] = module.run
-        self.parameters = tuple(parameters_of(self.function))
 
-    @property
-    def text(self) -> str:
-        """The docstring of the function, which its help shows."""
-        return self.function.__doc__ or ""
+class Commands(click.Group):
+    """The program: a group whose commands are loaded when they are called."""
 
-    def call(self, context: Context, values: Mapping[str, Any]) -> int:
-        """Run the command and return its exit code."""
-        arguments: dict[str, Any] = {}
-        groups: dict[str, dict[str, Any]] = {}
-        for parameter in self.parameters:
-            group, dot, name = parameter.name.rpartition(".")
-            (groups.setdefault(group, {}) if dot else arguments)[name] = values[parameter.name]
-        hints = get_type_hints(self.function)
-        for group, fields in groups.items():
-            arguments[group] = hints[group](**fields)
-        if "context" in hints:
-            arguments["context"] = context
-        code: int | None = None  # what stays where the reader leaves the pager early
-        with paged() if self.name in _PAGED else nullcontext():
-            code = self.function(**arguments)
-        return code or Exit.OK
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of the commands, in the order of the help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> Command:
+        """Return a command by its name; raises `NoSuchCommand`."""
+        if cmd_name not in COMMANDS:
+            raise click.NoSuchCommand(cmd_name, possibilities=COMMANDS, ctx=ctx)
+        return load(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return name, command and its words; a `--json` before it is one of them."""
+        name, found, words = super().resolve_command(ctx, args)
+        return name, found, ["--json"] * bool(ctx.params.get("json")) + words
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the commands by group, without loading them."""
+        longest = max(map(len, COMMANDS))
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:<{longest}}", sentence) for name, sentence in commands.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Return the commands with their sentences, without loading them, or the options."""
+        from click.shell_completion import CompletionItem
+
+        named = [CompletionItem(name, help=does) for name, does in COMMANDS.items() if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)

@@ -10,20 +10,18 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import ClassVar
+from functools import cache
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-__all__ = [
-    "Paged",
-    "columns",
-    "cut",
-    "harmful_in_json",
-    "is_coloured",
-    "is_terminal",
-    "safe",
-    "styled",
-    "width_of",
-    "wrapped",
-]
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+__all__ = ["Paged", "columns", "console", "cut", "draw", "harmful_in_json", "is_terminal", "safe", "wrapped"]
+
+_INDENT = "  "
+"""Before the second line of a line that is wrapped, and all after it."""
 
 _HARMFUL = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
 """Control characters but tab and newline, line separators, and surrogates.
@@ -34,19 +32,6 @@ _HARMFUL_IN_A_LINE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u
 """Tab, newline and marks of writing direction as well: a line has text beside a name."""
 _HIDDEN_IN_JSON = "[\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u206f\ud800-\udfff]"
 """Harmful characters that JSON does not escape."""
-_STYLES = {
-    "bold": "1",
-    "dim": "2",
-    "red": "31",
-    "green": "32",
-    "yellow": "33",
-    "blue": "34",
-    "magenta": "35",
-    "cyan": "36",
-    "grey": "90",
-}
-_NO_WIDTH = frozenset(("Mn", "Me", "Cf"))
-"""Categories of characters that change the one before them: accents, joiners, variants."""
 NARROWEST = 20
 """Columns that every output may use, however narrow the terminal says it is."""
 
@@ -63,32 +48,25 @@ def is_terminal() -> bool:
     return Paged.now or sys.stdout.isatty()
 
 
-def is_coloured() -> bool:
-    """Return whether to print colours."""
-    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
 def columns() -> int:
     """Return the width of the terminal, of COLUMNS if that is set, else 80."""
-    if os.environ.get("COLUMNS", "").isdigit():
-        return max(int(os.environ["COLUMNS"]), NARROWEST)
-    for stream in (sys.__stdout__, sys.__stderr__):
-        try:
-            return max(os.get_terminal_size(stream.fileno()).columns, NARROWEST) if stream is not None else 80
-        except (OSError, ValueError):  # no terminal
-            continue
-    return 80
+    return max(get_terminal_size().columns, NARROWEST)
 
 
-def styled(text: str, *styles: str) -> str:
-    """Return the text with colours, if there are any on this output.
+def console() -> Console:
+    """Return the console that draws on standard output, which is a terminal or a pager."""
+    return _console(columns(), "auto" if not os.environ.get("NO_COLOR") else None)
 
-    A style is one of the names above, or a number among the 256 colours of a terminal.
-    """
-    if not text or not is_coloured():
-        return text
-    codes = (f"38;5;{style}" if style.isdigit() else _STYLES[style] for style in styles)
-    return f"\x1b[{';'.join(codes)}m{text}\x1b[0m"
+
+@cache
+def _console(width: int, colours: Literal["auto"] | None) -> Console:
+    from rich.console import Console
+
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # as every other writer; Rich would end the program
+
+    return Output(width=width, height=25, force_terminal=True, color_system=colours, highlight=False)
 
 
 # -- harmless text -----------------------------------------------------------------------------
@@ -122,44 +100,47 @@ def harmful_in_json(piece: str) -> str:
     return re.sub(_HIDDEN_IN_JSON, lambda match: f"\\u{ord(match[0]):04x}", piece)
 
 
-# -- widths ------------------------------------------------------------------------------------
+# -- lines -------------------------------------------------------------------------------------
 
 
-def width_of(text: str) -> int:
-    """Return the columns that a line takes; most East Asian characters take two, colours none."""
-    if "\x1b" in text:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", text)
-    if text.isascii():
-        return len(text)
-    from unicodedata import category, east_asian_width
+def draw(*pieces: tuple[str, str], cut_at: int = 0) -> None:
+    """Print a line of texts, each with a style; on a terminal cut at a width, else wrapped."""
+    harmless = [(safe(text, one_line=True), style) for text, style in pieces]
+    if not is_terminal():
+        sys.stdout.write("".join(text for text, _ in harmless) + "\n")
+        return
+    from rich.text import Text
 
-    return sum(0 if category(each) in _NO_WIDTH else 2 if east_asian_width(each) in "WF" else 1 for each in text)
+    line = Text.assemble(*harmless)
+    if cut_at:
+        line.truncate(cut_at, overflow="ellipsis")
+    console().print(line if cut_at else _wrapped(line), soft_wrap=True)
 
 
 def cut(text: str, width: int) -> str:
     """Return the text, with "…" at its end if it takes more columns than `width`."""
-    if len(text) <= width and width_of(text) <= width:
-        return text
-    kept = text[: max(width - 1, 0)]
-    while kept and width_of(kept) > width - 1:
-        kept = kept[:-1]
-    return kept.rstrip() + "…" if width > 0 else ""
+    from rich.text import Text
+
+    line = Text(text)
+    line.truncate(max(width, 0), overflow="ellipsis")
+    return line.plain
 
 
-def wrapped(text: str, width: int, indent: str = "  ") -> str:
+def wrapped(text: str) -> str:
     """Return a line as several that fit, broken between words; all but the first are indented.
 
-    A word that no line has room for goes on where it begins.
+    A line with a word that no line has room for is left to the terminal.
     """
-    if len(text) <= width and width_of(text) <= width:
+    if text.isascii() and len(text) <= columns():
         return text
-    lead = text[: len(text) - len(text.lstrip(" "))]
-    line, *words = text[len(lead) :].split(" ")
-    lines, line = list[str](), lead + line
-    for word in words:
-        longer = f"{line} {word}"
-        if width_of(longer) > width >= width_of(lead + indent + word):
-            lines.append(line)
-            longer = lead + indent + word
-        line = longer
-    return "\n".join([*lines, line])
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    stays = max(map(cell_len, text.split(" "))) > columns() - len(_INDENT)
+    return text if stays else _wrapped(Text(text)).plain
+
+
+def _wrapped(line: Text) -> Text:
+    if line.cell_len <= columns():
+        return line
+    return type(line)(f"\n{_INDENT}").join(line.wrap(console(), columns() - len(_INDENT)))

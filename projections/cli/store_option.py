@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import contextmanager, suppress
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +19,11 @@ from projections.cli import output
 from projections.cli.short_ids import session_of
 
 if TYPE_CHECKING:
-    from eventlog import Session, Store
-    from projections.cli.grammar import Context
+    import click
+    from click.shell_completion import CompletionItem
+
+    from eventlog import Session, SessionInfo, Store
+    from projections.cli.words import Context
 
 __all__ = [
     "KEY_VARIABLE",
@@ -29,7 +32,7 @@ __all__ = [
     "named_store",
     "reading",
     "reading_session",
-    "session_candidates",
+    "session_items",
     "store_path",
     "writing",
     "writing_session",
@@ -125,15 +128,25 @@ def _opened(context: Context, path: Path, *, read_only: bool) -> Generator[Store
             raise
 
 
-def session_candidates(context: Context, beginning: str) -> Iterator[tuple[str, str]]:
-    """Yield the ids that begin with a text, or the newest sessions, with their titles."""
-    with reading(context) as store:
-        if not beginning:
-            yield from ((info.id, info.title) for info in store.newest_sessions(limit=_COMPLETED).sessions)
-            return
-        if store.log.head(beginning) is not None:
-            yield beginning, store.info(beginning).title
-        for info in islice(store.sessions(after=beginning), _COMPLETED):
-            if not info.id.startswith(beginning):
-                return
-            yield info.id, info.title
+def session_items(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+    """Return the ids that begin with a text, or the newest sessions, with their titles.
+
+    Of an error nothing is said: the user is typing.
+    """
+    from click.shell_completion import CompletionItem
+
+    with suppress(Exception), reading(ctx.obj) as store:
+        return [
+            CompletionItem(output.safe(info.id, one_line=True), help=output.safe(info.title, one_line=True))
+            for info in _beginning_with(store, incomplete)
+        ]
+    return []
+
+
+def _beginning_with(store: Store, text: str) -> Iterator[SessionInfo]:
+    if not text:
+        yield from store.newest_sessions(limit=_COMPLETED).sessions
+        return
+    if store.log.head(text) is not None:
+        yield store.info(text)
+    yield from takewhile(lambda info: info.id.startswith(text), islice(store.sessions(after=text), _COMPLETED))

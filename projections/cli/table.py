@@ -7,11 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from projections.cli.screen import columns as terminal_width
-from projections.cli.screen import cut, is_terminal, safe, styled, width_of, wrapped
+from projections.cli.screen import console, is_terminal, safe
 
 __all__ = ["Cell", "table"]
 
-_GAP = "  "
+_GAP = 2
+"""Columns between two cells."""
 _LEAST = 8
 """Columns that a cell keeps when it is cut."""
 
@@ -46,34 +47,47 @@ def table(
         for row in [columns, *rows]:
             sys.stdout.write("\t".join(safe(_text(cell, whole=True), one_line=True) for cell in row) + "\n")
         return
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
     rows = list(rows)
-    cells = [[safe(_text(cell, whole=False), one_line=True) for cell in row] for row in rows]
-    shown = [number for number in range(len(columns)) if any(row[number] for row in cells)]
-    names = [safe(name, one_line=True) for name in columns]
-    widths = {number: max(width_of(row[number]) for row in [names, *cells]) for number in shown}
+    cells = [[safe(_text(cell, whole=False), one_line=True) for cell in row] for row in [columns, *rows]]
+    shown = [number for number in range(len(columns)) if any(row[number] for row in cells[1:])]
+    widths = {number: max(cell_len(row[number]) for row in cells) for number in shown}
     soft = {number for number in shown if columns[number] in flexible}
     room = terminal_width()
+
+    def fits(least: int) -> bool:
+        taken = (min(width, least) if number in soft else width for number, width in widths.items())
+        return sum(taken) + _GAP * (len(widths) - 1) <= room
+
     for name in reversed(optional):
-        if _total(_fitting(widths, soft, room, max(int(room * share), _LEAST))) <= room:
+        if fits(max(int(room * share), _LEAST)):
             break
         widths.pop(columns.index(name), None)
-    widths = _fitting(widths, soft, room, _LEAST)
-    if _total(widths) > room:
-        _print_paragraphs([[row[number] for number in shown] for row in [names, *cells]])
+    if len(shown) > 2 and not fits(_LEAST):
+        for row in cells[1:]:
+            facts = [(cells[0][number], row[number]) for number in shown if row[number]]
+            table(facts[0], facts[1:])
         return
-    right = {number for number in widths if columns[number] in numbers}
-    looks = {number: (styles or {}).get(columns[number], "") for number in widths}
-    for row, given in zip([names, *cells], [None, *rows], strict=True):
-        line = [
-            _drawn(
-                row[number],
-                width,
-                "bold" if given is None else _style(given[number]) or looks[number],
-                to_right=number in right,
+    drawn = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for number, width in widths.items():
+        drawn.add_column(
+            Text(cells[0][number]),
+            style=(styles or {}).get(columns[number], ""),
+            justify="right" if columns[number] in numbers else "left",
+            min_width=min(width, _LEAST),
+            no_wrap=number not in soft and len(shown) > 2,
+        )
+    for row, given in zip(cells[1:], rows, strict=True):
+        drawn.add_row(
+            *(
+                Text(row[number], _style(given[number]), no_wrap=number in soft, overflow="ellipsis")
+                for number in widths
             )
-            for number, width in widths.items()
-        ]
-        sys.stdout.write(_GAP.join(line).rstrip() + "\n")
+        )
+    console().print(drawn)
 
 
 def _text(cell: object, *, whole: bool) -> str:
@@ -84,50 +98,3 @@ def _text(cell: object, *, whole: bool) -> str:
 
 def _style(cell: object) -> str:
     return cell.style if isinstance(cell, Cell) else ""
-
-
-def _total(widths: Mapping[int, int]) -> int:
-    return sum(widths.values()) + len(_GAP) * max(len(widths) - 1, 0)
-
-
-def _fitting(widths: Mapping[int, int], soft: Collection[int], room: int, least: int) -> dict[int, int]:
-    """Return widths with which the table fits, if narrower columns can do that.
-
-    The widest of those that may be cut is narrowed first, none to less than `least`.
-    """
-    widths = dict(widths)
-    while (over := _total(widths) - room) > 0:
-        able = sorted((width, number) for number, width in widths.items() if number in soft and width > least)
-        if not able:
-            break
-        width, widest = able[-1]
-        next_widest = able[-2][0] if len(able) > 1 else least
-        widths[widest] = max(width - over, min(next_widest, width - 1), least)
-    return widths
-
-
-def _drawn(text: str, width: int, style: str, *, to_right: bool) -> str:
-    text = cut(text, width)
-    space = " " * (width - width_of(text))
-    text = styled(text, style) if style else text
-    return space + text if to_right else text + space
-
-
-def _print_paragraphs(rows: Sequence[Sequence[str]]) -> None:
-    """Print each row as a paragraph, with a line for each cell that is not empty.
-
-    The terminal wraps longer lines, so that no number and no id is cut.
-    """
-    names, *entries = rows
-    if len(names) == 2:
-        width = max(len(first) for first, _ in rows)
-        for first, second in rows:
-            line = f"{first:<{width}}{_GAP}{second}"
-            sys.stdout.write(wrapped(line, terminal_width(), " " * (width + len(_GAP))) + "\n")
-        return
-    width = max(map(len, names), default=0)
-    for first, *cells in entries:
-        sys.stdout.write(styled(first, "bold") + "\n")
-        for name, cell in zip(names[1:], cells, strict=True):
-            if cell:
-                sys.stdout.write(f"  {name:<{width}}  {cell}\n")

@@ -5,85 +5,80 @@ An option overrides what the session recorded, for this one command; nothing of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from click import Choice, option
 
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Option
+from projections.cli.words import flag, integer
 
 if TYPE_CHECKING:
+    import click
+
     from eventlog import Session
     from eventlog.values import Model
     from projections.loop import ContextWindow
 
-__all__ = ["INSIDE", "POLICY", "UNKNOWN", "WindowOptions", "model_named", "window_of"]
+__all__ = ["INSIDE", "POLICY", "UNKNOWN", "WINDOW", "WindowOptions", "model_named", "window_of"]
 
 UNKNOWN = "the size of the model's window is unknown; give --context"
 """Shown where numbers would depend on the size."""
 
 
-def _planner_name(name: str) -> str:
+class WindowOptions(NamedTuple):
+    """Values of the options that say which window is meant; None for those not given."""
+
+    preset: str | None = None
+    context: int | None = None
+    output: int | None = None
+    input: int | None = None
+    model: str | None = None
+
+
+_OPTIONS = (
+    option(
+        "--preset",
+        type=Choice(["default", "opencode-1.18"]),
+        help="The context policy [default: as recorded, else default].",
+    ),
+    integer("--context", help="Size of the model's window in tokens, 0 for unlimited [default: as recorded]."),
+    integer("--output", least=1, help="Longest answer in tokens [default: as recorded]."),
+    integer("--input", least=1, help="Longest request in tokens, if the model limits it separately."),
+    option(
+        "--model",
+        metavar="ID",
+        help="Model of the next request, as provider/name, or the name of a model that the session has "
+        "[default: as recorded].",
+    ),
+)
+
+
+def WINDOW(function: Any) -> Any:  # noqa: N802  # a decorator as those of `options.py`
+    """Return a command's function with the fields of `WindowOptions` as its options."""
+    for decorate in reversed(_OPTIONS):
+        function = decorate(function)
+    return function
+
+
+def _planner_name(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str | None:
     """Return the name of a planner; raises `UsageFault` for another name."""
     from projections.window.prune.planner import PLANNERS
 
-    if name not in PLANNERS:
+    if name is not None and name not in PLANNERS:
         from eventlog.errors.base import brief
 
         raise UsageFault(f"--policy knows no {brief(name)}; there are {', '.join(PLANNERS)}")
     return name
 
 
-PresetName: TypeAlias = Literal["default", "opencode-1.18"]
-POLICY: TypeAlias = Annotated[
-    str | None,
-    Option(
-        "--policy",
-        metavar="NAME",
-        help="Which planner chooses the results to prune: recency, superseded, cost-aware or opencode "
-        "[default: that of the context policy].",
-        read=_planner_name,
-    ),
-]
-INSIDE: TypeAlias = Annotated[
-    bool,
-    Option("--inside", help="As inside a loop: protect the newest steps instead of the newest turns."),
-]
-
-
-class WindowOptions(NamedTuple):
-    """Values of the options that say which window is meant; None for those not given."""
-
-    preset: Annotated[
-        PresetName | None,
-        Option("--preset", help="The context policy [default: as recorded, else default]."),
-    ] = None
-    context: Annotated[
-        int | None,
-        Option(
-            "--context",
-            min=0,
-            metavar="N",
-            help="Size of the model's window in tokens, 0 for unlimited [default: as recorded].",
-        ),
-    ] = None
-    output: Annotated[
-        int | None,
-        Option("--output", min=1, metavar="N", help="Longest answer in tokens [default: as recorded]."),
-    ] = None
-    input: Annotated[
-        int | None,
-        Option("--input", min=1, metavar="N", help="Longest request in tokens, if the model limits it separately."),
-    ] = None
-    model: Annotated[
-        str | None,
-        Option(
-            "--model",
-            metavar="ID",
-            help="Model of the next request, as provider/name, or the name of a model that the session has "
-            "[default: as recorded].",
-        ),
-    ] = None
-
-
+POLICY = option(
+    "--policy",
+    metavar="NAME",
+    callback=_planner_name,
+    help="Which planner chooses the results to prune: recency, superseded, cost-aware or opencode "
+    "[default: that of the context policy].",
+)
+INSIDE = flag("--inside", help="As inside a loop: protect the newest steps instead of the newest turns.")
 _RECORDED = WindowOptions()
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import eventlog
 from projections.cli.app import run
 from projections.cli.exits import Exit
-from projections.cli.registry import COMMANDS, Command
+from projections.cli.registry import COMMANDS, load
 from tests.faults.tally import SLOW, tally
 
 EXAMPLES = 800 if SLOW else 70
@@ -26,7 +26,12 @@ NOT_RUN = {"demo", "serve"}
 def grammar() -> dict[str, list[str]]:
     """The options of every command."""
     return {
-        name: sorted(option for each in Command(name).parameters if each.is_option for option in (*each.on, *each.off))
+        name: sorted(
+            option
+            for each in load(name).params
+            for option in (*each.opts, *each.secondary_opts)
+            if option.startswith("-")
+        )
         for name in COMMANDS
         if name not in NOT_RUN
     }

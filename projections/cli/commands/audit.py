@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from projections.cli import output, times
 from projections.cli.exits import Exit
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    step: Annotated[
-        int | None, Option("--step", min=1, metavar="N", help="Only step N, with its exact request.")
-    ] = None,
-    json: JSON = False,
-) -> Exit:
+@paged_command
+@SESSION
+@integer("--step", least=1, help="Only step N, with its exact request.")
+@JSON
+def run(context: Context, session: str, *, step: int | None, json: bool) -> Exit:
     """Rebuild the request of each model step and check its digest.
 
     A step without a recorded digest is unknown, and one whose view had a part that was redacted

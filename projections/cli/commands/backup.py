@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+
+from click import argument, option
 
 from projections.cli import output
 from projections.cli.copy_report import print_copy
-from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
+from projections.cli.words import PATH, Context, command
 
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    to: Annotated[Path, Argument("TO", help="Directory of the backup; made if it does not exist.")],
-    *,
-    keys: Annotated[Path | None, Option(metavar="FILE", help="Encrypt the copy, with its keys in this file.")] = None,
-    json: JSON = False,
-) -> None:
+@command
+@argument("to", type=PATH, help="Directory of the backup; made if it does not exist.")
+@option("--keys", type=PATH, metavar="FILE", help="Encrypt the copy, with its keys in this file.")
+@JSON
+def run(context: Context, to: Path, *, keys: Path | None, json: bool) -> None:
     """Copy the store to a directory while programs write to it.
 
     A second backup into the same directory adds only what is new. If a backup is interrupted, run

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
+
+from click import option
 
 from projections.cli import output
 from projections.cli.exits import CompactionFault, UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
 from projections.cli.summarizers import DIGEST, choose_summarizer, with_progress
-from projections.cli.window_options import WindowOptions, window_of
+from projections.cli.window_options import WINDOW, WindowOptions, window_of
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -22,33 +24,33 @@ __all__ = ["run"]
 NOTHING = "there is nothing to compact: no message is older than those that always stay"
 
 
+@command
+@SESSION
+@option(
+    "--summarizer",
+    default=DIGEST,
+    metavar="digest|URL",
+    help="Who writes the summary: digest, which works offline, or the base address of an OpenAI-compatible "
+    "endpoint, such as https://api.openai.com/v1.",
+)
+@option("--summary-model", metavar="NAME", help="The endpoint's model [default: the session's].")
+@option(
+    "--api-key-env",
+    metavar="NAME",
+    help="Environment variable with the endpoint's API key [default: OPENAI_API_KEY, if it is set].",
+)
+@WINDOW
+@JSON
 def run(
     context: Context,
-    session: SESSION,
+    /,
+    session: str,
     *,
-    summarizer: Annotated[
-        str,
-        Option(
-            "--summarizer",
-            metavar="digest|URL",
-            help="Who writes the summary: digest, which works offline, or the base address of an OpenAI-compatible "
-            "endpoint, such as https://api.openai.com/v1.",
-        ),
-    ] = DIGEST,
-    summary_model: Annotated[
-        str | None,
-        Option("--summary-model", metavar="NAME", help="The endpoint's model [default: the session's]."),
-    ] = None,
-    api_key_env: Annotated[
-        str | None,
-        Option(
-            "--api-key-env",
-            metavar="NAME",
-            help="Environment variable with the endpoint's API key [default: OPENAI_API_KEY, if it is set].",
-        ),
-    ] = None,
-    window: WindowOptions,
-    json: JSON = False,
+    summarizer: str,
+    summary_model: str | None,
+    api_key_env: str | None,
+    json: bool,
+    **window: Any,
 ) -> None:
     """Replace the older messages in the view by a summary.
 
@@ -57,10 +59,12 @@ def run(
     as it was, and ends with exit code 7 and the reason.
     """
     with writing_session(context, session) as handle:
-        choice = choose_summarizer(summarizer, summary_model, api_key_env, _session_model(window_of(handle, window)))
+        choice = choose_summarizer(
+            summarizer, summary_model, api_key_env, _session_model(window_of(handle, WindowOptions(**window)))
+        )
         with output.progress(f"summarising {handle.id}", unit="characters") as on_progress:
             writer = with_progress(choice.summarizer, on_progress)
-            compacting = window_of(handle, window, summarizer=writer, summary_model=choice.model)
+            compacting = window_of(handle, WindowOptions(**window), summarizer=writer, summary_model=choice.model)
             result = _compact(compacting)
         if json or result.completed:
             output.answer(

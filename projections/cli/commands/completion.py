@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Literal
 
-from projections.cli.completion import SCRIPTS
-from projections.cli.grammar import Argument
+import click
+from click import Choice, argument
+
+from projections.cli.words import COMPLETION, Context, command
 
 __all__ = ["run"]
 
 
-def run(
-    shell: Annotated[Literal["bash", "zsh", "fish"], Argument("SHELL", help="One of bash, zsh and fish.")],
-) -> None:
+@command
+@argument("shell", type=Choice(["bash", "zsh", "fish"]), help="The shell that reads the script.")
+def run(_: Context, shell: str) -> None:
     """Print the script with which a shell completes commands and ids.
 
     In bash: `source <(eventlog completion bash)` in ~/.bashrc. In zsh the same in ~/.zshrc, after
     compinit. In fish: `eventlog completion fish > ~/.config/fish/completions/eventlog.fish`.
     """
-    sys.stdout.write(SCRIPTS[shell])
+    from click.shell_completion import get_completion_class
+
+    program = click.get_current_context().find_root().command
+    scripts = get_completion_class(shell)
+    assert scripts is not None
+    sys.stdout.write(scripts(program, {}, "eventlog", COMPLETION).source())

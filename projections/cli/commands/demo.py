@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.import_report import report_lines
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import key_file, named_store
 from projections.cli.view_text import print_view, shortened
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ LONGEST = 300
 """Characters that are printed of a part."""
 
 
+@command
 def run(context: Context) -> None:
     """Show the engine at work on a small recorded session.
 

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
+
+from click import argument
 
 from projections.cli import output
 from projections.cli.amounts import number
-from projections.cli.grammar import Argument, Context
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import ShortIds
 from projections.cli.store_option import reading_session
+from projections.cli.words import Context, Number, paged_command
 
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    first: Annotated[int, Argument("A", min=1, help="Version of the first view.")],
-    second: Annotated[int, Argument("B", min=1, help="Version of the second view.")],
-    *,
-    json: JSON = False,
-) -> None:
+@paged_command
+@SESSION
+@argument("first", metavar="A", type=Number(1), help="Version of the first view.")
+@argument("second", metavar="B", type=Number(1), help="Version of the second view.")
+@JSON
+def run(context: Context, session: str, first: int, second: int, *, json: bool) -> None:
     """Show what changed between two views of a session.
 
     Lists the parts that were added, pruned, compacted, rolled back or otherwise changed, with their

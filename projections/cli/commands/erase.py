@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from click import Choice, option
 
 from projections.cli import output
 from projections.cli.confirm import confirm
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, REASON, SESSION, YES
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import writing
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -26,20 +28,25 @@ _LISTED = 5
 """How many ids an obstacle names."""
 
 
+@command
+@SESSION
+@option(
+    "--forks",
+    type=Choice(get_args(_Choice)),
+    default="refuse",
+    help="If it has forks: refuse, keep them with their history, or erase them, too.",
+)
+@option(
+    "--subsessions",
+    type=Choice(get_args(_Choice)),
+    default="refuse",
+    help="If it has sub-sessions: refuse, keep or erase them.",
+)
+@REASON
+@YES
+@JSON
 def run(
-    context: Context,
-    session: SESSION,
-    *,
-    forks: Annotated[
-        _Choice,
-        Option("--forks", help="If it has forks: refuse, keep them with their history, or erase them, too."),
-    ] = "refuse",
-    subsessions: Annotated[
-        _Choice, Option("--subsessions", help="If it has sub-sessions: refuse, keep or erase them.")
-    ] = "refuse",
-    reason: REASON = "",
-    yes: YES = False,
-    json: JSON = False,
+    context: Context, session: str, *, forks: _Choice, subsessions: _Choice, reason: str, yes: bool, json: bool
 ) -> None:
     """Erase a session, so that it can no longer be read.
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from projections.cli import output, times
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
-from projections.cli.screen import cut
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
@@ -23,14 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    first: Annotated[int, Option("--from", min=1, metavar="V", help="First version.")] = 1,
-    last: Annotated[int | None, Option("--to", min=1, metavar="V", help="Last version [default: the newest].")] = None,
-    json: JSON = False,
-) -> None:
+@paged_command
+@SESSION
+@integer("--from", "first", least=1, default=1, metavar="V", help="First version.")
+@integer("--to", "last", least=1, metavar="V", help="Last version [default: the newest].")
+@JSON
+def run(context: Context, session: str, *, first: int, last: int | None, json: bool) -> None:
     """Print every event of a session in order.
 
     Inherited events, and events that a rollback hides, are printed, too. With --json each event is
@@ -55,8 +52,7 @@ def run(
                 continue
             time = times.second(recorded.time) if drawn else moment(recorded.time)
             summary = f"{event_kind(recorded.event):<25} {event_summary(recorded.event, short=drawn)}"
-            line = output.safe(f"{recorded.version:>{digits}}  {time}  {summary}".rstrip(), one_line=True)
-            output.line(cut(line, output.columns()) if drawn else line)
+            output.draw((f"{recorded.version:>{digits}}  {time}  {summary}".rstrip(), ""), cut_at=output.columns())
 
 
 def _with_cursors(store: Store, session: Session, first: int, last: int | None) -> Iterator[Recorded]:

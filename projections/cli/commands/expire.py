@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+
+from click import option
 
 from projections.cli import output, times
 from projections.cli.confirm import confirm
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import DRY_RUN, JSON, YES
 from projections.cli.store_option import reading, writing
+from projections.cli.words import Context, command, integer
 from projections.reports.wording import counted
 
 __all__ = ["run"]
@@ -20,26 +21,24 @@ _LISTED = 20
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
+@command
+@option("--age", metavar="TIME", help=f"Keep sessions with an event in this time: {times.DURATION}.")
+@integer("--count", help="Keep N sessions; sub-sessions do not count.")
+@option("--size", metavar="BYTES", help="Keep so many bytes of events and texts, as in 500M (or K, G).")
+@option("--scope", metavar="SCOPE", help="Consider only the sessions of this scope.")
+@DRY_RUN
+@YES
+@JSON
 def run(
     context: Context,
     *,
-    age: Annotated[
-        str | None,
-        Option("--age", metavar="TIME", help=f"Keep sessions with an event in this time: {times.DURATION}."),
-    ] = None,
-    count: Annotated[
-        int | None, Option("--count", min=0, metavar="N", help="Keep N sessions; sub-sessions do not count.")
-    ] = None,
-    size: Annotated[
-        str | None,
-        Option("--size", metavar="BYTES", help="Keep so many bytes of events and texts, as in 500M (or K, G)."),
-    ] = None,
-    scope: Annotated[
-        str | None, Option("--scope", metavar="SCOPE", help="Consider only the sessions of this scope.")
-    ] = None,
-    dry_run: DRY_RUN = False,
-    yes: YES = False,
-    json: JSON = False,
+    age: str | None,
+    count: int | None,
+    size: str | None,
+    scope: str | None,
+    dry_run: bool,
+    yes: bool,
+    json: bool,
 ) -> None:
     """Erase the least recently used sessions, down to given limits.
 

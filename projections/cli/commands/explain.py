@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
+
+from click import argument
 
 from projections.cli import output
-from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import part_named
 from projections.cli.store_option import reading_session
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import moment, policy_named
 
 if TYPE_CHECKING:
@@ -17,17 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    name: Annotated[str, Argument("NAME", help="Id of a message or part, or its unique beginning or end.")],
-    *,
-    at: Annotated[
-        int | None,
-        Option("--at", min=1, metavar="V", help="The view right after this version [default: the newest]."),
-    ] = None,
-    json: JSON = False,
-) -> None:
+@paged_command
+@SESSION
+@argument("name", help="Id of a message or part, or its unique beginning or end.")
+@integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")
+@JSON
+def run(context: Context, session: str, name: str, *, at: int | None, json: bool) -> None:
     """Say why a part or message is in the model's view, or not.
 
     Names the prune, compaction, rollback, redaction or removal that decided it, and the command

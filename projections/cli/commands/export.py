@@ -6,15 +6,17 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+
+from click import Choice, option
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import OPTIONAL_SESSION
 from projections.cli.part_file import part_file, write_file
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading, reading_session
+from projections.cli.words import PATH, Context, command, flag
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -24,30 +26,26 @@ __all__ = ["run"]
 Format: TypeAlias = Literal["opencode", "jsonl", "markdown", "html", "sqlite"]
 
 
-def run(
-    context: Context,
-    session: OPTIONAL_SESSION = None,
-    *,
-    format: Annotated[
-        Format,
-        Option(
-            "--format",
-            help="jsonl is lossless and can be imported again; opencode is for `opencode import`; html is a page that "
-            "needs nothing else; sqlite is a file to query, of one session or of all.",
-        ),
-    ],
-    tree: Annotated[bool, Option("--tree", help="Also write its forks and sub-sessions, and theirs.")] = False,
-    to: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "-o",
-            metavar="PATH",
-            help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
-            "session [default: standard output; sqlite needs a file].",
-        ),
-    ] = None,
-) -> None:
+@command
+@OPTIONAL_SESSION
+@option(
+    "--format",
+    type=Choice(get_args(Format)),
+    required=True,
+    help="jsonl is lossless and can be imported again; opencode is for `opencode import`; html is a page that "
+    "needs nothing else; sqlite is a file to query, of one session or of all.",
+)
+@flag("--tree", help="Also write its forks and sub-sessions, and theirs.")
+@option(
+    "--output",
+    "-o",
+    "to",
+    type=PATH,
+    metavar="PATH",
+    help="File to write; with --tree and --format opencode or html a directory, which gets a file for each "
+    "session [default: standard output; sqlite needs a file].",
+)
+def run(context: Context, session: str | None, *, format: Format, tree: bool, to: Path | None) -> None:
     """Write a session to a file or to standard output.
 
     An existing file is replaced once the new one is complete. jsonl includes the history that the

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from projections.cli import output
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
+from projections.cli.words import Context, command, integer
 
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    at: Annotated[
-        int | None, Option("--at", min=1, metavar="V", help="The version to continue from [default: the newest].")
-    ] = None,
-    json: JSON = False,
-) -> None:
+@command
+@SESSION
+@integer("--at", least=1, metavar="V", help="The version to continue from [default: the newest].")
+@JSON
+def run(context: Context, session: str, *, at: int | None, json: bool) -> None:
     """Start a new session that continues this one.
 
     Prints the id of the fork, which begins as this session was right after version V.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import reading
+from projections.cli.words import Context, command
 
 __all__ = ["run"]
 
 
-def run(context: Context, *, json: JSON = False) -> None:
+@command
+@JSON
+def run(context: Context, *, json: bool) -> None:
     """Print the digest of the store's history, to keep elsewhere.
 
     Keep it where those who can write the store cannot write: later it shows whether the history was

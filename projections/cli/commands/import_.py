@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
+
+from click import Path, argument, option
 
 from projections.cli import output
 from projections.cli.exits import Exit, FileFault, classify
-from projections.cli.grammar import Argument, Context, Option
 from projections.cli.import_report import refusal_lines, report_lines
 from projections.cli.import_sources import Source, sources
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -22,24 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    files: Annotated[
-        list[str],
-        Argument("FILE", help="Files, directories, patterns in quotes, or - for standard input."),
-    ],
-    *,
-    format: Annotated[
-        str | None,
-        Option(
-            "--format",
-            metavar="NAME",
-            help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, "
-            "anthropic_messages or openai_messages [default: detected for each file].",
-        ),
-    ] = None,
-    json: JSON = False,
-) -> Exit:
+@command
+@argument(
+    "files",
+    metavar="FILE",
+    nargs=-1,
+    type=Path(),
+    required=True,
+    help="Files, directories, patterns in quotes, or - for standard input.",
+)
+@option(
+    "--format",
+    metavar="NAME",
+    help="event_jsonl, opencode, claude_code, codex, anthropic_sse, openai_chat_sse, openai_responses_sse, "
+    "anthropic_messages or openai_messages [default: detected for each file].",
+)
+@JSON
+def run(context: Context, files: list[str], *, format: str | None, json: bool) -> Exit:
     """Import recorded sessions and streams into the store.
 
     The store is made if it does not exist. Importing a file again adds only what is new in it. Of a

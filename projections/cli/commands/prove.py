@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from projections.cli import output
-from projections.cli.grammar import Context, Option
 from projections.cli.options import AGAINST, JSON, SESSION
 from projections.cli.saved_head import saved_head
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
+from projections.cli.words import Context, command, integer
 
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    version: Annotated[int, Option(min=1, metavar="V", help="The version to prove.")],
-    against: AGAINST = None,
-    json: JSON = False,
-) -> None:
+@command
+@SESSION
+@integer("--version", least=1, required=True, metavar="V", help="The version to prove.")
+@AGAINST
+@JSON
+def run(context: Context, session: str, *, version: int, against: str | None, json: bool) -> None:
     """Prove that an event is in the store's history.
 
     The proof (--json) convinces a reader who has only the head of the store: the file

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.options import DRY_RUN, JSON, SESSION
 from projections.cli.part_table import print_parts
 from projections.cli.store_option import reading_session, writing_session
@@ -14,9 +13,11 @@ from projections.cli.window_options import (
     INSIDE,
     POLICY,
     UNKNOWN,
+    WINDOW,
     WindowOptions,
     window_of,
 )
+from projections.cli.words import Context, command
 from projections.reports.wording import counted, policy_named
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+@command
+@SESSION
+@POLICY
+@DRY_RUN
+@INSIDE
+@WINDOW
+@JSON
 def run(
-    context: Context,
-    session: SESSION,
-    *,
-    policy: POLICY = None,
-    dry_run: DRY_RUN = False,
-    inside: INSIDE = False,
-    window: WindowOptions,
-    json: JSON = False,
+    context: Context, /, session: str, *, policy: str | None, dry_run: bool, inside: bool, json: bool, **window: Any
 ) -> None:
     """Clear old tool results from the view where that is worth it.
 
@@ -45,7 +46,7 @@ def run(
 
     with ExitStack() as stack:
         handle = stack.enter_context((reading_session if dry_run else writing_session)(context, session))
-        pruning = window_of(handle, window)
+        pruning = window_of(handle, WindowOptions(**window))
         before = pruning.tokens
         plan = preview_prune(pruning, policy=policy, inside=inside, words=True)
         if plan.parts and not dry_run:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
+
+from click import argument, option
 
 from projections.cli import output, times
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import ShortIds, part_named
 from projections.cli.store_option import reading_session
+from projections.cli.words import Context, flag, integer, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -24,31 +26,34 @@ MOST = 50
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
+@paged_command
+@SESSION
+@argument("name", required=False, help="Id of a part or message, or its unique beginning or end.")
+@option("--lines", metavar="A-B", help="Only lines A to B, or line A; the first is 1.")
+@option("--bytes", metavar="A-B", help="Only bytes from A up to, not including, B; the first is 0.")
+@option("--search", metavar="TEXT", help="Only the lines with this text.")
+@flag("--regex", help="Take TEXT as a regular expression.")
+@flag("--ignore-case", help="Ignore case in the search.")
+@integer("--around", default=0, help="Also print N lines around each match.")
+@integer("--most", least=1, default=MOST, help="Print at most N matches.")
+@flag("--input", "call", help="Print the arguments of a tool call, not its result.")
+@option("--covered", metavar="COMPACTION", help="List what this compaction, or its summary, covers.")
+@JSON
 def run(
     context: Context,
-    session: SESSION,
-    name: Annotated[
-        str | None, Argument("NAME", help="Id of a part or message, or its unique beginning or end.")
-    ] = None,
+    session: str,
+    name: str | None,
     *,
-    lines: Annotated[
-        str | None, Option("--lines", metavar="A-B", help="Only lines A to B, or line A; the first is 1.")
-    ] = None,
-    bytes: Annotated[
-        str | None,
-        Option("--bytes", metavar="A-B", help="Only bytes from A up to, not including, B; the first is 0."),
-    ] = None,
-    search: Annotated[str | None, Option("--search", metavar="TEXT", help="Only the lines with this text.")] = None,
-    regex: Annotated[bool, Option("--regex", help="Take TEXT as a regular expression.")] = False,
-    ignore_case: Annotated[bool, Option("--ignore-case", help="Ignore case in the search.")] = False,
-    around: Annotated[int, Option("--around", min=0, metavar="N", help="Also print N lines around each match.")] = 0,
-    most: Annotated[int, Option("--most", min=1, metavar="N", help="Print at most N matches.")] = MOST,
-    call: Annotated[bool, Option("--input", help="Print the arguments of a tool call, not its result.")] = False,
-    covered: Annotated[
-        str | None,
-        Option("--covered", metavar="COMPACTION", help="List what this compaction, or its summary, covers."),
-    ] = None,
-    json: JSON = False,
+    lines: str | None,
+    bytes: str | None,
+    search: str | None,
+    regex: bool,
+    ignore_case: bool,
+    around: int,
+    most: int,
+    call: bool,
+    covered: str | None,
+    json: bool,
 ) -> None:
     """Print a part or message in full, also if it left the view.
 

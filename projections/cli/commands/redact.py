@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
+
+from click import argument, option
 
 from projections.cli import output
 from projections.cli.confirm import confirm
-from projections.cli.grammar import Argument, Context, Option
 from projections.cli.options import JSON, REASON, SESSION, YES
 from projections.cli.short_ids import part_named
 from projections.cli.store_option import writing_session
+from projections.cli.words import Context, command
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -19,16 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    part: Annotated[str, Argument("PART", help="Id of the part; `eventlog show --json` lists them.")],
-    *,
-    reason: REASON = "",
-    search: Annotated[bool, Option(help="List other places with the same text.")] = True,
-    yes: YES = False,
-    json: JSON = False,
-) -> None:
+@command
+@SESSION
+@argument("part", help="Id of the part; `eventlog show --json` lists them.")
+@REASON
+@option("--search/--no-search", default=True, help="List other places with the same text.")
+@YES
+@JSON
+def run(context: Context, session: str, part: str, *, reason: str, search: bool, yes: bool, json: bool) -> None:
     """Hide a part in every view of its session and its forks.
 
     The part is hidden at every version, earlier ones included. Other places with the same text are

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+
+from click import option
 
 from projections.cli import output
 from projections.cli.exits import Exit
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON
 from projections.cli.store_option import store_path
+from projections.cli.words import PATH, Context, command
 from projections.reports.wording import counted
 
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    *,
-    into: Annotated[Path, Option("--into", metavar="NEW", help="Directory of the new store.")],
-    json: JSON = False,
-) -> Exit:
+@command
+@option("--into", type=PATH, required=True, metavar="NEW", help="Directory of the new store.")
+@JSON
+def run(context: Context, *, into: Path, json: bool) -> Exit:
     """Save what is sound of a damaged store into a new store.
 
     Every loss is listed with its session and versions. The damaged store is only read. Exit code 1

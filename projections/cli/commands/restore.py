@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+
+from click import argument, option
 
 from projections.cli import output
 from projections.cli.copy_report import print_copy
-from projections.cli.grammar import Argument, Option
 from projections.cli.options import JSON
+from projections.cli.words import PATH, Context, command
 
 __all__ = ["run"]
 
 
-def run(
-    source: Annotated[Path, Argument("FROM", help="Directory of a backup, or of a store.")],
-    *,
-    into: Annotated[Path, Option("--into", metavar="NEW", help="Directory of the new store.")],
-    cursor: Annotated[
-        str | None,
-        Option("--cursor", metavar="C", help="Cursor of the newest event to restore [default: all events]."),
-    ] = None,
-    json: JSON = False,
-) -> None:
+@command
+@argument("source", metavar="FROM", type=PATH, help="Directory of a backup, or of a store.")
+@option("--into", type=PATH, required=True, metavar="NEW", help="Directory of the new store.")
+@option("--cursor", metavar="C", help="Cursor of the newest event to restore [default: all events].")
+@JSON
+def run(_: Context, source: Path, *, into: Path, cursor: str | None, json: bool) -> None:
     """Make a new store from a backup.
 
     With --cursor the store is as it was when the event with that cursor was its newest. An append

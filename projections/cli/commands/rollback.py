@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
+
+from click import option
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import is_number, is_part, part_named
 from projections.cli.store_option import writing_session
+from projections.cli.words import Context, command, integer
 
 if TYPE_CHECKING:
     from eventlog import Session
@@ -17,21 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    to: Annotated[int | None, Option("--to", min=1, metavar="V", help="The version to return to.")] = None,
-    before: Annotated[
-        str | None,
-        Option(
-            "--before",
-            metavar="MESSAGE|V",
-            help="Return to right before this message (its id, or its unique beginning or end) or version.",
-        ),
-    ] = None,
-    json: JSON = False,
-) -> None:
+@command
+@SESSION
+@integer("--to", least=1, metavar="V", help="The version to return to.")
+@option(
+    "--before",
+    metavar="MESSAGE|V",
+    help="Return to right before this message (its id, or its unique beginning or end) or version.",
+)
+@JSON
+def run(context: Context, session: str, *, to: int | None, before: str | None, json: bool) -> None:
     """Return a session to an earlier version.
 
     The session is then as it was right after version V (`--to`), also if an earlier rollback hid

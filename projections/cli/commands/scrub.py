@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 __all__ = ["run"]
 
 
-def run(context: Context, *, json: JSON = False) -> None:
+@command
+@JSON
+def run(context: Context, *, json: bool) -> None:
     """Remove redacted and erased content from every file.
 
     The store is rewritten; no other program may have it open. `eventlog verify` still passes. The

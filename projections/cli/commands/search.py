@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from click import argument, option
 
 from projections.cli import output, times
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Argument, Context, Option
 from projections.cli.next_page import note_more
 from projections.cli.options import JSON
-from projections.cli.screen import safe, styled, wrapped
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.store_option import reading
+from projections.cli.words import Context, command, flag, integer
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -33,34 +33,34 @@ def _kinds(text: str) -> list[str]:
     return kinds
 
 
+@command
+@argument("words", nargs=-1, required=True, help='Words, all in one text; "several in quotes" are a phrase.')
+@option("--session", metavar="SESSION", help="Only this session, with what it inherited.")
+@option("--scope", metavar="SCOPE", help="Only sessions of this scope.")
+@option("--kind", metavar="KINDS", help="Only user, assistant, reasoning, call or result; several with commas.")
+@option("--tool", metavar="NAME", help="Only calls and results of this tool.")
+@option("--since", metavar="TIME", help=f"Only what was said since: {times.TIME}.")
+@option("--until", metavar="TIME", help="Only what was said before this time.")
+@option("--rolled-back/--effective", default=None, help="Only what a rollback hides, or only the rest.")
+@flag("--ranked", help="The best hits first, not the newest.")
+@integer("--limit", "-n", least=1, default=20, help="Hits on a page.")
+@option("--cursor", metavar="CURSOR", help="The page after that one, with the same words and options.")
+@JSON
 def run(
     context: Context,
-    words: Annotated[list[str], Argument("WORDS", help='Words, all in one text; "several in quotes" are a phrase.')],
+    words: list[str],
     *,
-    session: Annotated[
-        str | None, Option("--session", metavar="SESSION", help="Only this session, with what it inherited.")
-    ] = None,
-    scope: Annotated[str | None, Option("--scope", metavar="SCOPE", help="Only sessions of this scope.")] = None,
-    kind: Annotated[
-        str | None,
-        Option("--kind", metavar="KINDS", help="Only user, assistant, reasoning, call or result; several with commas."),
-    ] = None,
-    tool: Annotated[str | None, Option("--tool", metavar="NAME", help="Only calls and results of this tool.")] = None,
-    since: Annotated[
-        str | None, Option("--since", metavar="TIME", help=f"Only what was said since: {times.TIME}.")
-    ] = None,
-    until: Annotated[str | None, Option("--until", metavar="TIME", help="Only what was said before this time.")] = None,
-    rolled_back: Annotated[
-        bool | None,
-        Option("--rolled-back/--effective", help="Only what a rollback hides, or only the rest."),
-    ] = None,
-    ranked: Annotated[bool, Option("--ranked", help="The best hits first, not the newest.")] = False,
-    limit: Annotated[int, Option("--limit", "-n", min=1, metavar="N", help="Hits on a page.")] = 20,
-    cursor: Annotated[
-        str | None,
-        Option("--cursor", metavar="CURSOR", help="The page after that one, with the same words and options."),
-    ] = None,
-    json: JSON = False,
+    session: str | None,
+    scope: str | None,
+    kind: str | None,
+    tool: str | None,
+    since: str | None,
+    until: str | None,
+    rolled_back: bool | None,
+    ranked: bool,
+    limit: int,
+    cursor: str | None,
+    json: bool,
 ) -> None:
     """Find what was said: messages, reasoning, calls and results.
 
@@ -109,16 +109,14 @@ def _print(hit: SearchHit, session: str) -> None:
     marks = [mark for mark, is_set in (("rolled back", hit.rolled_back), ("removed", hit.removed)) if is_set]
     who = f"{hit.kind} {hit.tool}" if hit.tool else hit.kind
     output.heading("  ".join([session, f"version {hit.version}", who, times.minute(hit.time), *marks]))
-    pieces: list[str] = ["…" if hit.before else ""]
+    pieces = [("  …" if hit.before else "  ", "")]
     end = 0
     for first, last in hit.found:
-        pieces += [_line(hit.snippet[end:first]), styled(_line(hit.snippet[first:last]), "bold")]
+        pieces += [(_line(hit.snippet[end:first]), ""), (_line(hit.snippet[first:last]), "bold")]
         end = last
-    pieces += [_line(hit.snippet[end:]), "…" if hit.after else ""]
-    found = f"  {''.join(pieces).strip()}"
-    sys.stdout.write((wrapped(found, output.columns(), "") if output.terminal() else found) + "\n")
+    output.draw(*pieces, (_line(hit.snippet[end:]) + "…" * hit.after, ""))
 
 
 def _line(text: str) -> str:
-    """Return a piece of a text as a part of a line, without what a terminal would act on."""
-    return safe(_SPACES.sub(" ", text), one_line=True)
+    """Return a piece of a text as a part of a line."""
+    return _SPACES.sub(" ", text)

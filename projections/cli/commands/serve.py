@@ -17,12 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
+
+from click import option
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.store_option import reading
+from projections.cli.words import Context, command, flag, integer
 
 if TYPE_CHECKING:
     import uvicorn
@@ -43,26 +45,17 @@ _ENTRANCE = """<!doctype html>
 """
 
 
-def run(
-    context: Context,
-    *,
-    host: Annotated[
-        str,
-        Option(
-            "--host",
-            metavar="HOST",
-            help="Address to listen on. Beyond this machine, a token is asked for and printed once.",
-        ),
-    ] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        Option("--port", metavar="PORT", min=0, help=f"Port to listen on; 0 is any free one [default: {PORT}]."),
-    ] = None,
-    token: Annotated[
-        bool, Option("--token", help="Ask for a token on this machine, too: a random one, on no command line.")
-    ] = False,
-    no_open: Annotated[bool, Option("--no-open", help="Do not open the page in the browser.")] = False,
-) -> None:
+@command
+@option(
+    "--host",
+    default="127.0.0.1",
+    metavar="HOST",
+    help="Address to listen on. Beyond this machine, a token is asked for and printed once.",
+)
+@integer("--port", metavar="PORT", help=f"Port to listen on; 0 is any free one [default: {PORT}].")
+@flag("--token", help="Ask for a token on this machine, too: a random one, on no command line.")
+@flag("--no-open", help="Do not open the page in the browser.")
+def run(context: Context, *, host: str, port: int | None, token: bool, no_open: bool) -> None:
     """Show the sessions of the store in the browser, until Ctrl-C.
 
     Only reads. Needs the packages of `pip install '.[server]'`.

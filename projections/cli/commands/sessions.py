@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
+
+from click import option
 
 from projections.cli import output, times
 from projections.cli.amounts import dollars, number
-from projections.cli.grammar import Context, Option
 from projections.cli.next_page import note_more
 from projections.cli.options import JSON
 from projections.cli.short_ids import ShortIds, session_of
-from projections.cli.store_option import reading, session_candidates
+from projections.cli.store_option import reading, session_items
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import moment
 
 if TYPE_CHECKING:
@@ -43,33 +45,26 @@ _PAGE = 50
 """Sessions that are listed where no limit is given, and read at a time."""
 
 
+@paged_command
+@integer("--limit", "-n", default=_PAGE, help="The newest N; 0 for all.")
+@option("--since", metavar="TIME", help=f"Only sessions with an activity since: {times.TIME}.")
+@option("--scope", metavar="SCOPE", help="Only sessions of this scope.")
+@option("--parent", metavar="SESSION", shell_complete=session_items, help="Only sub-sessions of this session.")
+@option("--archived/--active", default=None, help="Only archived sessions, or only the others.")
+@option("--text", metavar="TEXT", help="Only sessions with this text in the title.")
+@option("--cursor", metavar="CURSOR", help="The page after that one, with the same options.")
+@JSON
 def run(
     context: Context,
     *,
-    limit: Annotated[int, Option("--limit", "-n", min=0, metavar="N", help="The newest N; 0 for all.")] = _PAGE,
-    since: Annotated[
-        str | None, Option("--since", metavar="TIME", help=f"Only sessions with an activity since: {times.TIME}.")
-    ] = None,
-    scope: Annotated[str | None, Option("--scope", metavar="SCOPE", help="Only sessions of this scope.")] = None,
-    parent: Annotated[
-        str | None,
-        Option(
-            "--parent",
-            metavar="SESSION",
-            help="Only sub-sessions of this session.",
-            candidates=session_candidates,
-        ),
-    ] = None,
-    archived: Annotated[
-        bool | None, Option("--archived/--active", help="Only archived sessions, or only the others.")
-    ] = None,
-    text: Annotated[
-        str | None, Option("--text", metavar="TEXT", help="Only sessions with this text in the title.")
-    ] = None,
-    cursor: Annotated[
-        str | None, Option("--cursor", metavar="CURSOR", help="The page after that one, with the same options.")
-    ] = None,
-    json: JSON = False,
+    limit: int,
+    since: str | None,
+    scope: str | None,
+    parent: str | None,
+    archived: bool | None,
+    text: str | None,
+    cursor: str | None,
+    json: bool,
 ) -> None:
     """List the sessions of the store, the latest activity first.
 

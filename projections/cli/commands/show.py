@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from projections.cli import output
-from projections.cli.grammar import Context, Option
 from projections.cli.message_text import MessagePrinter, short_ids_of
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
+from projections.cli.words import Context, flag, integer, paged_command
 
 if TYPE_CHECKING:
     from projections.transcript.transcript import TranscriptMessage
@@ -18,20 +18,15 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+@paged_command
+@SESSION
+@flag("--newest-first", help="Print the newest message first.")
+@integer("--limit", "-n", least=1, help="Only the newest N messages [default: all].")
+@integer("--before", least=1, metavar="V", help="Only messages that began before version V.")
+@flag("--full", help="Print all lines of a result on a terminal, too.")
+@JSON
 def run(
-    context: Context,
-    session: SESSION,
-    *,
-    newest_first: Annotated[bool, Option("--newest-first", help="Print the newest message first.")] = False,
-    limit: Annotated[
-        int | None, Option("--limit", "-n", min=1, metavar="N", help="Only the newest N messages [default: all].")
-    ] = None,
-    before: Annotated[
-        int | None,
-        Option("--before", min=1, metavar="V", help="Only messages that began before version V."),
-    ] = None,
-    full: Annotated[bool, Option("--full", help="Print all lines of a result on a terminal, too.")] = False,
-    json: JSON = False,
+    context: Context, session: str, *, newest_first: bool, limit: int | None, before: int | None, full: bool, json: bool
 ) -> None:
     """Print the transcript of a session.
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.amounts import dollars, number
-from projections.cli.grammar import Context
 from projections.cli.options import JSON, OPTIONAL_SESSION
 from projections.cli.short_ids import ShortIds, session_of
 from projections.cli.stats_tables import print_session_stats
 from projections.cli.store_option import reading, store_path
+from projections.cli.words import Context, paged_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(context: Context, session: OPTIONAL_SESSION = None, *, json: JSON = False) -> None:
+@paged_command
+@OPTIONAL_SESSION
+@JSON
+def run(context: Context, session: str | None, *, json: bool) -> None:
     """Count what a session or the store holds, and what it cost.
 
     Of the store it also lists the sessions that cost most, and those with most tokens. A call

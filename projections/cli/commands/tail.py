@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from projections.cli import output
 from projections.cli.exits import Exit
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
+from projections.cli.words import Context, command, flag, integer
 
 if TYPE_CHECKING:
     from eventlog import Session, Store
@@ -17,18 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: SESSION,
-    *,
-    limit: Annotated[
-        int, Option("--limit", "-n", min=0, metavar="N", help="Begin with the newest N messages; with --json, events.")
-    ] = 10,
-    follow: Annotated[
-        bool, Option("--follow", "-f", help="Go on with what happens, in any process, until Ctrl-C.")
-    ] = False,
-    json: JSON = False,
-) -> Exit:
+@command
+@SESSION
+@integer("--limit", "-n", default=10, help="Begin with the newest N messages; with --json, events.")
+@flag("--follow", "-f", help="Go on with what happens, in any process, until Ctrl-C.")
+@JSON
+def run(context: Context, session: str, *, limit: int, follow: bool, json: bool) -> Exit:
     """Print the newest messages of a session, and follow it.
 
     With --follow text is printed as it streams, once it is committed. With --json each event is an

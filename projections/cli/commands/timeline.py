@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from projections.cli import output, times
 from projections.cli.amounts import dollars
-from projections.cli.grammar import Context
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
+from projections.cli.words import Context, paged_command
 from projections.reports.wording import counted, moment
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ BAR = 10
 """Characters of the bar of a full window."""
 
 
-def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
+@paged_command
+@SESSION
+@JSON
+def run(context: Context, session: str, *, json: bool) -> None:
     """Print what happened in a session, and when.
 
     Lists messages with their first words, numbered prunes, compactions and rollbacks, forks, and

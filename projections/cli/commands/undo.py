@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import writing_session
 from projections.cli.window_options import window_of
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 __all__ = ["run"]
 
 
-def run(context: Context, session: SESSION, *, json: JSON = False) -> None:
+@command
+@SESSION
+@JSON
+def run(context: Context, session: str, *, json: bool) -> None:
     """Undo the newest prune, compaction or rollback in force.
 
     A loop that finds the window full may prune or compact again, unless EVENTLOG_PRUNE=0 and

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import store_path
+from projections.cli.words import Context, command
 
 __all__ = ["run"]
 
 
-def run(context: Context, *, json: JSON = False) -> None:
+@command
+@JSON
+def run(context: Context, *, json: bool) -> None:
     """Bring the store to the format of this program.
 
     No other command changes the format of a store; opening a store of another format is refused.

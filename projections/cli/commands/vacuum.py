@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from projections.cli import output
-from projections.cli.grammar import Context
 from projections.cli.options import JSON
 from projections.cli.store_option import writing
+from projections.cli.words import Context, command
 from projections.reports.wording import counted
 
 __all__ = ["run"]
 
 
-def run(context: Context, *, json: JSON = False) -> None:
+@command
+@JSON
+def run(context: Context, *, json: bool) -> None:
     """Rewrite the store without erased sessions, to free space.
 
     No other program may have the store open.

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.exits import Exit
-from projections.cli.grammar import Context, Option
 from projections.cli.options import AGAINST, JSON, OPTIONAL_SESSION
 from projections.cli.saved_head import saved_head
 from projections.cli.short_ids import session_of
 from projections.cli.store_option import reading
+from projections.cli.words import Context, flag, paged_command
 from projections.reports.wording import counted
 
 if TYPE_CHECKING:
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
-def run(
-    context: Context,
-    session: OPTIONAL_SESSION = None,
-    *,
-    deep: Annotated[bool, Option("--deep", help="Also compare live views and every checkpoint with a replay.")] = False,
-    against: AGAINST = None,
-    json: JSON = False,
-) -> Exit:
+@paged_command
+@OPTIONAL_SESSION
+@flag("--deep", help="Also compare live views and every checkpoint with a replay.")
+@AGAINST
+@JSON
+def run(context: Context, session: str | None, *, deep: bool, against: str | None, json: bool) -> Exit:
     """Check that every event is readable and as it was committed.
 
     Without SESSION the whole store is checked, data that belongs to no session included. With

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from click import Choice, option
 
 from projections.cli import output
 from projections.cli.exits import UsageFault
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.store_option import reading_session
 from projections.cli.view_text import print_view
 from projections.cli.window_options import model_named
+from projections.cli.words import Context, integer, paged_command
 
 if TYPE_CHECKING:
     from projections.view.model_view import ModelView
@@ -19,43 +21,39 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+@paged_command
+@SESSION
+@integer("--at", least=1, metavar="V", help="The view right after this version [default: the newest].")
+@option(
+    "--format",
+    type=Choice(["neutral", "openai", "responses", "anthropic", "ai-sdk"]),
+    default="neutral",
+    help="Form of the messages: openai is OpenAI's Chat Completions, responses its Responses API, ai-sdk the "
+    "ModelMessages of the AI SDK.",
+)
+@option("--preset", type=Choice(["default", "opencode-1.18"]), default="default", help="How the history is rendered.")
+@option(
+    "--model",
+    metavar="ID",
+    help="Model of the request, as provider/name, or the name of a model that the session has; reasoning of other "
+    "models becomes text.",
+)
+@option(
+    "--capabilities",
+    metavar="LIST",
+    help="What the model accepts, of text,image,pdf,audio,video; other files become text [default: all].",
+)
+@JSON
 def run(
     context: Context,
-    session: SESSION,
+    session: str,
     *,
-    at: Annotated[
-        int | None,
-        Option("--at", min=1, metavar="V", help="The view right after this version [default: the newest]."),
-    ] = None,
-    format: Annotated[
-        Literal["neutral", "openai", "responses", "anthropic", "ai-sdk"],
-        Option(
-            "--format",
-            help="Form of the messages: openai is OpenAI's Chat Completions, responses its Responses API, ai-sdk the "
-            "ModelMessages of the AI SDK.",
-        ),
-    ] = "neutral",
-    preset: Annotated[
-        Literal["default", "opencode-1.18"], Option("--preset", help="How the history is rendered.")
-    ] = "default",
-    model: Annotated[
-        str | None,
-        Option(
-            "--model",
-            metavar="ID",
-            help="Model of the request, as provider/name, or the name of a model that the session has; reasoning of other "
-            "models becomes text.",
-        ),
-    ] = None,
-    capabilities: Annotated[
-        str | None,
-        Option(
-            "--capabilities",
-            metavar="LIST",
-            help="What the model accepts, of text,image,pdf,audio,video; other files become text [default: all].",
-        ),
-    ] = None,
-    json: JSON = False,
+    at: int | None,
+    format: str,
+    preset: str,
+    model: str | None,
+    capabilities: str | None,
+    json: bool,
 ) -> None:
     """Print the messages that the model would be sent.
 

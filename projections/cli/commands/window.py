@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 from projections.cli import output
 from projections.cli.amounts import number
-from projections.cli.grammar import Context, Option
 from projections.cli.options import JSON, SESSION
 from projections.cli.part_table import print_parts
 from projections.cli.short_ids import ShortIds
@@ -15,9 +14,11 @@ from projections.cli.window_options import (
     INSIDE,
     POLICY,
     UNKNOWN,
+    WINDOW,
     WindowOptions,
     window_of,
 )
+from projections.cli.words import Context, integer, paged_command
 from projections.reports.wording import KIND_NAMES, counted, policy_named
 
 if TYPE_CHECKING:
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 
+@paged_command
+@SESSION
+@WINDOW
+@POLICY
+@INSIDE
+@integer("--top", default=10, help="List the N largest messages and parts.")
+@JSON
 def run(
-    context: Context,
-    session: SESSION,
-    *,
-    window: WindowOptions,
-    policy: POLICY = None,
-    inside: INSIDE = False,
-    top: Annotated[int, Option("--top", min=0, metavar="N", help="List the N largest messages and parts.")] = 10,
-    json: JSON = False,
+    context: Context, /, session: str, *, policy: str | None, inside: bool, top: int, json: bool, **window: Any
 ) -> None:
     """Show what fills the context window and what would leave it next.
 
@@ -45,7 +46,9 @@ def run(
     from projections.loop.context.report import window_report
 
     with reading_session(context, session) as handle:
-        report = window_report(window_of(handle, window), largest=top, policy=policy, inside=inside, words=True)
+        report = window_report(
+            window_of(handle, WindowOptions(**window)), largest=top, policy=policy, inside=inside, words=True
+        )
     if json:
         output.document(report.as_json())
     else:
@@ -98,13 +101,13 @@ def _print_size(report: WindowReport) -> None:
 
 def _print_kinds(report: WindowReport) -> None:
     """Print the tokens by kind; on a terminal draw them, free room included."""
-    from projections.cli.bar_chart import Slice, draw
+    from projections.cli.bar_chart import Slice, draw_bar
 
     slices = [Slice(words, getattr(report.kinds, name)) for name, words in KIND_NAMES.items()]
     slices.append(Slice("not in the session, as the provider counts", max(0, report.tokens - report.counted)))
     if output.terminal():
         used = max(report.tokens, report.counted)
-        draw([*slices, Slice("free", max(0, (report.usable or 0) - used), free=True)])
+        draw_bar([*slices, Slice("free", max(0, (report.usable or 0) - used), free=True)])
     else:
         output.table(["kind", "tokens"], [(kind.name, kind.tokens) for kind in slices], numbers=["tokens"])
 

@@ -9,18 +9,18 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from eventlog.importers import FORMATS
 from projections.cli.exits import __doc__ as EXIT_CODES  # noqa: N812  # the text that lists them
-from projections.cli.grammar.parameters import Parameter
-from projections.cli.registry import GROUPS, Command
+from projections.cli.registry import GROUPS, load
+from projections.cli.words import STORE
 from tests.support.cli_runner import ROOT, SCHEMAS
 
 __all__ = ["PAGE", "with_generated_parts"]
 
 PAGE: Path = ROOT / "projections" / "cli" / "README.md"
 _PART = re.compile(r"(<!-- generated: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-_COMMON = ("--json", "--help")
-"""Options that the tables leave out."""
 
 
 def with_generated_parts(page: str) -> str:
@@ -36,24 +36,28 @@ def _commands() -> Iterator[str]:
     for title, names in GROUPS.items():
         yield f"| **{title}** | | |"
         for name, sentence in names.items():
-            parameters = Command(name).parameters
-            arguments = [each for each in parameters if not each.is_option]
-            options = [each for each in parameters if each.is_option]
-            usage = [name, *map(_argument, arguments)]
-            usage += [f"{option.label} {option.placeholder}" for option in options if option.is_required]
-            optional = [_option(option) for option in options if not option.is_required]
-            shown = " ".join(f"`{option}`" for option in optional if option not in _COMMON)
+            parameters = load(name).params
+            arguments = [each for each in parameters if isinstance(each, click.Argument)]
+            options = [each for each in parameters if isinstance(each, click.Option) and each not in STORE]
+            usage = [name, *map(_argument, arguments), *(_usage(option) for option in options if option.required)]
+            optional = [_option(option) for option in options if not option.required]
+            shown = " ".join(f"`{option}`" for option in optional if option != "--json")
             yield f"| `{' '.join(usage)}` | {sentence} | {shown} |"
 
 
-def _argument(parameter: Parameter) -> str:
-    name = parameter.label + ("…" if parameter.many else "")
-    return name if parameter.is_required else f"[{name}]"
+def _argument(argument: click.Argument) -> str:
+    name = argument.human_readable_name + ("…" if argument.nargs < 0 else "")
+    return name if argument.required else f"[{name}]"
 
 
-def _option(option: Parameter) -> str:
+def _usage(option: click.Option) -> str:
+    choices = option.type.choices if isinstance(option.type, click.Choice) else ()
+    return f"{_option(option)} {option.metavar or '|'.join(choices)}"
+
+
+def _option(option: click.Option) -> str:
     """Return the long name of an option; of a flag that is on, the name that turns it off."""
-    return max(option.off if option.default is True else option.on, key=len)
+    return max(option.secondary_opts if option.default is True else option.opts, key=len)
 
 
 def _exit_codes() -> Iterator[str]:

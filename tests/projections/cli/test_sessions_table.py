@@ -7,10 +7,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 import eventlog
 from projections.cli.exits import Exit
-from projections.cli.screen import width_of
 from tests.support.cli_runner import Cli, on_terminal
 
 TITLE = "A title that is long enough to need three lines of a narrow terminal, with averyveryverylongword 漢字漢字"
@@ -44,7 +44,7 @@ def test_a_session_is_one_line(listed: Path, columns: int) -> None:
     header, *lines = plain(drawn)
     assert (code, len(lines)) == (Exit.OK, COUNT)
     assert header.split()[:3] == ["session", "updated", "title"]
-    assert max(map(width_of, lines)) <= columns
+    assert max(map(cell_len, lines)) <= columns
     for line in lines:
         assert "123.5 M" in line
         assert "$1,234.57" in line
@@ -68,7 +68,7 @@ def test_a_narrow_terminal_gets_one_line_too(listed: Path, columns: int) -> None
     assert (code, len(lines)) == (Exit.OK, COUNT)
     assert header.split()[0] == "session"
     assert "title" in header
-    assert max(map(width_of, lines)) <= columns
+    assert max(map(cell_len, lines)) <= columns
     assert drawn.count("$1,234.57") == (COUNT if columns >= 40 else 0)
 
 

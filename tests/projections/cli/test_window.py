@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import eventlog
-from projections.cli.bar_chart import Slice, draw, widths
+from projections.cli.bar_chart import Slice, draw_bar
 from projections.cli.exits import Exit
 from projections.loop import ContextWindow
 from projections.loop.context.report import window_report
@@ -141,11 +141,10 @@ def test_window_drawn_on_a_terminal(talked: Path, columns: int) -> None:
 
 def test_kinds_differ_in_a_bar(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A kind has a colour of its own in every bar, and neighbours differ without colours, too."""
-    monkeypatch.setattr("projections.cli.screen.is_terminal", lambda: True)
     names = [*KIND_NAMES, "not in the session"]
 
     def legend(shown: set[str]) -> dict[str, str]:
-        draw([*(Slice(name, 5 if name in shown else 0) for name in names), Slice("free", 5, free=True)])
+        draw_bar([*(Slice(name, 5 if name in shown else 0) for name in names), Slice("free", 5, free=True)])
         _, *lines = capsys.readouterr().out.splitlines()
         return {line.split()[0]: re.findall(r"\x1b\[([0-9;]+)m", line)[-2] for line in lines}
 
@@ -155,20 +154,24 @@ def test_kinds_differ_in_a_bar(capsys: pytest.CaptureFixture[str], monkeypatch: 
     few = legend({"results", "summary"})
     assert few.items() <= every.items()
     monkeypatch.setenv("NO_COLOR", "1")
-    draw([Slice(name, 5) for name in names])
+    draw_bar([Slice(name, 5) for name in names])
     bar = capsys.readouterr().out.splitlines()[0]
     assert len(re.findall(r"(.)\1*", bar)) == len(names)
 
 
-def test_a_bar_is_as_wide_as_asked_for() -> None:
-    """The slices of a bar sum to its width; each has at least one character."""
+@pytest.mark.parametrize("columns", [20, 33, 100])
+def test_a_bar_is_as_wide_as_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    """The slices of a bar fill its width, larger ones more of it, each at least one character."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
     for tokens in ([1], [1, 1, 1], [1000, 1, 1], [5, 5, 90], [333, 333, 334, 1, 2, 3], [10**9, 1]):
-        for columns in (20, 33, 100):
-            found = widths([Slice(str(size), size) for size in tokens], columns)
-            assert sum(found) == columns
-            assert min(found) >= 1
-            assert [x for _, x in sorted(zip(tokens, found, strict=True))] == sorted(found)
-    assert widths([], 80) == []
+        draw_bar([Slice(str(number), size) for number, size in enumerate(tokens)])
+        bar = capsys.readouterr().out.splitlines()[0]
+        found = [len(run[0]) for run in re.finditer(r"(.)\1*", bar)]
+        assert (sum(found), len(found)) == (columns, len(tokens))
+        assert [x for _, x in sorted(zip(tokens, found, strict=True))] == sorted(found)
 
 
 def test_window_changes_nothing(cli: Cli, talked: Path) -> None:

@@ -31,21 +31,26 @@ def test_options_on_either_side(cli: Cli, store: Path, call: str) -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        ("sesions", "there is no command 'sesions'; did you mean sessions?; see `eventlog --help`"),
-        ("show", "show needs SESSION; see `eventlog show --help`"),
-        ("show a b", "show takes SESSION; 'b' is one too many"),
-        ("head x", "head takes no arguments; 'x' is one too many"),
-        ("sessions --limt 3", "sessions has no option '--limt'; did you mean --limit?"),
-        ("sessions --limit", "--limit needs a value: N"),
-        ("sessions --limit x", "--limit is a whole number, not 'x'"),
-        ("sessions --limit -3", "--limit is 0 or more, not -3"),
-        ("sessions --json=yes", "--json takes no value"),
-        ("view a --format pdf", "--format is one of neutral, openai, responses, anthropic, ai-sdk, not 'pdf'"),
-        ("diff a 1 x", "B is a whole number, not 'x'"),
-        ("restore x", "restore needs --into NEW"),
-        ("--limit 3 sessions", "eventlog has no option '--limit'"),
-        ("--json export a --format jsonl", "export has no option '--json'"),
-        ("--store", "--store needs a value: PATH"),
+        ("sesions", "no such command 'sesions'; did you mean 'sessions'?; see `eventlog --help`"),
+        ("show", "missing argument 'SESSION'; see `eventlog show --help`"),
+        ("show a b", "got unexpected extra argument (b)"),
+        ("head x", "got unexpected extra argument (x)"),
+        ("sessions --limt 3", "no such option '--limt'; did you mean '--limit'?; see `eventlog sessions --help`"),
+        ("sessions --limit", "option '--limit' requires an argument"),
+        ("sessions --limit x", "invalid value for '--limit' / '-n': 'x' is no whole number from 0 on"),
+        ("sessions --limit -3", "invalid value for '--limit' / '-n': '-3' is no whole number from 0 on"),
+        ("sessions --limit 1234567890123456789", "invalid value for '--limit'"),
+        ("sessions --json=yes", "option '--json' does not take a value"),
+        (
+            "view a --format pdf",
+            "invalid value for '--format': 'pdf' is not one of 'neutral', 'openai', 'responses', 'anthropic', 'ai-sdk'",
+        ),
+        ("diff a 1 x", "invalid value for 'B': 'x' is no whole number from 1 on"),
+        ("restore x", "missing option '--into'"),
+        ("--limit 3 sessions", "no such option '--limit'"),
+        ("--json export a --format jsonl", "no such option '--json'"),
+        ("--store", "option '--store' requires an argument"),
+        ("--json", "missing command"),
     ],
 )
 def test_wrong_words_are_said(cli: Cli, call: str, words: str) -> None:
@@ -76,8 +81,10 @@ def test_the_help_of_a_command(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
     """The help has usage, arguments, options and their defaults, and fits the terminal."""
     monkeypatch.setenv("COLUMNS", "60")
     lines = cli("restore", "--help").out.splitlines()
-    assert lines[0] == "Usage: eventlog restore FROM --into NEW [OPTIONS]"
+    assert lines[0] == "Usage: eventlog restore [OPTIONS] FROM"
+    assert "Directory of the new store. [required]" in " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 60
     assert "[default: 10]" in " ".join(cli("tail", "--help").out.split())
     assert "--search / --no-search" in cli("redact", "--help").out
+    assert "[default: refuse]" in cli("erase", "--help").out
     assert cli("erase", "nothing", "--help").out == cli("erase", "--help").out

@@ -1,0 +1,101 @@
+"""The words of a call: kinds of options, and the options that every command takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import click
+
+from projections.cli.exits import Exit
+from projections.cli.pager import paged
+
+__all__ = ["COMPLETION", "PATH", "STORE", "Command", "Context", "Number", "command", "flag", "integer", "paged_command"]
+
+COMPLETION = "_EVENTLOG_COMPLETE"
+"""Variable that the script of a shell sets: the words are not run, but completed."""
+PATH = click.Path(path_type=Path)
+"""The name of a file or directory, which a shell completes."""
+_Decorator: TypeAlias = Callable[[Any], Any]
+
+
+class Context:
+    """The store and the key file that a call names on either side of its command."""
+
+    store: Path | None = None
+    key_file: Path | None = None
+
+
+class Number(click.ParamType[int]):
+    """A whole number from `least` on; no version, size or count has more than 18 digits."""
+
+    name = "number"
+
+    def __init__(self, least: int = 0) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number that a word is."""
+        if not re.fullmatch(r"[+-]?[0-9]{1,18}", str(value)) or int(value) < self.least:
+            self.fail(f"{value!r} is no whole number from {self.least} on", param, ctx)
+        return int(value)
+
+
+def integer(*names: str, least: int = 0, metavar: str = "N", **settings: Any) -> _Decorator:
+    """Return the decorator for an option with a whole number."""
+    return click.option(*names, type=Number(least), metavar=metavar, **settings)
+
+
+def flag(*names: str, help: str) -> _Decorator:
+    """Return the decorator for an option without a value."""
+    return click.option(*names, is_flag=True, help=help)
+
+
+class Command(click.Command):
+    """A command of the program; `pages` sends its output through a pager on a terminal."""
+
+    pages = False
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the command and return its exit code."""
+        code = None  # what stays where the reader leaves the pager early
+        with paged() if self.pages else nullcontext():
+            code = super().invoke(ctx)
+        return code or Exit.OK
+
+
+def command(function: Callable[..., int | None]) -> Command:
+    """Return the command that calls a function with the call's `Context` and its parameters."""
+    made = click.command(cls=Command)(click.pass_obj(function))
+    made.params += STORE
+    return made
+
+
+def paged_command(function: Callable[..., int | None]) -> Command:
+    """Return the command whose output goes through a pager on a terminal."""
+    made = command(function)
+    made.pages = True
+    return made
+
+
+def _keep(ctx: click.Context, param: click.Parameter, value: Path | None) -> None:
+    if value is not None:
+        setattr(ctx.obj, param.name, value)
+
+
+STORE: list[click.Parameter] = [
+    click.Option([name], type=PATH, metavar=metavar, expose_value=False, callback=_keep, help=help)
+    for name, metavar, help in (
+        ("--store", "PATH", "Directory of the store [environment: EVENTLOG_STORE; default: ~/.local/share/eventlog]."),
+        (
+            "--key-file",
+            "FILE",
+            """Key file of an encrypted store, outside of its directory; a new store is encrypted with it
+            [environment: EVENTLOG_KEY_FILE].""",
+        ),
+    )
+]
+"""The options that every command takes."""

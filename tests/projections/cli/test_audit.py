@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from projections.loop.context.fill_loop import fill
 
 import eventlog
 from eventlog.values import Limits, Model
 from projections.cli.exits import Exit
-from projections.loop.context.fill_loop import fill
 from projections.loop.context.window import ContextWindow
 from projections.loop.decision.steps import CallModel
 from tests.support.cli_runner import Cli, valid

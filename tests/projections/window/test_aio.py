@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+from projections.loop.context.fill_loop import LOOK_SECONDS
 
 import eventlog
 from eventlog import AsyncReply, AsyncSession
@@ -18,7 +19,6 @@ from eventlog.values import INTERRUPTED, Limits, Model, Subtask, Text, Tool
 from projections import ModelView
 from projections.loop import CallModel, ContextWindow, RunSubtask, RunTools, Stop
 from projections.loop.context.aio import AsyncContextWindow, afill, afill_retrying
-from projections.loop.context.fill_loop import LOOK_SECONDS
 from projections.reports.audit import audit
 from projections.view.neutral import Text as ViewText
 from projections.window import SummaryRequest

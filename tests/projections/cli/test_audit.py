@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from projections.loop.context.fill_loop import fill
 
 import eventlog
 from eventlog.values import Limits, Model
@@ -28,7 +27,7 @@ def driven(store: Path) -> str:
             assert isinstance(step, CallModel)
             reply, _ = window.begin(step)
             usage = {"prompt_tokens": 1000, "completion_tokens": 10, "total_tokens": 1010, "cost": 0.25}
-            fill(reply, [{"choices": [{"delta": {"content": "Done"}, "finish_reason": "stop"}], "usage": usage}])
+            reply.fill([{"choices": [{"delta": {"content": "Done"}, "finish_reason": "stop"}], "usage": usage}])
         session.user("Not this")
         session.rollback(session.version - 2)
     return "ses_a1"

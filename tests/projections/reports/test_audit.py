@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from projections.loop.context.fill_loop import fill
 
 import eventlog
 from eventlog import events as ev
@@ -62,7 +61,7 @@ def work(session: Session, steps: int, hooks: Hooks | None = None, policy: Conte
             if isinstance(step, CallModel):
                 reply, request = window.begin(step)
                 taken += 1
-                fill(reply, chunks(f"Step {taken}. " * 30, int(taken < steps), request.counted))
+                reply.fill(chunks(f"Step {taken}. " * 30, int(taken < steps), request.counted))
             elif isinstance(step, RunTools):
                 for call in step.calls:
                     window.run(call, lambda given: f"the content of {given['file_path']} " * 200)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from projections.loop.context.fill_loop import LOOK_SECONDS
+from eventlog.session.filling import LOOK_SECONDS
 
 import eventlog
 from eventlog import AsyncReply, AsyncSession
@@ -293,7 +293,7 @@ def test_a_reply_of_an_async_session_is_filled(store: Store, filling: Callable[[
 def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stop ends an answer of few tokens a second after seconds, not after many tokens."""
     clock = [0.0]
-    monkeypatch.setattr("projections.loop.context.fill_loop.monotonic", lambda: clock[0])
+    monkeypatch.setattr("eventlog.session.filling.monotonic", lambda: clock[0])
 
     async def slowly() -> AsyncIterator[dict[str, Any]]:
         for number in range(16):
@@ -305,7 +305,7 @@ def test_a_slow_stream_notices_an_interrupt_soon(store: Store, monkeypatch: pyte
 
     async def chat() -> None:
         async with AsyncSession(session).assistant(model="openai/gpt-5") as reply:
-            assert await afill(reply, slowly()) == "aborted"
+            assert (await afill(reply, slowly())).reason == "aborted"
 
     said: list[int] = []
     session = store.create_session()
